@@ -13,10 +13,14 @@ import {
   LargeBody,
 } from "./large-bodies.ts";
 
-/** Up to this size the platform's own way is the fastest; of larger bodies it keeps a copy. */
+/** Up to this size `arrayBuffer` is the fastest way to read a body. Of larger bodies the platform keeps a copy. */
 export const AT_ONCE_MAX_BYTES = 262_144;
-/** Bytes that are read before parts are: a sender that stops short of them, and waits, takes hardly any memory. */
+/** Bytes that are read before parts are. Bodies of at most so many bytes take no room: most calls are smaller. */
 const FIRST_BYTES = 16_384;
+/** Time limit for a body of at most AT_ONCE_MAX_BYTES. */
+export const SMALL_BODY_MS = 30_000;
+/** Deflate compresses at most so well: a 258-byte match in two bits. */
+const DEFLATE_MAX_RATIO = 1_032;
 
 export type BodyProblem = BodyRefusal | (Unavailable & Described);
 
@@ -54,9 +58,9 @@ const NO_ROOM =
   "Nothing was stored: too many large bodies came at once. Send the same request again after Retry-After seconds.";
 const TOO_SLOW =
   `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
-  `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length may take its time.`;
+  `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
 
-/** The place of a body that is small by what it declares: it takes none. */
+/** The place of a body that declares at most FIRST_BYTES: it takes none. */
 const NO_PLACE = new LargeBody("");
 
 /** Reads a body whole. The caller lets go of its place. */
@@ -70,12 +74,13 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
   // HTTP keeps a declared length: the fast way needs no cap of its own.
-  const isSmall = declared !== null && declared <= AT_ONCE_MAX_BYTES;
-  const place = isSmall && !gzip ? NO_PLACE : new LargeBody(holder);
+  const takesNoRoom = declared !== null && declared <= FIRST_BYTES;
+  const place = takesNoRoom && !gzip ? NO_PLACE : new LargeBody(holder);
   let read: Uint8Array | Unread;
   try {
     if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
-    else if (isSmall) read = new Uint8Array(await request.arrayBuffer());
+    else if (takesNoRoom) read = new Uint8Array(await request.arrayBuffer());
+    else if (declared !== null && declared <= AT_ONCE_MAX_BYTES) read = await readAtOnce(request, declared, place);
     else read = await readLarge(request.body, { declared, maxBytes, place });
     if (gzip && read instanceof Uint8Array) read = gunzip(read, { maxBytes, place });
   } catch {
@@ -91,6 +96,16 @@ interface Bounds {
   place: LargeBody;
 }
 
+/** Reads a body of at most AT_ONCE_MAX_BYTES. It takes room, because many that stall together would take all memory. */
+async function readAtOnce(request: Request, declared: number, place: LargeBody): Promise<Uint8Array | Unread> {
+  if (!place.hold(declared, Date.now(), LARGE_BODY_STORED_MS)) return { cause: "no_room", bytes: 0 };
+  try {
+    return new Uint8Array(await within(SMALL_BODY_MS, request.arrayBuffer()));
+  } catch (error) {
+    return { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: 0 };
+  }
+}
+
 /** The body as it was sent. */
 async function readLarge(
   body: ReadableStream | null,
@@ -99,7 +114,7 @@ async function readLarge(
   if (declared !== null && declared > bounds.place.room(Date.now())) return { cause: "no_room", bytes: 0 };
   if (body === null) return new Uint8Array();
   const reader = body.getReader({ mode: "byob" });
-  const first = await readPart(reader, new ArrayBuffer(FIRST_BYTES));
+  const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(FIRST_BYTES)));
   const isTooLarge = first.byteLength > bounds.maxBytes;
   if (first.byteLength < FIRST_BYTES && !isTooLarge) return first;
   const read: Uint8Array | Unread = isTooLarge
@@ -124,7 +139,8 @@ async function readInParts(
   let part = new ArrayBuffer(LARGE_BODY_PART_BYTES);
   for (;;) {
     const filled = whole.byteLength;
-    if (!place.hold(filled + LARGE_BODY_PART_BYTES, Date.now())) return { cause: "no_room", bytes: filled };
+    if (!place.hold(Math.min(filled + LARGE_BODY_PART_BYTES, maxBytes), Date.now()))
+      return { cause: "no_room", bytes: filled };
     let next: Uint8Array<ArrayBuffer>;
     try {
       // oxlint-disable-next-line no-await-in-loop
@@ -163,9 +179,18 @@ function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array
     else place.letGo();
     return bytes;
   } catch (error) {
-    if (!(error instanceof RangeError)) return { cause: "unreadable", bytes: compressed.byteLength };
+    if (!(error instanceof RangeError)) {
+      // The error may come at the very end: the body is charged for all that it can have unpacked to.
+      const unpacked = isGzip(compressed) ? DEFLATE_MAX_RATIO * compressed.byteLength : compressed.byteLength;
+      return { cause: "unreadable", bytes: Math.min(maxOutputLength, unpacked) };
+    }
     return { cause: room < maxBytes ? "no_room" : "too_large", bytes: maxOutputLength };
   }
+}
+
+/** Whether the body begins as gzip does; a body without this beginning is refused before anything is unpacked. */
+function isGzip(body: Uint8Array): boolean {
+  return body[0] === 0x1f && body[1] === 0x8b;
 }
 
 /** What the last member unpacks to, as its last four bytes say: gunzip refuses a member that says something else. */

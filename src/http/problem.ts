@@ -64,7 +64,11 @@ export function refusalProblem(refusal: Refusal): Problem {
   return { status, code: refusal.code, title, detail: told, headers: { ...headers, ...wait } };
 }
 
+/** Maximum length of a stored detail: the refusals of a workspace are stored in one row. */
+const STORED_DETAIL_MAX_LENGTH = 1_500;
+
 /** The detail as it may be stored and shown to everybody: what the sender is told, without the sender's own text. */
 export function storedDetail(refusal: Refusal): string {
-  return "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
+  const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
+  return detail.length <= STORED_DETAIL_MAX_LENGTH ? detail : `${detail.slice(0, STORED_DETAIL_MAX_LENGTH)}…`;
 }

@@ -96,6 +96,10 @@ function unauthorized(cause: UnauthorizedCause, key: KnownKey | null): Authentic
   return { ok: false, refusal: { code: "unauthorized", cause }, key };
 }
 
+const TOO_MANY_FAILURES =
+  "Too many calls with an unknown key, or with a missing or wrong secret, came from this network or to this server. Send " +
+  "again after Retry-After seconds.";
+
 function tooManyFailures(retryAfterMs: number, key: KnownKey | null): Authentication & { ok: false } {
-  return { ok: false, refusal: { code: "rate_limited", retryAfterMs }, key };
+  return { ok: false, refusal: { code: "rate_limited", retryAfterMs, detail: TOO_MANY_FAILURES }, key };
 }

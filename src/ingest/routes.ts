@@ -7,9 +7,10 @@ import { HonoBase } from "hono/hono-base";
 import { RegExpRouter } from "hono/router/reg-exp-router";
 import { holdsKey } from "../domain/keys/api-key.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
-import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
+import { mapAccount, REQUEST_MAX_STEPS, templateRefusal } from "../domain/accounts/payload-template.ts";
+import type { StepBudget } from "../domain/accounts/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
-import { requestsOfBody } from "../domain/quota/request-rate.ts";
+import { requestsOfBody, requestsOfSignals } from "../domain/quota/request-rate.ts";
 import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
@@ -47,7 +48,7 @@ interface Endpoint {
   maxSignals: number;
   /** Whether newline-delimited JSON is taken too. */
   lines: boolean;
-  check: (payload: unknown, key: KnownKey) => Result<unknown, SignalRefusal>;
+  check: (payload: unknown, key: KnownKey, request: StepBudget) => Result<unknown, SignalRefusal>;
 }
 
 const SIGNALS: Endpoint = {
@@ -136,15 +137,18 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   if (!body.ok) return refuseKnown(body.refusal, requests);
   try {
     if (waitMs > 0) return refuseShed(tooFast(waitMs, requests));
-    const check = (payload: unknown) => endpoint.check(payload, key);
+    const budget = { stepsLeft: REQUEST_MAX_STEPS };
+    const check = (payload: unknown) => endpoint.check(payload, key, budget);
     const read = readSignals(body.bytes, { ...endpoint, check });
     if (!read.ok) return refuseKnown(mislabelled(c, read.refusal), requests);
     const { signals, several, text } = read.value;
     const bad = signals.find((signal) => signal.refusal !== null);
     if (bad?.refusal && !several) return refuseKnown(bad.refusal, requests);
 
+    const counted = requestsOfSignals(requests, signals.length);
+    shedBody(key, Date.now(), rate, 1 + counted - requests);
     const requestId = c.get("requestId");
-    const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests, text });
+    const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";
@@ -170,11 +174,15 @@ function postOnly(c: Context<AppEnv>): Response {
  * A Product Org Updates payload is an object that fits the key's payload template (design §8.7). What is queued is the
  * payload; the consumer maps it again.
  */
-function checkAccount(payload: unknown, { keyId, template }: KnownKey): Result<unknown, SignalRefusal> {
+function checkAccount(
+  payload: unknown,
+  { keyId, template }: KnownKey,
+  request: StepBudget,
+): Result<unknown, SignalRefusal> {
   if (!isJsonObject(payload))
     return refuse({ code: "signal_not_object", detail: "An account update is a JSON object." });
   if (template === null) throw new Error(`${keyId} is for account updates and has no payload template`);
-  const mapped = mapAccount(template, payload);
+  const mapped = mapAccount(template, payload, request);
   return mapped.ok ? mapped : refuse(templateRefusal(mapped.refusal));
 }
 

@@ -29,7 +29,12 @@ export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, reques
   if (requests === 1) return 0;
   const shed = shedRate(rate);
   const isEmpty = requestsLeft(key.shedEmptyAtMs, nowMs, shed).remaining === 0;
-  key.shedEmptyAtMs = chargeRequests(key.shedEmptyAtMs, nowMs, shed, (requests - 1) * SHED_FACTOR);
+  key.shedEmptyAtMs = chargeRequests(
+    key.shedEmptyAtMs,
+    nowMs,
+    shed,
+    (Math.min(requests, rate.burst) - 1) * SHED_FACTOR,
+  );
   return isEmpty ? takeRequest(key.shedEmptyAtMs, nowMs, shed).retryAfterMs : 0;
 }
 

@@ -16,7 +16,7 @@ import {
   STRANGER_FORM_MAX_FIELDS,
 } from "../limits.ts";
 import { plainPage } from "./page.tsx";
-import { clientNetwork, pages, type PagesEnv } from "./pages-env.ts";
+import { pages, type PagesEnv } from "./pages-env.ts";
 
 interface FormLimits {
   /** Of the body, after decompression. */
@@ -65,9 +65,12 @@ export function readForm(limits = PAGE_FORM) {
   });
 }
 
-/** Reads the form of a request without a session, with smaller limits. */
+/**
+ * Reads the form of a request without a session, with smaller limits. All such requests have one share of the room for large
+ * bodies together: a stranger may have many networks.
+ */
 export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData, FormRefusal>> {
-  return formOf(c, STRANGER_FORM, clientNetwork(c));
+  return formOf(c, STRANGER_FORM, "strangers");
 }
 
 /** @param holder whose share of the room for large bodies the form takes (http/large-bodies.ts). */
@@ -93,13 +96,15 @@ async function formOf(
   }
 }
 
-/** Counts what separates the fields, without parsing the form, and stops at the limit. */
+/** Counts the separators between the fields before the form is parsed: a cheap estimate, at most one field too low. */
 function hasMoreFields(bytes: Uint8Array, type: string, limit: number): boolean {
   const isMultipart = /^multipart\//i.test(type);
   const separator = isMultipart ? `--${/boundary="?([^";]+)/i.exec(type)?.[1] ?? ""}` : "&";
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = -1;
-  for (let fields = 0; fields < limit; fields++) {
+  // N parts have N + 1 boundaries, N fields at most N separators.
+  const most = isMultipart ? limit + 1 : limit;
+  for (let found = 0; found <= most; found++) {
     at = buffer.indexOf(separator, at + 1);
     if (at < 0) return false;
   }

@@ -63,6 +63,12 @@ const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
 /** Elements and names that one update's paths may lead through, some 4 ms: a list of a thousand in each of a hundred mappings. */
 export const TEMPLATE_MAX_STEPS = 100_000;
+/** Elements and names that the paths may lead through for all updates of one request: 0.4 s. */
+export const REQUEST_MAX_STEPS = 10_000_000;
+/** What the updates of one request may still take together. */
+export interface StepBudget {
+  stepsLeft: number;
+}
 /** Characters of all details in a refusal; errors beyond that are counted. A single error is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
@@ -87,11 +93,18 @@ export function compileTemplate(template: readonly PayloadMapping[]): CompiledTe
 /**
  * Maps a payload to an account; a path with `[]` reads the first element that has it. Refused with everything that is
  * wrong, in the template's order.
+ *
+ * @param request its steps are taken from the budget; without it the update is limited by itself only.
  */
-export function mapAccount(template: CompiledTemplate, payload: JsonObject): Result<AccountRecord, TemplateError[]> {
+export function mapAccount(
+  template: CompiledTemplate,
+  payload: JsonObject,
+  request: StepBudget = { stepsLeft: REQUEST_MAX_STEPS },
+): Result<AccountRecord, TemplateError[]> {
   const record: AccountRecord = { externalId: "", fields: {}, attributes: {} };
   const errors: TemplateError[] = [];
-  let stepsLeft = TEMPLATE_MAX_STEPS;
+  const maxSteps = Math.min(TEMPLATE_MAX_STEPS, request.stepsLeft);
+  let stepsLeft = maxSteps;
   for (const { target, path, pathText, type, required } of template) {
     const refuseValue = (
       code: TemplateError["code"],
@@ -105,8 +118,10 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
     reading.read(payload);
     const [sent] = reading.found;
     stepsLeft -= reading.steps;
+    request.stepsLeft -= reading.steps;
     if (stepsLeft < 0) {
-      const detail = `\`${pathText}\` (for \`${target}\`) lies behind more elements than are looked through for one update.`;
+      const most = maxSteps < TEMPLATE_MAX_STEPS ? "all updates of one request: send fewer in a request" : "one update";
+      const detail = `\`${pathText}\` (for \`${target}\`) lies behind more elements than are looked through for ${most}.`;
       return refuse([...errors, { target, path: pathText, code: "out_of_reach", detail }]);
     }
     if (isAbsent(sent)) {

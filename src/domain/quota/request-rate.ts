@@ -35,6 +35,14 @@ export function requestsOfBody(bytes: number): number {
   return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES));
 }
 
+/** Signals of a body that count as one request: each of them is parsed, checked and answered. */
+export const REQUEST_SIGNALS = 100;
+
+/** How many requests a body counts as: one for each started REQUEST_BODY_BYTES or REQUEST_SIGNALS, whichever are more. */
+export function requestsOfSignals(requests: number, signals: number): number {
+  return Math.max(requests, Math.ceil(signals / REQUEST_SIGNALS));
+}
+
 /**
  * A request owes 1,000 ticks, and `perSecond` of them are paid off in a millisecond. In ticks everything is a whole
  * number, also where a request takes a third of a millisecond, so rounding never makes a burst one short. Exact up to

@@ -19,6 +19,9 @@ export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 /** The refusal of a name with a credential in it: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
+/** Characters of a wrongly written name that a refusal repeats. */
+const ALIKE_MAX_LENGTH = 40;
+
 /** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
 export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
   if (!isJsonObject(payload)) {
@@ -56,6 +59,11 @@ function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   };
 }
 
+/** The name as it is shown in a refusal, which may be stored. */
+function shortened(name: string): string {
+  return name.length <= ALIKE_MAX_LENGTH ? name : `${name.slice(0, ALIKE_MAX_LENGTH)}…`;
+}
+
 function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefined {
   const { event } = payload;
   if (isAbsent(event)) {
@@ -63,7 +71,7 @@ function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefine
     const hint =
       alike === undefined
         ? ""
-        : ` There is ${JSON.stringify(alike)}, which is another name: write it in small letters, without spaces.`;
+        : ` There is ${JSON.stringify(shortened(alike))}, which is another name: write it in small letters, without spaces.`;
     return {
       code: "event_missing",
       detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,

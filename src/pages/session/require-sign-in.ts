@@ -6,9 +6,16 @@ import { countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.
 import { canManage } from "../../domain/keys/role.ts";
 import { clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
+import { Lru } from "../../platform/lru.ts";
 import type { SignInDriver } from "./sign-in-driver.ts";
 import { problemPage } from "./refusal-pages.tsx";
 import { signInDriver } from "./sign-in-drivers.ts";
+
+/** Sessions that an isolate remembers, of some 100 bytes each. */
+const KNOWN_SESSIONS = 10_000;
+
+/** Hashes of sessions that this isolate has found. Signed-in members do not wait while others send invented sessions. */
+const knownSessions = new Lru<string, true>(KNOWN_SESSIONS);
 
 /** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
 export const requireSignIn = pages.createMiddleware(async (c, next) => {
@@ -16,12 +23,18 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   if (driver === null) return notFoundPage(c);
   const proof = await driver.proofOf(c);
   if (proof === null) return askToSignIn(c, driver);
-  const isSession = "tokenHash" in proof;
-  if (isSession && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
+  const session = "tokenHash" in proof ? proof.tokenHash : null;
+  const mayBeInvented = session !== null && knownSessions.get(session) === undefined;
+  if (mayBeInvented && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
   const visitor = await findSignedIn(db, proof, slug, Date.now());
-  if (visitor === null) return isSession ? unknownSession(c, driver) : askToSignIn(c, driver);
+  if (visitor === null) {
+    if (session === null) return askToSignIn(c, driver);
+    knownSessions.delete(session);
+    return unknownSession(c, driver);
+  }
+  if (session !== null) knownSessions.set(session, true);
   c.set("db", db);
   c.set("user", { email: visitor.email });
   c.set("workspaces", visitor.workspaces);

@@ -2,7 +2,7 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { readBody } from "../../../src/http/body.ts";
+import { readBody, SMALL_BODY_MS } from "../../../src/http/body.ts";
 import {
   LARGE_BODIES_HOLDER_MAX_BYTES,
   LARGE_BODIES_MAX_BYTES,
@@ -192,6 +192,27 @@ test("a sender that stalls in the middle of a large body is given up within seco
   expect(problem).toMatchObject({ status: 400, code: "body_unreadable" });
   expect(problem?.detail).toContain("less than 50000 bytes a second");
   expect(problem?.detail).toContain("smaller parts");
+  expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
+});
+
+test("bodies of some kilobytes that stall take room too, of their workspace alone, and are given up after 30 seconds", async () => {
+  const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+  const length = { "content-length": "262144" };
+  const many = Math.floor(LARGE_BODIES_HOLDER_MAX_BYTES / 262_144);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const stalled = Array.from({ length: many }, () => new StalledImport(workspace, 262_144, length));
+  for (const one of stalled) await one.stalled();
+  expect((await new StalledImport(workspace, 262_144, length).answer).status).toBe(503);
+  stalled.push(await new StalledImport(other, 262_144, length).stalled());
+  vi.advanceTimersByTime(SMALL_BODY_MS);
+  for (const one of stalled) {
+    const answer = await one.answer;
+    expect([answer.status, (await answer.json<Problem>()).detail]).toEqual([
+      400,
+      expect.stringContaining("30 seconds"),
+    ]);
+  }
   expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
 });
 

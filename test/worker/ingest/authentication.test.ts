@@ -721,6 +721,7 @@ describe("look-ups that find nothing are limited by isolate", () => {
     expect(missed).toBeLessThanOrEqual(MISSES_BURST + 60);
     const late = await workspace.send(SIGNAL, { key: fresh.key });
     expect([late.status, late.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await problemOf(late)).detail).toContain("Too many calls with an unknown key");
     expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { key: mistyped(known) })).status).toBe(401);
 

@@ -6,7 +6,7 @@ import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
-import type { Problem } from "../../support/workspace.ts";
+import type { BatchAnswer, Problem } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
 const GZIPPED = { "content-encoding": "gzip" };
@@ -70,6 +70,46 @@ describe("a body counts as one request for each started 32 KB", () => {
     const refused = await workspace.send(await gzip(" ".repeat(BULK_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
     expect([refused.status, left(refused)]).toEqual([413, 1_000 - 512]);
   });
+});
+
+test("a gzip body that is broken at its end counts with what was unpacked before the error", async () => {
+  const workspace = await newWorkspace();
+  const packed = await gzip(" ".repeat(1_000_000));
+  const lastOfChecksum = packed.length - 5;
+  packed[lastOfChecksum] = (packed[lastOfChecksum] ?? 0) ^ 1;
+  const refused = await workspace.send(packed, { path: BULK, headers: GZIPPED });
+  expect([refused.status, left(refused)]).toEqual([400, expect.any(Number)]);
+  expect(left(refused)).toBeLessThanOrEqual(1_000 - 31);
+  const noGzip = await workspace.send(" ".repeat(10_000), { path: BULK, headers: GZIPPED });
+  expect([noGzip.status, left(noGzip)]).toEqual([400, left(refused) - 1]);
+});
+
+test("a body with many small signals counts as one request for each started 100 of them", async () => {
+  const workspace = await newWorkspace();
+  for (const [signals, total] of [
+    [100, 1],
+    [101, 3],
+    [1_000, 13],
+  ] as const) {
+    const answer = await workspace.send(`[${Array(signals).fill("1").join(",")}]`, { path: BULK });
+    expect([answer.status, left(answer)]).toEqual([422, 1_000 - total]);
+  }
+});
+
+test("the mappings of all account updates of a body share a budget: the excess is refused, its neighbours are kept", async () => {
+  const template = [
+    { target: "external_id", path: "id", type: "string" },
+    ...Array.from({ length: 99 }, (_, n) => ({ target: `attributes.a${n}`, path: `list[].a${n}`, type: "json" })),
+  ];
+  const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
+  const update = (n: number): string => `{"id":"account ${n}","list":[${"0,".repeat(989)}0]}`;
+  const body = `[${Array.from({ length: 400 }, (_, n) => update(n)).join(",")}]`;
+  const answer = await workspace.send(body, { path: "/api/product-orgs/webhook/{key}" });
+  const { accepted, rejected, results } = await answer.json<BatchAnswer>();
+  expect(answer.status).toBe(202);
+  expect(accepted).toBeGreaterThan(50);
+  expect(accepted + rejected).toBe(400);
+  expect(results.at(-1)).toMatchObject({ code: "template_mismatch", detail: expect.stringContaining("send fewer") });
 });
 
 describe("many large bodies of one key", () => {

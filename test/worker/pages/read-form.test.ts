@@ -32,12 +32,12 @@ const parts = (count: number): string =>
 describe("a form of a member", () => {
   const refusals: [string, Record<string, string>, string, string][] = [
     ["bytes", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`, `${PAGE_FORM_MAX_BYTES} bytes`],
-    ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS), `${PAGE_FORM_MAX_FIELDS} fields`],
-    ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS), `${PAGE_FORM_MAX_FIELDS} fields`],
+    ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
+    ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     [
       "fields behind the label of a boundary",
       { "content-type": `${URLENCODED["content-type"]}; boundary=y` },
-      "a&".repeat(PAGE_FORM_MAX_FIELDS),
+      "a&".repeat(PAGE_FORM_MAX_FIELDS + 1),
       `${PAGE_FORM_MAX_FIELDS} fields`,
     ],
     [
@@ -54,6 +54,15 @@ describe("a form of a member", () => {
     const answer = await send(`${members.home}/settings/members`, { ...headers, cookie }, body);
     expect(answer.status).toBe(413);
     expect(textOf(await answer.text())).toContain(`It may have at most ${limit}: shorten it. Nothing was saved.`);
+  });
+
+  test.each([
+    ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS)],
+    ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS)],
+  ])("with as many %s as allowed is read", async (_, headers, body) => {
+    const cookie = await members.owner.cookie();
+    const answer = await send(`${members.home}/settings/members`, { ...headers, cookie }, body);
+    expect(answer.status).toBe(422);
   });
 
   test("with as many fields and characters as allowed is read", async () => {
@@ -94,8 +103,8 @@ describe("a form of somebody who is not signed in", () => {
 
   const tooMuch: [string, Record<string, string>, string, string][] = [
     ["bytes", URLENCODED, `a=${"x".repeat(STRANGER_FORM_MAX_BYTES)}`, `${STRANGER_FORM_MAX_BYTES} bytes`],
-    ["fields", URLENCODED, "a&".repeat(STRANGER_FORM_MAX_FIELDS), `${STRANGER_FORM_MAX_FIELDS} fields`],
-    ["parts", MULTIPART, parts(STRANGER_FORM_MAX_FIELDS), `${STRANGER_FORM_MAX_FIELDS} fields`],
+    ["fields", URLENCODED, "a&".repeat(STRANGER_FORM_MAX_FIELDS + 1), `${STRANGER_FORM_MAX_FIELDS} fields`],
+    ["parts", MULTIPART, parts(STRANGER_FORM_MAX_FIELDS + 1), `${STRANGER_FORM_MAX_FIELDS} fields`],
   ];
 
   test.each(tooMuch)(

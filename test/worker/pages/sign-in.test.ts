@@ -549,6 +549,8 @@ describe("attempts are limited", () => {
     const { home, owner } = await newMembers();
     const address = { "cf-connecting-ip": "192.0.2.77" };
     const see = (cookie: string) => call(`${home}/usage`, { ...PAGE, headers: { cookie, ...address } });
+    const good = await owner.cookie();
+    expect((await see(good)).status).toBe(200);
     let refused: Response | undefined;
     // At most two windows: the first may end meanwhile.
     for (let n = 0; n < 2 * AUTH_FAILURES_PER_MINUTE + 1 && refused === undefined; n++) {
@@ -569,8 +571,9 @@ describe("attempts are limited", () => {
       await worker.fetch(request, { ...env, DB: d1 }, createExecutionContext());
     }
     expect(queries.length).toBeLessThanOrEqual(50);
+    // This isolate knows the member's session, which therefore does not wait.
+    expect((await see(good)).status).toBe(200);
     vi.useRealTimers();
-    await vi.waitFor(async () => expect((await see(await owner.cookie())).status).toBe(200), { timeout: 5_000 });
   });
 
   test("sign-out is limited by network, because an invented session costs a look-up", async () => {

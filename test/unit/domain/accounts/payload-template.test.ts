@@ -313,6 +313,16 @@ describe("how far a payload is looked through", () => {
     );
   });
 
+  test("the updates of one request share a budget: where it is used up, an update is refused with what to do", () => {
+    const template = compileTemplate([ID, attribute("x", { path: "list[].x", type: "json" })]);
+    const request = { stepsLeft: 1_500 };
+    const mapped = [1, 2].map(() => mapAccount(template, payloadOf(1_000), request));
+    expect(mapped[0]).toMatchObject({ ok: true });
+    expect(mapped[1]).toMatchObject({ ok: false, refusal: [{ code: "out_of_reach", path: "list[].x" }] });
+    const [error] = mapped[1]?.ok === false ? mapped[1].refusal : [];
+    expect(error?.detail).toContain("looked through for all updates of one request: send fewer in a request.");
+  });
+
   test("a list whose first element will do may be as long as a payload", () => {
     const [first] = paths;
     const payload = { id: "a1", list: Array.from({ length: 200_000 }, () => ({ x0: 1 })) };

@@ -187,6 +187,10 @@ describe("§9 what is wrong is said in a whole sentence", () => {
       { Email: "jane@example.com", Event: "Visit" },
       '`event` is missing or empty; a signal needs it as a text that names what happened, such as "Filled Out Form". There is "Event", which is another name: write it in small letters, without spaces.',
     ],
+    [
+      { [`${" ".repeat(100)}event`]: "Visit" },
+      `\`event\` is missing or empty; a signal needs it as a text that names what happened, such as "Filled Out Form". There is "${" ".repeat(40)}…", which is another name: write it in small letters, without spaces.`,
+    ],
     [{ event: {} }, "`event` is an object; send the event's name as a text."],
     [{ event: ` ${"x".repeat(256)} ` }, "`event` has 256 characters; shorten it to at most 255."],
     [{ event: "A", email: false }, "`email` is a boolean; send one address as a text, or leave `email` out."],
