@@ -41,7 +41,7 @@ export function nextCandidates(
   const rule = ruleOf(job);
   const outdated = outdatedVerdicts(job, verdictVersions(state.sql, job.rule_id));
   const parts: CandidateSegment[] = [];
-  const hasNothing = rule === null && (outdated.length === 0 || readRuleDays(state, job.rule_id) === null);
+  const hasNothing = rule === null && outdated.length === 0;
   if (job.person_id !== null || hasNothing) return { parts, areLast: true };
   const { read, event } = reader(job, rule, outdated);
   let candidates = 0;
