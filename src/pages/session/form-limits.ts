@@ -18,24 +18,27 @@ export const limitAttempts = pages.createMiddleware(async (c, next) => {
 });
 
 /**
- * Limits forms, and exports, which leave an entry in the audit log too: all workspaces share the log. Counts by person, who
- * may have many sessions, by the minute and by the day. A preview changes nothing and is sent while somebody types, so it
- * does not count. Stands behind requireMember.
+ * Limits forms and exports, because each leaves an entry in the audit log that all workspaces share. Counts by person, who may
+ * have many sessions, by the minute and by the day. A preview changes nothing and is sent while somebody types: previews have
+ * a limit by the minute of their own. Use it after requireMember.
  */
 export const limitForms = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
-  const changes = method === "POST" ? !path.endsWith("/preview") : path.endsWith("/export");
-  if (changes) {
-    if (!(await mayChangeNow(c))) return formsLimitedPage(c, "minute");
-    if (await hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c))) return formsLimitedPage(c, "day");
+  const isPreview = method === "POST" && path.endsWith("/preview");
+  const isChange = !isPreview && (method === "POST" || path.endsWith("/export"));
+  if ((isPreview || isChange) && !(await isWithinMinute(c, isPreview ? "preview " : ""))) {
+    return formsLimitedPage(c, "minute");
+  }
+  if (isChange && (await hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c)))) {
+    return formsLimitedPage(c, "day");
   }
   await next();
 });
 
 /** A limiter that fails lets everybody pass: the person is known. */
-async function mayChangeNow(c: Context<PagesEnv>): Promise<boolean> {
+async function isWithinMinute(c: Context<PagesEnv>, what: "" | "preview "): Promise<boolean> {
   try {
-    return (await c.env.PAGE_FORMS.limit({ key: c.get("user").email })).success;
+    return (await c.env.PAGE_FORMS.limit({ key: `${what}${c.get("user").email}` })).success;
   } catch (error) {
     logEvent("limiter_failed", { error: errorText(error) });
     return true;

@@ -4,7 +4,6 @@ import { eventRange } from "../../domain/rules/event-pattern.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import type { Segment } from "../log/segment.ts";
-import { readRuleDays } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { ruleOf } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";

@@ -649,7 +649,7 @@ describe("attempts are limited", () => {
     expect((await add(owner, "later@acme.example")).status).toBe(303);
   });
 
-  test("what is limited are forms that change something, and exports, which leave an entry too", async () => {
+  test("forms, exports and previews are limited by person, and reading is not", async () => {
     const { home, slug, owner, admin, workspace } = await newMembers();
     const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
     const make = async (who: Browser, method: string, path: string, limit: RateLimit["limit"]): Promise<number> => {
@@ -668,6 +668,9 @@ describe("attempts are limited", () => {
     expect(await make(owner, "GET", "/people/export?records=people&format=csv", refuseOwner)).toBe(429);
     expect(await make(owner, "GET", "/rules", refuseOwner)).toBe(200);
     expect(await make(owner, "POST", "/rules/preview", refuseOwner)).toBe(200);
+    const refusePreviews: RateLimit["limit"] = ({ key }) =>
+      Promise.resolve({ success: key !== `preview ${owner.email}` });
+    expect(await make(owner, "POST", "/rules/preview", refusePreviews)).toBe(429);
     expect(await workspace.operator("GET", "/rules")).toMatchObject({ items: [] });
     expect(await make(admin, "POST", "/rules", refuseOwner)).toBe(303);
     // Whoever is signed in is not held up by a limiter that fails.

@@ -316,10 +316,10 @@ describe("how far a payload is looked through", () => {
   test("the updates of one request share a budget: where it is used up, an update is refused with what to do", () => {
     const template = compileTemplate([ID, attribute("x", { path: "list[].x", type: "json" })]);
     const request = { stepsLeft: 1_500 };
-    const mapped = [1, 2].map(() => mapAccount(template, payloadOf(1_000), request));
-    expect(mapped[0]).toMatchObject({ ok: true });
-    expect(mapped[1]).toMatchObject({ ok: false, refusal: [{ code: "out_of_reach", path: "list[].x" }] });
-    const [error] = mapped[1]?.ok === false ? mapped[1].refusal : [];
+    const results = [1, 2].map(() => mapAccount(template, payloadOf(1_000), request));
+    expect(results[0]).toMatchObject({ ok: true });
+    expect(results[1]).toMatchObject({ ok: false, refusal: [{ code: "out_of_reach", path: "list[].x" }] });
+    const [error] = results[1]?.ok === false ? results[1].refusal : [];
     expect(error?.detail).toContain("looked through for all updates of one request: send fewer in a request.");
   });
 
