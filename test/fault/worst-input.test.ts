@@ -19,6 +19,7 @@ import {
   ruleFiles,
   ruleForms,
   shownFormBodies,
+  WORST_TEMPLATE,
   type WorstBody,
 } from "./support/worst-bodies.ts";
 
@@ -354,7 +355,7 @@ test("the worst body to every route of the operator API, and with a wrong token"
 });
 
 /** The endpoints share their code: all bodies go to one of each size, and some to the others. */
-const SOME = /^(one signal of small elements|small signals|large signals)/;
+const SOME = /^(one signal of small elements|small signals|large signals|updates with long lists)/;
 const ENDPOINTS: [string, number, RegExp][] = [
   ["signal-staging/webhook/KEY", BATCH_MAX_BYTES, /./],
   ["signal-staging/webhook/source/KEY", BATCH_MAX_BYTES, SOME],
@@ -364,8 +365,8 @@ const ENDPOINTS: [string, number, RegExp][] = [
 ];
 
 test.each(ENDPOINTS)("the worst body from a sender, and with an unknown key: %s", async (path, maxBytes, titles) => {
-  const template = [{ target: "external_id", path: "id", type: "string" }];
-  const options = path.startsWith("product-orgs") ? { endpoint_type: "product_org", payload_template: template } : {};
+  const isOfAccounts = path.startsWith("product-orgs");
+  const options = isOfAccounts ? { endpoint_type: "product_org", payload_template: WORST_TEMPLATE } : {};
   const to = (key: string): string => `/api/${path.replace("KEY", key)}`;
   const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
   // To make them takes seconds, in which the runtime closes the connections that are kept.

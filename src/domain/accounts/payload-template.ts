@@ -106,6 +106,7 @@ export function mapAccount(
   const maxSteps = Math.min(TEMPLATE_MAX_STEPS, request.stepsLeft);
   let stepsLeft = maxSteps;
   for (const { target, path, pathText, type, required } of template) {
+    if (!required && lacksFirstName(payload, path)) continue;
     const refuseValue = (
       code: TemplateError["code"],
       expected: string,
@@ -141,6 +142,12 @@ export function mapAccount(
     }
   }
   return errors.length === 0 ? ok(record) : refuse(errors);
+}
+
+/** Whether the path ends at its first name, as most optional paths of a small payload do. Many times faster than a reading. */
+function lacksFirstName(payload: JsonObject, [first]: DotPath): boolean {
+  if (first?.kind !== "name" || first.cost > 0) return false;
+  return !Object.hasOwn(payload, first.name) && !Object.hasOwn(payload, first.rest);
 }
 
 /** The refusal of a payload: names every error while there is room, and says how many more there are. */

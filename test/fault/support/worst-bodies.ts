@@ -216,6 +216,7 @@ export function ingestBodies(maxBytes: number): WorstBody[] {
     ["short lines that are not JSON", fill("x\n")],
     ["small signals", `[${fill(`${signal},`, maxBytes / 50)}${signal}]`],
     ["large signals", `[${fill(`${largeSignal()},`, maxBytes - SIGNAL_MAX_BYTES - 10)}${largeSignal()}]`],
+    ["updates with long lists", `[${fill(`${longList()},`, maxBytes - 3_000)}${longList()}]`],
     ["deep signals", `[${fill(`${fill("[", 1_000)}${fill("]", 1_000)},`, maxBytes - 3_000)}1]`],
   ];
   return texts.flatMap(([title, text]) => [
@@ -226,6 +227,18 @@ export function ingestBodies(maxBytes: number): WorstBody[] {
       headers: { ...JSON_TYPE, "content-encoding": "gzip" },
     },
   ]);
+}
+
+/** Payload template with which each account update looks through a list 99 times. */
+export const WORST_TEMPLATE = [
+  { target: "external_id", path: "id", type: "string" },
+  ...Array.from({ length: TEMPLATE_MAX_MAPPINGS - 1 }, (_, n) => {
+    return { target: `attributes.a${n}`, path: `list[].a${n}`, type: "json" };
+  }),
+];
+
+function longList(): string {
+  return `{"id":"acme","list":[${"0,".repeat(989)}0]}`;
 }
 
 function largeSignal(): string {
