@@ -34,6 +34,16 @@ test("where they have not come upon what they are about, cases go on when the ti
   expect(cases).toBe(7);
 });
 
+test("a short run has a share of the cases, and more until they meet what they are about", async () => {
+  const casesUntil = async (seenAfter: number): Promise<number> => {
+    let cases = 0;
+    const property = fc.asyncProperty(fc.nat(), async () => void cases++);
+    await assertForSoLong(property, { numRuns: 80, limitMs: 60_000, isSeen: () => cases >= seenAfter, part: 1 / 8 });
+    return cases;
+  };
+  expect([await casesUntil(1), await casesUntil(50)]).toEqual([10, 50]);
+});
+
 test("a case that does not hold is told, also when the time is up before it is as small as can be", async () => {
   const property = fc.asyncProperty(fc.nat(), async () => {
     await oneMore();
