@@ -10,6 +10,7 @@ import type { OveragePrice } from "../domain/quota/overage-price.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
+import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
 
 export const plans = sqliteTable("plans", {
   id: text("id").primaryKey(),
@@ -41,8 +42,58 @@ export const workspaces = sqliteTable(
     /** Grows with every change of the workspace's mapping rules; the consumer compiles them anew when it has grown. */
     rulesVersion: integer("rules_version").notNull().default(0),
     createdAt: text("created_at").notNull(),
+    /**
+     * When plan, overages or the plan's terms last changed, in milliseconds since 1970: `max(old + 1, now)`, so that it only
+     * rises. The Quota Counter ignores a configuration that is older than the one it has.
+     */
+    configVersion: integer("config_version").notNull().default(0),
+    /** Id of the restore that has begun to change the workspace's objects. Until it ends nothing is recorded. */
+    restoring: text("restoring"),
   },
   (table) => [index("workspaces_plan").on(table.planId)],
+);
+
+/** Restores of workspaces (workspace/restore-workspace.ts). The objects that are restored forget them, so they are here. */
+export const restores = sqliteTable(
+  "restores",
+  {
+    /** `rst_` + UUIDv7. */
+    id: text("id").primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    requestedAt: text("requested_at").notNull(),
+    /** The moment that the workspace is restored to; null: the moment before the restore `undoes`. */
+    to: text("to_time"),
+    undoes: text("undoes"),
+    state: text("state").$type<RestoreState>().notNull(),
+    /** What the objects said before they were restored; null while they can still refuse. */
+    before: text("before", { mode: "json" }).$type<BeforeRestore>(),
+    /** How many accepted signals the restore has lost; null: not known yet. */
+    lost: integer("lost"),
+    acknowledgedAt: text("acknowledged_at"),
+  },
+  (table) => [
+    index("restores_workspace").on(table.workspaceId, table.id),
+    index("restores_open").on(table.workspaceId).where(sql.raw("acknowledged_at IS NULL")),
+  ],
+);
+
+/** Deletions of persons, for 31 days: a restore to a moment before a deletion repeats it. Without the email itself. */
+export const deletions = sqliteTable(
+  "deletions",
+  {
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    requestedAt: text("requested_at").notNull(),
+    /** The hash by which the Signal Store remembers the email (store/people/deleted-names.ts). */
+    emailHash: text("email_hash").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.requestedAt, table.emailHash] }),
+    index("deletions_age").on(table.requestedAt),
+  ],
 );
 
 export const members = sqliteTable(
