@@ -1,11 +1,12 @@
 CREATE TABLE `deletions` (
+	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
 	`requested_at` text NOT NULL,
 	`email_hash` text NOT NULL,
-	PRIMARY KEY(`workspace_id`, `requested_at`, `email_hash`),
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
+CREATE INDEX `deletions_workspace` ON `deletions` (`workspace_id`,`requested_at`);--> statement-breakpoint
 CREATE INDEX `deletions_age` ON `deletions` (`requested_at`);--> statement-breakpoint
 CREATE TABLE `restores` (
 	`id` text PRIMARY KEY NOT NULL,

@@ -19,6 +19,7 @@ export type AuditAction =
   | "workspace.updated"
   | "workspace.recovered"
   | "workspace.restored"
+  | "workspace.restore_acknowledged"
   | "held.released"
   | "member.added"
   | "member.role_changed"

@@ -83,6 +83,8 @@ export const restores = sqliteTable(
 export const deletions = sqliteTable(
   "deletions",
   {
+    /** Id of the receipt. */
+    id: text("id").primaryKey(),
     workspaceId: text("workspace_id")
       .notNull()
       .references(() => workspaces.id),
@@ -91,7 +93,7 @@ export const deletions = sqliteTable(
     emailHash: text("email_hash").notNull(),
   },
   (table) => [
-    primaryKey({ columns: [table.workspaceId, table.requestedAt, table.emailHash] }),
+    index("deletions_workspace").on(table.workspaceId, table.requestedAt),
     index("deletions_age").on(table.requestedAt),
   ],
 );

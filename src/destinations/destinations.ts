@@ -7,7 +7,6 @@
  * it stays due, a lease later, until its attempt has been reported, so a message that is lost, or a consumer that dies,
  * delays. All attempts carry the event's id, so one that was made and not reported repeats an event and never invents one.
  */
-import { DurableObject } from "cloudflare:workers";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { Destination } from "../domain/events/destination.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
@@ -17,6 +16,7 @@ import { configuredLeaseMs } from "../env.ts";
 import { DESTINATIONS_MAX, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { RestorableObject } from "../platform/restorable-object.ts";
 import { Changes } from "./changes.ts";
 import { Courier } from "./courier.ts";
 import { EventFlow } from "./event-flow.ts";
@@ -28,7 +28,7 @@ import { StoredParts } from "./stored-parts.ts";
 import { Upkeep } from "./upkeep.ts";
 import { newSecret } from "./webhook-secret.ts";
 
-export class Destinations extends DurableObject<Env> {
+export class Destinations extends RestorableObject {
   readonly #stored: StoredParts;
   readonly #flow: EventFlow;
   readonly #courier: Courier;

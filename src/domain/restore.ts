@@ -23,6 +23,4 @@ export interface BeforeRestore {
   highestRow: number;
   /** Signals answered with 202. */
   accepted: SignalsByPeriod;
-  /** Signals of those that earlier restores had lost. */
-  lost: number;
 }

@@ -124,7 +124,7 @@ function isHarmlessAgain({ key, idempotencyKey, signals, text }: Admittance, out
   });
 }
 
-type Answer = Exclude<AdmitResult, { outcome: "unconfigured" }>;
+type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
 
 /** Admits a slice; null when the Quota Counter cannot be reached. Each attempt gives the signals new ids, see within. */
 async function admitSlice(
@@ -146,6 +146,7 @@ async function admitSlice(
     try {
       // oxlint-disable-next-line no-await-in-loop
       const result = await within<AdmitResult>(CALL_TIMEOUT_MS, counter.admit(request));
+      if (result.outcome === "closed") return null;
       if (result.outcome !== "unconfigured") return { result, ids };
       // oxlint-disable-next-line no-await-in-loop
       await within(CALL_TIMEOUT_MS, configure(env, counter, key.workspaceId));

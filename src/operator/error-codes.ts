@@ -26,6 +26,8 @@ const CONFLICTS = {
   destination_without_secret: "Only what a webhook is sent is signed.",
   rules_changed: "Others are changing mapping rules of the workspace; send the import again.",
   not_restorable: "The platform has no backup of that moment; the detail says why.",
+  signals_wait: "Accepted signals wait to be recorded, and the restore would lose them.",
+  restore_unfinished: "Another restore of the workspace has begun and not finished.",
   rule_changed: "Others are changing the same mapping rule; send the change again.",
 };
 export type ConflictCode = keyof typeof CONFLICTS;

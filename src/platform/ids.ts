@@ -1,7 +1,7 @@
 /** New ids: a prefix that says what it names, and a UUIDv7. Randomness is drawn for many ids at once. */
 import { UUIDV7_RANDOM_BYTES, uuidv7 } from "./uuidv7.ts";
 
-export type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del" | "evt" | "dst" | "dlv";
+export type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del" | "evt" | "dst" | "dlv" | "rst";
 
 const pool = new Uint8Array(UUIDV7_RANDOM_BYTES * 400);
 let used = pool.length;

@@ -2,10 +2,10 @@
  * People who watch what a Durable Object does, over WebSockets that let it sleep (hibernation). With nobody watching the
  * cost is one look at a boolean: nothing is read, built or sent. Nothing here may delay or fail what is watched.
  */
-import { DurableObject } from "cloudflare:workers";
 import type { LiveMessage } from "./live-message.ts";
 import { LIVE_SOCKET_MS } from "../limits.ts";
 import { errorText, logEvent } from "./log.ts";
+import { RestorableObject } from "./restorable-object.ts";
 
 /** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
 export const LIVE_MAX_WATCHERS = 50;
@@ -113,7 +113,7 @@ class Watchers<Row> {
 }
 
 /** A Durable Object that can be watched. Its `fetch` takes nothing but the upgrade that the Worker has let through. */
-export class WatchedObject<Row> extends DurableObject<Env> {
+export class WatchedObject<Row> extends RestorableObject {
   protected readonly watchers: Watchers<Row>;
 
   constructor(ctx: DurableObjectState, env: Env) {

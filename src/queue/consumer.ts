@@ -35,6 +35,8 @@ interface WorkspaceMessage {
 interface WorkspaceRows {
   workspaceId: string;
   rows: ReceivedRow[];
+  /** All rows of the workspace with a lower number are settled. */
+  low: number;
   /** Whether some of them have come before, and have failed then. */
   again: boolean;
 }
@@ -70,9 +72,10 @@ async function consumeSome(
   const fields = { queue, workspace: workspaceId, messages: messages.length };
   try {
     const again = messages.some(({ queued }) => queued.attempts > 1);
-    const result = await handle(env, { workspaceId, rows, again });
+    const low = Math.max(...messages.map(({ content }) => content.low));
+    const result = await handle(env, { workspaceId, rows, low, again });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-    else await settleRows(env, workspaceId, rows, result.refused);
+    else await settleRows(env, workspaceId, rows);
     for (const { queued, content } of messages) {
       if (content.newer > 0) letWait(queued);
       else queued.ack();
@@ -84,12 +87,10 @@ async function consumeSome(
   }
 }
 
-/** Settles the rows that the store has taken; those that it has refused stay in the outbox. */
-async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[], refused: number[]): Promise<void> {
-  if (refused.length > 0) logEvent("rows_refused", { workspace: workspaceId, rows: refused.length });
-  const isRefused = new Set(refused);
-  const recorded = rows.map(({ row }) => row.row).filter((row) => !isRefused.has(row));
-  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(recorded));
+/** Settles the rows that the store has recorded. */
+async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<void> {
+  const numbers = rows.map(({ row }) => row.row);
+  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(numbers));
 }
 
 /** The store is full: what the messages were made of is still in the outbox, and the counter finds out when to send it. */
@@ -141,7 +142,7 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
   // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
-  return async (env, { workspaceId, rows, again }) => {
+  return async (env, { workspaceId, rows, low, again }) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
     const [current, templates] = await Promise.all([
@@ -155,7 +156,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(
       RECORD_TIMEOUT_MS,
-      store.record(batch, { rulesVersion: current.version, carefully: again }),
+      store.record(batch, { rulesVersion: current.version, low, carefully: again }),
     );
     if (result.outcome === "recorded" && result.linksWait) await linkAtOnce(store, workspaceId);
     return result;

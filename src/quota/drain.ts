@@ -87,12 +87,6 @@ export class Drain {
     this.#schedule();
   }
 
-  /** To be called when unsettled rows were given new numbers, behind all that was sent. */
-  renumbered(): void {
-    this.#unsent.forget();
-    this.#schedule();
-  }
-
   /** To be called when the store has refused rows for want of room: from then on only probes are sent. */
   stopForFullStore(): void {
     if (this.#probing !== null) {
@@ -233,8 +227,9 @@ export class Drain {
   async #send(messages: PackedMessage[]): Promise<number> {
     const { workspaceId, send } = this.#options;
     this.#sentAtMs = Date.now();
+    const low = this.#outbox.oldest()?.row ?? 0;
     const bodies = messages.map(({ rows }) => ({
-      body: writeMessage(workspaceId, rows),
+      body: writeMessage(workspaceId, low, rows),
       contentType: "text" as const,
     }));
     // The call has a limit, for one that never ends would end the drain.

@@ -22,7 +22,7 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
     if (at > receivedMs + ADMISSION_MAX_SKEW_MS) return null;
     // Another signal's payload may quote the id, so that more than one row can hold the text.
     if (!body.includes(`"${signalId}"`)) continue;
-    const { rows: received } = readMessage(writeMessage(workspaceId, body));
+    const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
     const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
     if (found !== undefined) return found.admission;
   }

@@ -5,7 +5,14 @@
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import type { CounterNews } from "./counter-news.ts";
-import { closeEndedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
+import {
+  closeEndedPeriods,
+  createLedgerTables,
+  firstRowAfterStart,
+  loadLedger,
+  openLedger,
+  saveLedger,
+} from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { PackedRow } from "./pack.ts";
@@ -45,7 +52,10 @@ export class LedgerState {
     this.#changed = changed;
     createLedgerTables(storage.sql);
     createDaysTable(storage.sql);
-    this.#ledger = loadLedger(storage.sql, outbox.lastCounts());
+    const ledger = loadLedger(storage.sql, outbox.lastCounts());
+    // A clock that went back must not give numbers again.
+    const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
+    this.#ledger = ledger && { ...ledger, nextRow };
   }
 
   /** The ledger as of the last change; null before `configure` has reached the object. */

@@ -1,9 +1,9 @@
 /**
  * The Quota Counter's durable state: a row for the current billing period and the plan, and a row for each closed period.
  *
- * The counts change with each commit, and travel in its outbox row, so that they cost no row of their own. Rows are
- * numbered: an outbox row behind the number that the ledger row expects next was written after it, and has the counts as
- * they are now. Everything else changes seldom, and with the ledger row.
+ * The counts change with each commit, and travel in its outbox row, so that they cost no row of their own. Row numbers only
+ * rise: if the last outbox row has `next_row` or a higher number, it was written after the ledger row and its counts hold.
+ * Everything else changes seldom, and with the ledger row.
  */
 import { billingPeriodAt, closePeriod } from "../domain/quota/billing-period.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
@@ -25,7 +25,7 @@ export interface Ledger extends QuotaConfig, Counts {
   periodEndMs: number;
   streak: number;
   extraRoomRemoved: boolean;
-  /** Number of the next outbox row; never used twice, so a late `settle` cannot take another row. */
+  /** Number of the next outbox row, see `firstRowAfterStart`. */
   nextRow: number;
   /** UTC day of the last count. It is kept here, so that a commit writes no row for it. */
   dayMs: number;
@@ -80,6 +80,14 @@ export function createLedgerTables(sql: SqlStorage): void {
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
+}
+
+/**
+ * Row numbers of an object that starts begin at this one. No number is ever used twice, although a restore takes the tables
+ * back: an object writes far fewer than 1,024 rows a millisecond, so numbers by the clock are higher than any given before.
+ */
+export function firstRowAfterStart(nowMs: number): number {
+  return nowMs * 1_024;
 }
 
 /** @param last the outbox's last row. */
@@ -145,7 +153,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     streak: 0,
     extraRoomRemoved: false,
     admitted: 0,
-    nextRow: 1,
+    nextRow: firstRowAfterStart(nowMs),
     dayMs: utcDay(nowMs),
     told: 0,
     late: false,
@@ -210,7 +218,7 @@ type ClosedPeriodRow = Record<
 >;
 
 /** The closed periods, newest first. */
-function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
+export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   return sql
     .exec<ClosedPeriodRow>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")
     .toArray()

@@ -6,7 +6,8 @@
  * next commit writes over it, under a number of its own. So a signal that comes alone costs a row when it comes and a row
  * when it is settled, and nothing else.
  */
-import { renumberedRow } from "../wire/message.ts";
+import { addColumn } from "../platform/add-column.ts";
+import { isUnreadable } from "../wire/message.ts";
 import { Fill } from "./fill.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker, SEND_BATCH_MAX_BYTES } from "./pack.ts";
@@ -14,13 +15,11 @@ import type { PackedMessage, PackedRow } from "./pack.ts";
 import type { UnsettledRow } from "./protocol.ts";
 import { Unsettled } from "./unsettled.ts";
 
-/** Rows that are in memory while they get new numbers. */
-const RENUMBER_ROWS = 100;
-
-const INSERT = `INSERT INTO outbox (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, body)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+const INSERT = `INSERT INTO outbox
+    (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, again, body)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = ?, bytes = ?, accepted = ?, held = ?,
-    rejected = ?, overage = ?, admitted = ?, body = ?
+    rejected = ?, overage = ?, admitted = ?, again = ?, body = ?
   WHERE row = ?`;
 
 /** What of a row has been settled. */
@@ -36,6 +35,8 @@ export interface SendRange {
 export class Outbox {
   readonly #sql: SqlStorage;
   readonly #unsettled: Unsettled;
+  /** The last row of the table, which holds the counts; 0: there is none. */
+  #lastRow = 0;
   /** The number of the last row, once it is settled and blank. */
   #blankRow: number | null = null;
   readonly #fill: Fill;
@@ -47,9 +48,13 @@ export class Outbox {
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
       bytes INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, body TEXT NOT NULL)`);
+      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, again INTEGER NOT NULL DEFAULT 0, body TEXT NOT NULL)`);
+    addColumn(sql, "outbox", "again INTEGER NOT NULL DEFAULT 0");
+    // Rows that cannot be read, by a bug. They are kept, and hold up no other row.
+    sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
+      row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
     this.#unsettled = new Unsettled(sql);
-    this.#findBlankRow();
+    this.#findLastRow();
   }
 
   /** The ledger's counts as the last row has them. */
@@ -62,11 +67,13 @@ export class Outbox {
 
   /** Writes rows to the outbox: one row written for each. */
   write(rows: PackedRow[], { accepted, held, rejected, overage, admitted }: Counts): void {
-    for (const { row, at, periodStart, count, bytes, text } of rows) {
-      const values = [row, at, periodStart, count, bytes, accepted, held, rejected, overage, admitted, text];
+    for (const { row, at, periodStart, count, bytes, isAgain, text } of rows) {
+      const counts = [accepted, held, rejected, overage, admitted];
+      const values = [row, at, periodStart, count, bytes, ...counts, Number(isAgain), text];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
+      this.#lastRow = row;
       this.#fill.written(bytes);
       this.#unsettled.add(periodStart, count);
     }
@@ -75,15 +82,12 @@ export class Outbox {
   /** To be called when what was written has been rolled back. */
   rolledBack(): void {
     this.#unsettled.forget();
-    this.#findBlankRow();
+    this.#findLastRow();
   }
 
-  /**
-   * Takes out rows that the store has confirmed; repeating it is harmless. Says whether any was still there.
-   *
-   * @param lastRow the number before the one that the ledger expects next.
-   */
-  settle(rows: readonly number[], lastRow: number): boolean {
+  /** Takes out rows that the store has confirmed; repeating it is harmless. Says whether any was still there. */
+  settle(rows: readonly number[]): boolean {
+    const lastRow = this.#lastRow;
     const deleted = this.#took(
       this.#sql.exec<Taken>(
         `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
@@ -121,8 +125,7 @@ export class Outbox {
       range.afterRow,
     );
     for (const { row, at, bytes, body } of found) {
-      // Rows are in order of their time: those that follow are later still, and there may be very many. Those that were
-      // renumbered are not: they wait until the ones before them are as old.
+      // Rows are in order of their time: those that follow are later still, and there may be very many.
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
       packer.add({ row, bytes, text: body });
     }
@@ -130,43 +133,50 @@ export class Outbox {
   }
 
   /**
-   * Numbers these of the unsettled rows anew from `firstRow` on, which is behind them all, in the same order. Returns how
-   * many. The ledger is to be saved with it. Their times are then earlier than those of rows before them, which only puts
-   * off when they are sent again.
+   * Moves the oldest rows to `unreadable_rows` as long as they were admitted before a time and cannot be read. Their signals
+   * still count as unsettled. Runs in a transaction. Returns how many signals it has moved.
    */
-  renumber(numbers: readonly number[], firstRow: number): number {
-    // A blank row would no longer be the last one; what it holds of the ledger is saved with that.
-    this.#sql.exec("DELETE FROM outbox WHERE row = ?", this.#blankRow ?? 0);
-    this.#blankRow = null;
-    const sorted = [...numbers].sort((one, other) => one - other);
-    let nextRow = firstRow;
-    while (sorted.length > 0) {
-      // Rows are read RENUMBER_ROWS at a time, for each is up to a message long.
-      const rows = this.#sql
-        .exec<{ row: number; body: string }>(
-          "SELECT row, body FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND bytes > 0 ORDER BY row",
-          JSON.stringify(sorted.splice(0, RENUMBER_ROWS)),
+  setAsideUnreadable(admittedUntil: number): number {
+    let signals = 0;
+    for (let oldest = this.oldest(); oldest !== null && oldest.atMs <= admittedUntil; oldest = this.oldest()) {
+      const { row } = oldest;
+      const { body } = this.#sql.exec<{ body: string }>("SELECT body FROM outbox WHERE row = ?", row).one();
+      if (!isUnreadable(body)) break;
+      const moved = this.#sql
+        .exec<Taken>(
+          `INSERT INTO unreadable_rows SELECT row, at, period_start, count, body FROM outbox WHERE row = ?
+           RETURNING period_start, count`,
+          row,
         )
-        .toArray();
-      for (const { row, body } of rows) {
-        const renumbered = renumberedRow(body, nextRow);
-        this.#sql.exec("UPDATE outbox SET row = ?, body = ? WHERE row = ?", nextRow++, renumbered, row);
-      }
+        .one();
+      this.settle([row]);
+      this.#unsettled.add(moved.period_start, moved.count);
+      signals += moved.count;
     }
-    return nextRow - firstRow;
+    return signals;
   }
 
-  /** Numbers, times and signals of all rows that are not settled. */
+  /** Signals of rows that cannot be read. */
+  unreadableSignals(): number {
+    return this.#sql.exec<{ signals: number }>("SELECT total(count) AS signals FROM unreadable_rows").one().signals;
+  }
+
+  /** All rows that are not settled, in order. */
   unsettledRows(): UnsettledRow[] {
     return this.#sql
-      .exec<{ row: number; at: number; count: number }>(
-        "SELECT row, at, count FROM outbox WHERE bytes > 0 ORDER BY row",
+      .exec<{ row: number; period_start: number; count: number; again: number }>(
+        "SELECT row, period_start, count, again FROM outbox WHERE bytes > 0 ORDER BY row",
       )
       .toArray()
-      .map(({ row, at, count }) => ({ row, atMs: at, signals: count }));
+      .map(({ row, period_start: periodStartMs, count, again }) => ({
+        row,
+        periodStartMs,
+        signals: count,
+        isAgain: again === 1,
+      }));
   }
 
-  /** The unsettled row of the lowest number, which is the oldest, unless rows were renumbered; null when all is settled. */
+  /** The oldest unsettled row, which has the lowest number; null when all is settled. */
   oldest(): { row: number; atMs: number } | null {
     const [first] = this.#sql
       .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
@@ -189,10 +199,11 @@ export class Outbox {
     return this.#unsettled.signals(periodStartMs);
   }
 
-  #findBlankRow(): void {
+  #findLastRow(): void {
     const [last] = this.#sql
       .exec<{ row: number; bytes: number }>("SELECT row, bytes FROM outbox ORDER BY row DESC LIMIT 1")
       .toArray();
+    this.#lastRow = last?.row ?? 0;
     this.#blankRow = last?.bytes === 0 ? last.row : null;
   }
 }

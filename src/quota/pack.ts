@@ -17,6 +17,8 @@ export interface PackedRow {
   count: number;
   /** UTF-8 length of `text`, or a little more. */
   bytes: number;
+  /** Whether its signals are sent once more, so that the Signal Store has them already. */
+  isAgain: boolean;
   text: string;
 }
 
@@ -27,15 +29,18 @@ export class RowPacker {
   #nextRow: number;
   /** Ordinals given out so far, and up to which of them verdicts are `accepted`. */
   #used: number;
+  readonly #isAgain: boolean;
 
   constructor(
     header: { at: number; period_start: number; period_end: number; limit: number },
     nextRow: number,
     used: number,
+    isAgain = false,
   ) {
     this.#header = header;
     this.#nextRow = nextRow;
     this.#used = used;
+    this.#isAgain = isAgain;
   }
 
   /** Adds the first `accepted + held` signals of a call. */
@@ -70,7 +75,7 @@ export class RowPacker {
   rows(): PackedRow[] {
     return this.#rows.map(({ row, signals, bytes }) => {
       const { row: number, at, period_start: periodStart, count } = row;
-      return { row: number, at, periodStart, count, bytes, text: writeRow(row, signals) };
+      return { row: number, at, periodStart, count, bytes, isAgain: this.#isAgain, text: writeRow(row, signals) };
     });
   }
 }

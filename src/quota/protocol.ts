@@ -3,6 +3,7 @@ import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
+import type { SignalsByPeriod } from "../domain/restore.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
@@ -56,7 +57,9 @@ export type AdmitResult =
   /** The outbox takes no more, see OUTBOX_MAX_BYTES; nothing was counted. Said of a body's first slice only. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** `configure` has not reached this object yet: configure it and call again. */
-  | { outcome: "unconfigured" };
+  | { outcome: "unconfigured" }
+  /** The workspace is about to be restored. */
+  | { outcome: "closed" };
 
 /** A call with a known key and the right secret that the edge refused. */
 export interface RefusedCall {
@@ -123,13 +126,31 @@ export interface CounterBooks {
   admitted: number;
   /** Signals in outbox rows that are not settled yet. */
   unsettled: number;
+  /** Signals of those admitted that restores have lost. */
+  lost: number;
 }
 
 /** A row of the outbox that is not settled. */
 export interface UnsettledRow {
   row: number;
-  atMs: number;
+  periodStartMs: number;
   signals: number;
+  /** Whether its signals are sent once more, so that the Signal Store has them already. */
+  isAgain: boolean;
+}
+
+/** What the counter had counted before a restore. */
+export interface CountedBefore {
+  /** The highest number of an outbox row that was given. */
+  highestRow: number;
+  accepted: SignalsByPeriod;
+}
+
+/** What a restored counter has. */
+export interface RestoredCounter {
+  accepted: SignalsByPeriod;
+  /** The rows that were not settled at the moment that was restored, and still are not. */
+  unsettled: UnsettledRow[];
 }
 
 /** What waits for the Signal Store. */
@@ -144,8 +165,9 @@ export interface Backlog {
   outboxMaxBytes: number;
   /** When the oldest unsettled signal was admitted; null when nothing waits. */
   oldestAtMs: number | null;
-  /** Number of the oldest unsettled signal's outbox row; null when nothing waits. */
-  oldestRow: number | null;
+  /** Signals of outbox rows that cannot be read. */
+  unreadableSignals: number;
+  lostSignals: number;
   /** Whether there are destinations to be asked how they are. */
   hasDestinations: boolean;
 }

@@ -14,13 +14,14 @@ import { HandOn } from "../events/hand-on.ts";
 import { SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { WatchedObject } from "../platform/watchers.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CallNotes } from "./call-notes.ts";
+import { Corrections, type Correction } from "./corrections.ts";
+import { CounterRestore } from "./counter-restore.ts";
 import { counterBooks, waiting } from "./counter-books.ts";
 import { CounterNews } from "./counter-news.ts";
-import { Drain } from "./drain.ts";
+import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { findInFlight } from "./in-flight.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { noteLateness } from "./late-signals.ts";
@@ -28,10 +29,12 @@ import { readUsage } from "./ledger.ts";
 import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
 import { Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
-import { countForgotten, goOnBehind, renumber } from "./restored-counter.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
 import { SignalsAgain } from "./signals-again.ts";
 import { readUsageByDay } from "./usage-days.ts";
+
+/** Rows that cannot be read are set aside after this long: after three attempts to have them recorded. */
+export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 
 export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #revoked: RevokedKeys;
@@ -44,6 +47,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #alarm: Alarm;
   readonly #handOn: HandOn;
   readonly #drain: Drain;
+  readonly #corrections: Corrections;
+  readonly #restore: CounterRestore;
   /** Commits with signals since the alarm last rang. */
   #commitsSinceRing = 0;
 
@@ -56,6 +61,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const revoked = (this.#revoked = new RevokedKeys(sql));
     const news = (this.#news = new CounterNews(sql));
     const state = (this.#state = new LedgerState(ctx.storage, { outbox, news, changed: this.#changed }));
+    const corrections = (this.#corrections = new Corrections(sql));
+    this.#restore = new CounterRestore(ctx.storage, { state, outbox, corrections });
     const watch = (refused: RefusedCalls): void => this.watchers.tell(1, () => [refused]);
     const notes = new CallNotes(sql, { ...common, state, news, watch, handOn: () => this.#handOn.start() });
     this.#notes = notes;
@@ -99,40 +106,35 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#revoked.add(keyIds, atMs);
   }
 
-  /** Has a restored counter number later rows behind `behindRow`. Returns the rows that are not settled. */
-  goOnBehind(behindRow: number): Protocol.UnsettledRow[] {
-    goOnBehind(this.#state, behindRow, Date.now());
-    return this.#outbox.unsettledRows();
+  /** Refuses calls until then: the workspace is about to be restored. Returns how many signals wait for the Signal Store. */
+  close(untilMs: number): number {
+    return this.#restore.close(untilMs);
   }
 
-  /** The rows that are not settled, and how many signals were ever admitted, at one moment. */
-  unsettledRows(): { rows: Protocol.UnsettledRow[]; admitted: number } {
-    return { rows: this.#outbox.unsettledRows(), admitted: this.#state.ledger?.admitted ?? 0 };
+  open(): void {
+    this.#restore.open();
   }
 
-  /**
-   * Counts signals that the store has and a restored counter has no memory of. Returns false, and counts nothing, if more
-   * than `admitted` have been admitted: then the caller looks again.
-   */
-  countForgotten(signals: number, admitted: number): boolean {
-    return countForgotten(this.#state, { signals, admitted }, Date.now());
+  /** What is counted before a restore. @throws where calls are not refused: then it would be wrong at once. */
+  beforeRestore(): Protocol.CountedBefore {
+    if (!this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
+    return this.#restore.before();
   }
 
-  /** From the next start on the database is as it was then, see platform/point-in-time.ts. Returns how to undo it. */
-  restoreAtNextStart(point: PointInTime): Promise<string> {
-    return restoreAtNextStart(this.ctx.storage, point);
+  /** @throws where calls are not refused: then what they brought would be lost and in no count. */
+  override async restoreTo(id: string, bookmark: string): Promise<void> {
+    if (this.awaitsRestore(id) && !this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
+    await super.restoreTo(id, bookmark);
   }
 
-  /** Ends the object, this call included. */
-  startAnew(): void {
-    this.ctx.abort("The object starts anew.");
+  /** What the restored counter has. Later rows get numbers behind `highestRow`. */
+  afterRestore(highestRow: number): Protocol.RestoredCounter {
+    return this.#restore.after(highestRow, Date.now());
   }
 
-  /** Gives the unsettled among these rows new numbers, in the same order. Returns how many it has renumbered. */
-  renumber(rows: number[]): number {
-    const renumbered = renumber(this.#state, this.#outbox, rows, Date.now());
-    this.#drain.renumbered();
-    return renumbered;
+  /** Writes what all restores have lost, and takes calls again. */
+  correct(corrections: Correction[]): void {
+    this.#restore.correct(corrections);
   }
 
   /**
@@ -141,6 +143,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * @throws when the commit fails; then nothing of it has been counted, and a retry may succeed.
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
+    if (this.#restore.isClosed) return { outcome: "closed" };
     return this.#calls.admit(call, Date.now());
   }
 
@@ -161,8 +164,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** Takes rows out of the outbox, now that the Signal Store has their signals. Repeating it is harmless. */
   settle(rows: number[]): void {
-    const lastRow = (this.#state.ledger?.nextRow ?? 0) - 1;
-    if (this.#outbox.settle(rows, lastRow) && this.#drain.storeFull) this.#drain.startOver();
+    if (this.#outbox.settle(rows) && this.#drain.storeFull) this.#drain.startOver();
   }
 
   /** To be called when the Signal Store had no room for what was sent: from then on it is probed, see drain.ts. */
@@ -175,11 +177,13 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * full none does: they are safe where they are.
    */
   release(signals: Protocol.SignalAgain[]): Protocol.ReleaseResult {
+    if (this.#restore.isClosed) return { released: 0, full: true };
     return this.#again.release(signals, Date.now());
   }
 
   /** Sends dead letters through the queue again, uncounted. Returns how many: none while the outbox is full. */
   replay(signals: Protocol.SignalAgain[]): number {
+    if (this.#restore.isClosed) return 0;
     return this.#again.replay(signals, Date.now());
   }
 
@@ -207,12 +211,16 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   books(periodStartMs?: number): Protocol.CounterBooks {
-    return counterBooks(this.usage(), this.#state, this.#outbox, periodStartMs);
+    return counterBooks(this.usage(), this.#state, this.#outbox, this.#corrections, periodStartMs);
   }
 
   backlog(): Protocol.Backlog {
     const outboxMaxBytes = configuredOutboxBytes(this.env);
-    return { storeFull: this.#drain.storeFull, outboxMaxBytes, ...waiting(this.#state, this.#outbox, this.#news) };
+    return {
+      storeFull: this.#drain.storeFull,
+      outboxMaxBytes,
+      ...waiting(this.#state, this.#outbox, this.#corrections, this.#news),
+    };
   }
 
   inFlight(signalId: string): Admission | null {
@@ -226,6 +234,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#commitsSinceRing = 0;
     try {
       const nowMs = Date.now();
+      this.#setAsideUnreadable(nowMs);
       const ledger = this.#state.ledgerAt(nowMs);
       this.#notes.writeDue(nowMs);
       // More commits are likely to follow: with the alarm set here, none of them has to set it.
@@ -237,6 +246,19 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
     await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
+  }
+
+  /** A row that cannot be read has been sent again several times by then. */
+  #setAsideUnreadable(nowMs: number): void {
+    try {
+      const signals = this.ctx.storage.transactionSync(() =>
+        this.#outbox.setAsideUnreadable(nowMs - UNREADABLE_AFTER_MS),
+      );
+      if (signals > 0) logEvent("rows_set_aside", { workspace: this.ctx.id.name ?? "", signals });
+    } catch (error) {
+      this.#outbox.rolledBack();
+      throw error;
+    }
   }
 
   /** After each change of the ledger: rows of the outbox are sent soon, also if the object should be killed now. */

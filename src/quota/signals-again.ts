@@ -86,7 +86,7 @@ function rowsAgain(ledger: Ledger, signals: SignalAgain[], nowMs: number): Packe
       period_end: ledger.periodEndMs,
       limit: ledger.signalLimit,
     };
-    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0);
+    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
     for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], 1, 0);
     rows.push(...packer.rows());
   }

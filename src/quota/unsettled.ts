@@ -28,7 +28,7 @@ export class Unsettled {
 
   #count(): Map<number, number> {
     const rows = this.#sql.exec<{ period_start: number; count: number }>(
-      "SELECT period_start, count FROM outbox WHERE bytes > 0",
+      "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows",
     );
     const byPeriod = new Map<number, number>();
     for (const { period_start, count } of rows) byPeriod.set(period_start, (byPeriod.get(period_start) ?? 0) + count);

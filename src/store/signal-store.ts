@@ -13,24 +13,25 @@ import { HandOn } from "../events/hand-on.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { within } from "../platform/time-limit.ts";
 import { ChoreRunner } from "./chore-runner.ts";
 import { choresOf } from "./chores.ts";
-import { beginDeletion, findDeletion } from "./deletion/person-deletions.ts";
+import { beginDeletion, findDeletion, repeatDeletions } from "./deletion/person-deletions.ts";
 import { setRetention } from "./deletion/retention.ts";
+import { compareWithR2, removeUnknown } from "./log/cold.ts";
 import { wantEvents } from "./events/wanted.ts";
 import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
-import type { DeletionReceipt, StoreConfig } from "./protocol/data-care.ts";
+import type { BeforeStoreRestore, DeletionReceipt, RestoredStore, StoreConfig } from "./protocol/data-care.ts";
 import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record/record-signals.ts";
 import type { RecordedBatch } from "./record/record-signals.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
+import { recordedByPeriod } from "./state/books.ts";
 import { isStale } from "./state/applied-rules.ts";
-import { takeFreshRows } from "./state/recorded-rows.ts";
+import { addRows, forgetRowsBelow, hasRow, takeFreshRows } from "./state/recorded-rows.ts";
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -64,7 +65,7 @@ export class SignalStore extends StoreReads {
    *
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(rows: RowToRecord[], { rulesVersion, carefully = false }: RecordOptions = {}): RecordResult {
+  record(rows: RowToRecord[], { rulesVersion, low = 0, carefully = false }: RecordOptions = {}): RecordResult {
     if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
       throw new Error("newer mapping rules have been applied meanwhile");
     }
@@ -73,8 +74,8 @@ export class SignalStore extends StoreReads {
       this.#noteFull(nowMs);
       return { outcome: "full" };
     }
-    const { fresh, refused } = takeFreshRows(this.state.books, rows);
-    this.state.books.refusedUpTo = Math.max(this.state.books.refusedUpTo, ...refused);
+    forgetRowsBelow(this.state.books, low);
+    const fresh = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);
     let recorded: RecordedBatch[] = [];
     if (fresh.length > 0) {
@@ -87,10 +88,10 @@ export class SignalStore extends StoreReads {
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
         recorded = fresh.flatMap((row) => this.#recordAlone(row, nowMs));
       }
-    } else if (refused.length > 0) this.state.signals.flush();
+    }
     this.#alarmForNext();
     this.watchers.tell(signals.length, (limit) => recorded.flatMap((one) => one.live(limit)).slice(0, limit));
-    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused };
+    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs) };
   }
 
   /**
@@ -146,14 +147,37 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /** Has the database be as it was then from the next start on, see platform/point-in-time.ts. Returns how to undo it. */
-  restoreAtNextStart(point: PointInTime): Promise<string> {
-    return restoreAtNextStart(this.ctx.storage, point);
+  /**
+   * Finishes a restore of the workspace in its store: ignores the outbox rows that are lost, begins forgotten deletions again,
+   * and compares with R2. Repeating it changes nothing more.
+   *
+   * @throws when R2 does not answer.
+   */
+  async afterRestore({ highestRow, unsettled, deletions }: BeforeStoreRestore): Promise<RestoredStore> {
+    const { state } = this;
+    // All rows that were not settled at the moment restored to come before those that are lost.
+    const firstLost = Math.max(0, ...unsettled) + 1;
+    this.transact(() => {
+      addRows(state.books, firstLost, highestRow);
+      repeatDeletions(state, deletions);
+      state.signals.flush();
+    });
+    const nowMs = Date.now();
+    await compareWithR2({ storage: this.ctx.storage, log: state.signals, objects: this.coldObjects() }, nowMs);
+    // Objects that the store does not know may hold payloads of people who are deleted again.
+    if (deletions.length > 0) this.removeUnknownObjects();
+    this.#alarmForNext();
+    return {
+      recorded: unsettled.filter((row) => hasRow(state.books, row)),
+      signals: recordedByPeriod(state.books.totals),
+      ruleVersions: this.ruleVersions(),
+    };
   }
 
-  /** Ends the object, this call included. */
-  startAnew(): void {
-    this.ctx.abort("The object starts anew.");
+  /** Has objects removed from R2 that the store does not know since a restore: then the restore cannot be undone in full. */
+  removeUnknownObjects(): void {
+    removeUnknown(this.state.sql, Date.now());
+    this.#alarmForNext();
   }
 
   override async alarm(): Promise<void> {

@@ -4,7 +4,7 @@
  * outbox, drain and queue pass them on as text. No raw JSON text can hold a separator, so a signal's payload is carried
  * exactly as it was sent, a broken one cannot spoil its neighbours, and neither can a broken row.
  *
- *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
+ *     workspace id, space, lowest unsettled row  ( ␝row  ( ␞envelope ␞payload ){count} )+
  */
 import { readAdmission } from "./admission.ts";
 import type { Admission, Envelope, OutboxRow } from "./admission.ts";
@@ -33,6 +33,8 @@ export interface ReceivedRow {
 
 export interface ReceivedMessage {
   workspaceId: string;
+  /** All rows with a lower number were settled when the message was sent; 0: not known. */
+  low: number;
   rows: ReceivedRow[];
   /** How many rows could not be read. They stay in the outbox. */
   unreadable: number;
@@ -59,19 +61,15 @@ export function writeRow(row: OutboxRow, signals: string): string {
   return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }
 
-/** A row's text with another number. One that cannot be read stays as it is. */
-export function renumberedRow(text: string, row: number): string {
-  const end = text.indexOf(RECORD);
-  const header = end === -1 ? text.slice(ROW.length) : text.slice(ROW.length, end);
-  try {
-    return ROW + JSON.stringify({ ...(JSON.parse(header) as object), row }) + text.slice(ROW.length + header.length);
-  } catch {
-    return text;
-  }
+/** @param low the lowest row that is not settled. */
+export function writeMessage(workspaceId: string, low: number, rows: string): string {
+  return `${workspaceId} ${low}${rows}`;
 }
 
-export function writeMessage(workspaceId: string, rows: string): string {
-  return workspaceId + rows;
+/** Whether a row's text is one that no release can read: neither this one nor a later one. */
+export function isUnreadable(text: string): boolean {
+  const { rows, newer } = readMessage(text);
+  return rows.length + newer === 0;
 }
 
 /** The first `count` signals of a text made by `writeSignal`. */
@@ -86,8 +84,9 @@ export function firstSignals(signals: string, count: number): string {
 
 /** Reads each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
 export function readMessage(body: string): ReceivedMessage {
-  const [workspaceId = "", ...rows] = body.split(ROW);
-  const message: ReceivedMessage = { workspaceId, rows: [], unreadable: 0, newer: 0 };
+  const [head = "", ...rows] = body.split(ROW);
+  const [workspaceId = "", low] = head.split(" ");
+  const message: ReceivedMessage = { workspaceId, low: Number(low ?? 0), rows: [], unreadable: 0, newer: 0 };
   for (const text of rows) {
     try {
       const row = readRow(text);

@@ -2,7 +2,7 @@
  * How many workspaces are. Each costs a call of each of its objects, which that wakes: $0.30 at list price for a million
  * workspaces asked, $0.45 for those with destinations. Nothing else knows: an object that has stopped reports nothing.
  */
-import { notAsked } from "../domain/health/alarm.ts";
+import { notAsked, type OpenRestore } from "../domain/health/alarm.ts";
 import type { HealthOrAlarm } from "./read-health.ts";
 import { HEALTH_ANSWER_MS, healthWithin } from "./read-health.ts";
 
@@ -30,6 +30,7 @@ export interface WorkspaceHealth extends HealthOrAlarm {
 export async function healthOfAll(
   env: Env,
   workspaces: readonly { id: string; slug: string }[],
+  openRestores: ReadonlyMap<string, readonly OpenRestore[]>,
   { answerMs, askMs } = HEALTH_LIMITS,
 ): Promise<WorkspaceHealth[]> {
   const found = workspaces.map(({ id, slug }): WorkspaceHealth => ({ id, slug, alarms: [notAsked()], health: null }));
@@ -40,7 +41,7 @@ export async function healthOfAll(
     for (const one of inTurn) {
       if (Date.now() >= untilMs) return;
       // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
-      Object.assign(one, await healthWithin(env, one.id, answerMs));
+      Object.assign(one, await healthWithin(env, one.id, openRestores.get(one.id) ?? [], answerMs));
     }
   };
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));

@@ -34,6 +34,7 @@ const OF_HEALTH: readonly Figure[] = [
   counter("accepted_signals", "Signals answered with 202, held ones included.", ({ books }) => books.accepted),
   counter("duplicate_signals", "Signals answered with 202 that were repetitions.", ({ books }) => books.duplicates),
   gauge("failing_destinations", "Destinations that the last delivery has not reached.", destinations(false)),
+  gauge("lost_signals", "Signals answered with 202 that restores have lost.", ({ books }) => books.lost),
   gauge("switched_off_destinations", "Destinations that the service has switched off.", destinations(true)),
 ];
 

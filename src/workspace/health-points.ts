@@ -1,5 +1,6 @@
 /** The figures of health for Analytics Engine, where the deployment has a dataset bound. */
 import { controlDatabase } from "../control/database.ts";
+import { openRestores } from "../control/restores.ts";
 import { someWorkspaces } from "../control/workspaces.ts";
 import { wordOf } from "../domain/health/alarm.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
@@ -17,8 +18,19 @@ import { figuresOf } from "./health-figures.ts";
 export async function chartHealth(env: Env & { HEALTH_FIGURES?: AnalyticsEngineDataset }): Promise<void> {
   if (env.HEALTH_FIGURES === undefined) return;
   try {
-    const some = someWorkspaces(controlDatabase(env.DB), HEALTH_PAGE_WORKSPACES);
-    const found = await healthOfAll(env, await within(CALL_TIMEOUT_MS, some));
+    const db = controlDatabase(env.DB);
+    const some = await within(CALL_TIMEOUT_MS, someWorkspaces(db, HEALTH_PAGE_WORKSPACES));
+    const found = await healthOfAll(
+      env,
+      some,
+      await within(
+        CALL_TIMEOUT_MS,
+        openRestores(
+          db,
+          some.map(({ id }) => id),
+        ),
+      ),
+    );
     writePoints(env.HEALTH_FIGURES, found, Date.now());
   } catch (error) {
     logEvent("points_failed", { error: errorText(error) });

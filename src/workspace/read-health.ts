@@ -5,7 +5,7 @@
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
 import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
-import type { HealthAlarm, HealthFigures } from "../domain/health/alarm.ts";
+import type { HealthAlarm, HealthFigures, OpenRestore } from "../domain/health/alarm.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
 import { errorText } from "../platform/log.ts";
@@ -24,7 +24,7 @@ export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting"
 }
 
 /** What the counter and the store say of it. */
-export interface StorageHealth extends Omit<HealthFigures, "failingDestinations">, Room {
+export interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
   books: Balance;
   hasDestinations: boolean;
 }
@@ -41,8 +41,17 @@ export interface HealthOrAlarm {
 /** Waits for a call of these objects. */
 type Ask = <T>(objects: string, call: Promise<T>) => Promise<T>;
 
-/** How the workspace is; within `maxMs`, `unreachable` otherwise, which names the objects that did not answer. Never throws. */
-export async function healthWithin(env: Env, workspaceId: string, maxMs = HEALTH_ANSWER_MS): Promise<HealthOrAlarm> {
+/**
+ * How the workspace is; within `maxMs`, `unreachable` otherwise, which names the objects that did not answer. Never throws.
+ *
+ * @param openRestores of the workspace, as D1 has them.
+ */
+export async function healthWithin(
+  env: Env,
+  workspaceId: string,
+  openRestores: readonly OpenRestore[],
+  maxMs = HEALTH_ANSWER_MS,
+): Promise<HealthOrAlarm> {
   const untilMs = Date.now() + maxMs;
   const silent: string[] = [];
   const ask: Ask = async (objects, call) => {
@@ -54,7 +63,7 @@ export async function healthWithin(env: Env, workspaceId: string, maxMs = HEALTH
     }
   };
   try {
-    const health = await readHealth(env, workspaceId, ask);
+    const health = { ...(await readHealth(env, workspaceId, ask)), openRestores };
     return { health, alarms: alarmsOf(health, Date.now()) };
   } catch (error) {
     return { health: null, alarms: [unreachable(silent.toSorted().join(", ") || errorText(error))] };
@@ -62,7 +71,7 @@ export async function healthWithin(env: Env, workspaceId: string, maxMs = HEALTH
 }
 
 /** Also how its destinations are, where it has any: one that has none is not asked, since that would make the object. */
-async function readHealth(env: Env, workspaceId: string, ask: Ask): Promise<Health> {
+async function readHealth(env: Env, workspaceId: string, ask: Ask): Promise<Omit<Health, "openRestores">> {
   const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
   const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
   return { ...stored, failingDestinations: await failing };
@@ -82,18 +91,16 @@ export async function readStorageHealth(
   const [kept, backlog] = await Promise.all(asked);
   const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
-  // A recovery gives all that waits numbers behind the refused ones: an older number says that it is still due.
-  const isRestored = backlog.oldestRow !== null && backlog.oldestRow <= kept.refusedUpTo;
-  const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals };
+  const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals, lost: backlog.lostSignals };
   const atOnce = balanceBooks(counted, kept.totals, counted);
   const books = atOnce.balanced
     ? atOnce
     : await ask("Quota Counter or Signal Store", readBooks(env, workspaceId, undefined));
   return {
-    level: roomLevel({ store, outbox, isRestored }),
+    level: roomLevel({ store, outbox }),
     store,
     outbox,
-    isRestored,
+    unreadable: backlog.unreadableSignals,
     waiting: backlog.unsettledSignals,
     waitingSinceMs: backlog.oldestAtMs,
     books,

@@ -1,35 +1,30 @@
 /**
- * Recovers a workspace whose Quota Counter, or D1, was restored from a backup (design §2, §5), while the others have gone on,
- * and writes the entry in the audit log.
+ * Brings a workspace in line after a restore of its objects (restore-workspace.ts) or of D1. Repeating it is harmless, and
+ * finishes what was interrupted; a healthy workspace stays as it is.
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deactivatedKeyIds } from "../control/stored-keys.ts";
 import { passOverVersions } from "../control/restored-rules.ts";
-import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
+import { deletionsSince, endRestore, findRestore, unfinishedRestore, type Restore } from "../control/restores.ts";
+import { deactivatedKeyIds } from "../control/stored-keys.ts";
+import type { BeforeRestore } from "../domain/restore.ts";
+import type { Correction } from "../quota/corrections.ts";
+import type { UnsettledRow } from "../quota/protocol.ts";
 import { configureWorkspaces } from "./configure-workspaces.ts";
-
-/** How often the books of a workspace are looked at that takes signals meanwhile; repeating the operation does the rest. */
-const COUNT_TRIES = 10;
+import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 
 export interface Recovered {
-  /** Outbox rows that have new numbers: with their old ones the store refuses them. */
-  renumbered: number;
-  /** Outbox rows that the store had recorded, and that are settled now. */
-  settled: number;
   /** Deactivated keys that the counter took for active. */
   revoked: number;
-  /** Signals that the store has, and that the counter had not counted any more. */
-  counted: number;
   /** Whether mapping rules were older than what the store had seen of them, and have got later versions. */
   rulesPassedOver: boolean;
+  /** Accepted signals that this restore and earlier ones have lost; null where no restore of the objects was to be finished. */
+  lost: number | null;
+  /** Deletions of persons that were repeated. */
+  deletionsRepeated: number;
 }
 
-/**
- * Deactivated keys come first: until the counter knows them again, calls with them are accepted. What of the outbox is on its
- * way, or was recorded since the backup, stays as it is, so that nothing is recorded twice. Repeating finishes what was
- * interrupted.
- */
+/** @throws where a restore has not restored all objects: it is to be repeated. */
 export async function recoverWorkspace(
   env: Env,
   db: ControlDatabase,
@@ -37,40 +32,78 @@ export async function recoverWorkspace(
   by: Change,
 ): Promise<Recovered> {
   const counter = quotaCounter(env, workspaceId);
+  // Deactivated keys come first: until the counter knows them again, it accepts calls with them.
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
-  // Plan and overages may have changed too, and a counter that has lost everything gets its ledger so.
   await configureWorkspaces(env, db, [workspaceId]);
-  const store = signalStore(env, workspaceId);
-  const rulesPassedOver = await passOverVersions(db, workspaceId, await store.ruleVersions());
-  const unsettled = await counter.goOnBehind(await store.highestRow());
-  const { recorded, refused } = await store.knownRows(unsettled);
-  await counter.settle(recorded);
-  const renumbered = await counter.renumber(refused);
-  const counted = await countForgotten(env, workspaceId);
-  // Whose events are wanted may have changed since the backup: the sources are told anew.
+  const restore = await unfinishedRestore(db, workspaceId);
+  const finished = restore === null ? null : await finish(env, db, restore);
+  const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
+  // Which events are wanted may have changed since the moment restored to.
   await destinationsOf(env, workspaceId).tellSources();
-  const detail = { renumbered, settled: recorded.length, revoked, counted, rulesPassedOver };
-  await writeAuditEntry(db, by, { workspaceId, action: "workspace.recovered", target: workspaceId, detail });
+  const detail = {
+    revoked,
+    rulesPassedOver,
+    lost: finished?.lost ?? null,
+    deletionsRepeated: finished?.deletions ?? 0,
+  };
+  await writeAuditEntry(db, by, {
+    workspaceId,
+    action: "workspace.recovered",
+    target: restore?.id ?? workspaceId,
+    detail,
+  });
+  if (restore !== null) await endRestore(db, restore, finished?.lost ?? 0, by.nowMs);
   return detail;
 }
 
-/**
- * Counts as admitted what the backup had forgotten, so that the books balance again: what the store has, and what only the
- * outbox has. The counts of the billing period stay as the backup had them: what was forgotten is not charged.
- */
-async function countForgotten(env: Env, workspaceId: string): Promise<number> {
+async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<{ lost: number; deletions: number }> {
+  const { id, workspaceId } = restore;
+  // It has changed since the restore began where that was interrupted.
+  const before = (await findRestore(db, workspaceId, id))?.before;
+  if (before == null) throw new Error("a restore that has begun knows what was before");
   const counter = quotaCounter(env, workspaceId);
-  const store = signalStore(env, workspaceId);
-  for (let tries = 0; tries < COUNT_TRIES; tries++) {
-    const { rows, admitted } = await counter.unsettledRows();
-    const { recorded, totals } = await store.knownRows(rows);
-    const known = new Set(recorded);
-    const waiting = rows.reduce((sum, { row, signals }) => (known.has(row) ? sum : sum + signals), 0);
-    const { processed, duplicates, held, purged, deadLettered } = totals;
-    const forgotten = processed + duplicates + held + purged + deadLettered + waiting - admitted;
-    // Below 0 the store was restored too: what it has lost stays visible in the books.
-    if (forgotten <= 0) return 0;
-    if (await counter.countForgotten(forgotten, admitted)) return forgotten;
+  if (await counter.awaitsRestore(id)) throw new Error("The restore has not restored all objects. Repeat it.");
+  const restored = await counter.afterRestore(before.highestRow);
+  const deletions = await deletionsSince(db, workspaceId, await sinceMs(db, restore));
+  const unsettled = restored.unsettled.map(({ row }) => row);
+  const store = await signalStore(env, workspaceId).afterRestore({
+    highestRow: before.highestRow,
+    unsettled,
+    deletions,
+  });
+  await counter.settle(store.recorded);
+  const recorded = new Set(store.recorded);
+  const waiting = restored.unsettled.filter(({ row }) => !recorded.has(row));
+  const corrections = correctionsOf(before, { counted: restored.accepted, recorded: store.signals, waiting });
+  await counter.correct(corrections);
+  const lost = corrections.reduce((sum, correction) => sum + correction.lost, 0);
+  return { lost, deletions: deletions.length };
+}
+
+/** Deletions since then may be forgotten: an undo may go back to any moment before the restore that it undoes. */
+async function sinceMs(db: ControlDatabase, { workspaceId, to, undoes }: Restore): Promise<number> {
+  if (to !== null) return Date.parse(to);
+  const undone = undoes === null ? null : await findRestore(db, workspaceId, undoes);
+  return undone === null ? 0 : Date.parse(undone.requestedAt);
+}
+
+/** What is lost of each billing period: what was accepted, and is neither recorded nor waits to be. */
+function correctionsOf(
+  { accepted }: BeforeRestore,
+  now: {
+    counted: Readonly<Record<string, number>>;
+    recorded: Readonly<Record<string, number>>;
+    waiting: readonly UnsettledRow[];
+  },
+): Correction[] {
+  const waiting: Record<string, number> = {};
+  for (const { periodStartMs, signals, isAgain } of now.waiting) {
+    // The store has a signal that is sent once more.
+    if (!isAgain) waiting[periodStartMs] = (waiting[periodStartMs] ?? 0) + signals;
   }
-  return 0;
+  return Object.entries(accepted).map(([start, signals]) => ({
+    periodStartMs: Number(start),
+    forgotten: signals - (now.counted[start] ?? 0),
+    lost: Math.max(0, signals - (now.recorded[start] ?? 0) - (waiting[start] ?? 0)),
+  }));
 }

@@ -66,7 +66,7 @@ export class TestCounter {
 
   /** Every signal in the outbox, in the order of their rows. */
   async unsettled(): Promise<(Admission & { row: number; payload: string })[]> {
-    const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, body)).rows);
+    const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, 0, body)).rows);
     return received.flatMap(({ row, signals }) =>
       signals.map(({ admission, payload }) => ({ ...admission, row: row.row, payload })),
     );

@@ -28,7 +28,7 @@ export interface Delivered {
 
 /** The number and the time of commit of each delivered signal's row, far behind those that a Quota Counter gives. */
 const committed = new Map<string, { row: number; at: number }>();
-const FIRST_ROW = 1_000_000;
+const FIRST_ROW = 2 ** 52;
 
 /**
  * One row for each signal, all in one message. A signal that is delivered again comes in the row that it had; released
@@ -49,7 +49,7 @@ export function messageOf(workspaceId: string, signals: readonly Delivered[]): s
     if (again !== undefined) envelope.again = { ...again, verdict, ordinal, ...admitted };
     return writeRow(row, writeSignal(envelope, typeof payload === "string" ? payload : JSON.stringify(payload)));
   });
-  return writeMessage(workspaceId, rows.join(""));
+  return writeMessage(workspaceId, 0, rows.join(""));
 }
 
 function commitOf(workspaceId: string, { id, verdict = "accepted", again, at, row }: Delivered) {

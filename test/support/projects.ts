@@ -50,7 +50,7 @@ export function workerProject(
     plugins: [
       importsAtOnce(),
       cloudflareTest(async () => ({
-        main: "./src/index.ts",
+        main: "./test/support/worker.ts",
         // Otherwise the runtime writes its own warnings and what the Worker logs past Vitest.
         verbose: false,
         wrangler: { configPath: "./wrangler.toml" },

@@ -27,11 +27,21 @@ export interface FailingDestination {
   off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
+/** A restore of the workspace that somebody has to look at. */
+export interface OpenRestore {
+  id: string;
+  isFinished: boolean;
+  /** Accepted signals that are lost. */
+  lost: number;
+}
+
 export interface HealthFigures {
   store: Filled;
   outbox: Filled;
-  /** The Quota Counter was restored from a backup, and the store refuses its rows. */
-  isRestored: boolean;
+  /** Restores of the workspace that have not finished, or whose loss nobody has acknowledged. */
+  openRestores: readonly OpenRestore[];
+  /** Accepted signals in rows of the outbox that cannot be read. */
+  unreadable: number;
   /** Signals that are accepted and not recorded yet. */
   waiting: number;
   /** When the oldest waiting signal was admitted, in milliseconds since 1970; null when none waits. */
@@ -46,12 +56,14 @@ export interface HealthFigures {
 
 export const ALARMS = [
   "senders_refused",
-  "counter_restored",
+  "restore_unfinished",
+  "signals_unreadable",
   "store_full",
   "books_open",
   "signals_stuck",
   "unreachable",
   "not_asked",
+  "signals_lost",
   "signals_late",
   "store_filling",
   "job_failing",
@@ -90,6 +102,8 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
   const waiting = `${counted(figures.waiting, "accepted signal waits", "accepted signals wait")}, the oldest for ${minutes(waitedMs)}`;
   const failing = figures.failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
+  const unfinished = figures.openRestores.find(({ isFinished }) => !isFinished);
+  const lossy = figures.openRestores.find(({ isFinished, lost }) => isFinished && lost > 0);
   const deadMs = figures.deadLetterMs === null ? Number.POSITIVE_INFINITY : nowMs - figures.deadLetterMs;
   const alarms: (HealthAlarm | false)[] = [
     level === "refusing" &&
@@ -97,8 +111,16 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
         "senders_refused",
         "The outbox is full and senders get 503. Find what keeps it from draining, and mend that.",
       ),
-    level === "restored" &&
-      stuck("counter_restored", "The Quota Counter was restored from a backup. POST …/recover for this workspace."),
+    unfinished !== undefined &&
+      stuck(
+        "restore_unfinished",
+        `The restore ${unfinished.id} has not finished, and nothing is recorded until it has. Send it again.`,
+      ),
+    figures.unreadable > 0 &&
+      stuck(
+        "signals_unreadable",
+        `${counted(figures.unreadable, "accepted signal")} cannot be read by this release. They are kept: report it, this is a bug.`,
+      ),
     isFull(figures.store) &&
       stuck(
         "store_full",
@@ -110,6 +132,11 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
       stuck(
         "signals_stuck",
         `${waiting}, and sending them again did not help. Look at the queue's consumer and at D1.`,
+      ),
+    lossy !== undefined &&
+      late(
+        "signals_lost",
+        `A restore has lost ${counted(lossy.lost, "accepted signal")}. Look at GET …/books, then POST …/restores/${lossy.id}/acknowledge.`,
       ),
     waitedMs >= SIGNALS_LATE_MS &&
       waitedMs < SIGNALS_STUCK_MS &&

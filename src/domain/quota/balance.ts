@@ -1,12 +1,14 @@
 /**
- * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in flight.
+ * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in flight, and
+ * what restores have lost.
  * Counter and store are two objects and cannot be read at one moment, so the counter is read before and after the store.
  */
 
-/** The counter's side: signals ever admitted, and those whose outbox rows are not settled. */
+/** The counter's side: signals ever admitted, those whose outbox rows are not settled, and those that restores have lost. */
 export interface Admissions {
   admitted: number;
   unsettled: number;
+  lost: number;
 }
 
 /** The store's side: every recorded signal is in exactly one of these. */
@@ -21,6 +23,7 @@ export interface RecordedCounts {
 export interface Balance extends RecordedCounts {
   accepted: number;
   inFlight: number;
+  lost: number;
   balanced: boolean;
 }
 
@@ -31,7 +34,7 @@ export interface Balance extends RecordedCounts {
  */
 export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
-  const missing = after.admitted - (processed + duplicates + held + purged + deadLettered);
+  const missing = after.admitted - after.lost - (processed + duplicates + held + purged + deadLettered);
   const admittedMeanwhile = after.admitted - before.admitted;
   return {
     accepted: after.admitted,
@@ -41,6 +44,7 @@ export function balanceBooks(before: Admissions, recorded: RecordedCounts, after
     purged,
     deadLettered,
     inFlight: missing,
+    lost: after.lost,
     balanced: missing >= 0 && missing <= before.unsettled + admittedMeanwhile,
   };
 }

@@ -12,22 +12,18 @@ export interface Filled {
 
 /**
  * `filling`: the Signal Store will be full one day. `full`: it records nothing, and signals wait in the outbox. `refusing`:
- * the outbox is full, for whatever reason, and new calls get 503. `restored`: the Quota Counter was restored from a backup,
- * and the Signal Store refuses what it sends under numbers that were used before.
+ * the outbox is full, for whatever reason, and new calls get 503.
  */
-export type RoomLevel = "ok" | "filling" | "full" | "restored" | "refusing";
+export type RoomLevel = "ok" | "filling" | "full" | "refusing";
 
 export interface RoomFigures {
   store: Filled;
   outbox: Filled;
-  /** Whether the Quota Counter was restored from a backup, so that the Signal Store refuses what it sends. */
-  isRestored: boolean;
 }
 
 /** The worst level that holds. */
-export function roomLevel({ store, outbox, isRestored }: RoomFigures): RoomLevel {
+export function roomLevel({ store, outbox }: RoomFigures): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
-  if (isRestored) return "restored";
   if (store.bytes >= store.maxBytes) return "full";
   return store.bytes * 100 >= store.maxBytes * STORE_NOTICE_PERCENT ? "filling" : "ok";
 }

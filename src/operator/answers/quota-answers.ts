@@ -55,6 +55,7 @@ export const booksAnswer = z
     held: count.meta({ description: "Held now: those released or purged since are no longer." }),
     purged: count.meta({ description: "Were held when their period ended." }),
     dead_lettered: count,
+    lost: count.meta({ description: "Accepted, and gone since a restore of the workspace from a backup." }),
     in_flight: z.int().meta({ description: "Answered with 202 and not recorded yet." }),
     balanced: z.boolean().meta({ description: "Everything answered with 202 is recorded, or still on its way." }),
   })

@@ -97,6 +97,9 @@ export const traceAnswer = z
       description:
         "Whether the payload is kept there, as long as nobody knows the visitor. It is null while cold storage does not answer.",
     }),
+    payload_lost: z
+      .boolean()
+      .meta({ description: "Whether a restore of the workspace from a backup has lost the payload." }),
   })
   .meta({ id: "SignalTrace" });
 
@@ -133,6 +136,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
     erased_at: isoOrNull(trace.deletedAtMs),
     payload: trace.payload,
     in_cold_storage: trace.inColdStorage,
+    payload_lost: trace.payloadLost,
   };
 }
 
@@ -165,5 +169,6 @@ export function inFlightJson(signal: Admission, keyName: string | null): z.infer
     erased_at: null,
     payload: null,
     in_cold_storage: false,
+    payload_lost: false,
   };
 }

@@ -1,6 +1,7 @@
 /** How one workspace is, and how all are: for whoever watches over the service, and for what wakes them. */
 import * as z from "zod";
 import type { ControlDatabase } from "../../control/database.ts";
+import { openRestores } from "../../control/restores.ts";
 import { workspacesByAge } from "../../control/workspaces.ts";
 import type { AppEnv } from "../../env.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../workspace/all-health.ts";
@@ -64,7 +65,11 @@ export const healthRoutes = operator
         "Nothing that was accepted is lost when a workspace is full: it waits.",
       answers: { 200: { description: "Where it stands.", schema: healthAnswer } },
     }),
-    async (c) => c.json(healthJson(await healthWithin(c.env, c.get("workspace").id))),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const open = await openRestores(c.get("db"), [id]);
+      return c.json(healthJson(await healthWithin(c.env, id, open.get(id) ?? [])));
+    },
   );
 
 /** The health of a page of workspaces, from 1. Each reading also writes the points of Analytics Engine. */
@@ -75,7 +80,11 @@ async function healthOfPage(
 ): Promise<{ total: number; found: WorkspaceHealth[] }> {
   const limit = HEALTH_PAGE_WORKSPACES;
   const { total, workspaces } = await workspacesByAge(db, { offset: (page - 1) * limit, limit });
-  const found = await healthOfAll(env, workspaces);
+  const open = await openRestores(
+    db,
+    workspaces.map(({ id }) => id),
+  );
+  const found = await healthOfAll(env, workspaces, open);
   writePoints(env.HEALTH_FIGURES, found, Date.now());
   return { total, found };
 }

@@ -7,19 +7,7 @@ import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from
 import { byOperator, operator } from "../environment.ts";
 import { conflict, notFound, operation, validationFailed } from "../operation.ts";
 import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
-import { recoverWorkspace } from "../../workspace/recover-workspace.ts";
-import {
-  count,
-  idOf,
-  instant,
-  listOf,
-  mapPage,
-  name,
-  pageQuery,
-  retentionDays,
-  time,
-  pageAsked,
-} from "../schema-parts.ts";
+import { idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, pageAsked } from "../schema-parts.ts";
 
 const slug = z
   .string()
@@ -114,38 +102,6 @@ export const workspaceRoutes = operator
         return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
       await configureWorkspaces(c.env, c.get("db"), [id]);
       return c.json(workspaceJson(updated.value));
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/recover",
-    operation({
-      tag: "Workspaces",
-      summary: "Recover what was restored from a backup",
-      description:
-        "After the Quota Counter was restored from a backup: it takes plan, overages and deactivated keys over again, and " +
-        "sends what the Signal Store refuses under numbers that the store has not seen yet. After D1 was: its mapping rules " +
-        "get versions that the store has not seen yet. A healthy workspace stays as it is.",
-      answers: {
-        200: {
-          description: "What has been done.",
-          schema: z.object({
-            renumbered: count.meta({ description: "Rows of its outbox that were refused, and have new numbers." }),
-            settled: count.meta({ description: "Rows that the store had recorded already." }),
-            revoked: count.meta({ description: "Deactivated keys that it took for active." }),
-            counted: count.meta({ description: "Signals that the store has, and that it had not counted any more." }),
-            rules_passed_over: z.boolean().meta({ description: "Whether mapping rules got later versions." }),
-          }),
-        },
-      },
-    }),
-    async (c) => {
-      const { rulesPassedOver, ...counts } = await recoverWorkspace(
-        c.env,
-        c.get("db"),
-        c.get("workspace").id,
-        byOperator(),
-      );
-      return c.json({ ...counts, rules_passed_over: rulesPassedOver });
     },
   );
 

@@ -3,7 +3,7 @@ import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit-list.ts";
 import { EXPORTS, FORMATS } from "../people/export-copy.ts";
 import { ROLE_SAID } from "../copy.ts";
-import { grouped } from "../views/format.ts";
+import { exactTime, grouped } from "../views/format.ts";
 import {
   labelOf,
   MemberLink,
@@ -39,13 +39,25 @@ export const AUDIT_COPY = {
   },
   "workspace.recovered": {
     label: "Workspace recovered",
-    sentence: () => <>brought the Quota Counter of this workspace up to date after it was restored from a backup</>,
+    sentence: ({ detail }) =>
+      typeof detail["lost"] === "number" && detail["lost"] > 0 ? (
+        <>finished the restore of this workspace, which lost {grouped(detail["lost"])} accepted signals</>
+      ) : (
+        <>brought this workspace up to date after a restore</>
+      ),
   },
   "workspace.restored": {
     label: "Workspace restored",
-    sentence: ({ target }) => (
-      <>put {target === "signal_store" ? "the signals and people" : "the counts"} of this workspace back to a backup</>
-    ),
+    sentence: ({ detail }) =>
+      typeof detail["to"] === "string" ? (
+        <>began to restore this workspace as it was at {exactTime(Date.parse(detail["to"]))}</>
+      ) : (
+        <>began to undo the restore of this workspace</>
+      ),
+  },
+  "workspace.restore_acknowledged": {
+    label: "Restore acknowledged",
+    sentence: () => <>acknowledged the signals that the restore of this workspace has lost</>,
   },
   "member.added": {
     label: "Member added",

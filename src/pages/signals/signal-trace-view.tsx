@@ -127,6 +127,11 @@ function VerdictSaid({
 function Payload({ recorded }: { recorded: SignalTrace | null }): Child {
   if (recorded === null) return <p class="quiet">It is shown once the signal is recorded.</p>;
   if (recorded.payload !== null) return <Json value={recorded.payload} label="Payload as it was sent" />;
+  if (recorded.payloadLost) {
+    return (
+      <p class="quiet">The payload is lost since this workspace was restored from a backup. What it did is kept.</p>
+    );
+  }
   if (recorded.status === "duplicate") {
     return <p class="quiet">A duplicate's payload is not kept: it is that of the signal that it duplicates.</p>;
   }

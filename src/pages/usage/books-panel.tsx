@@ -21,6 +21,7 @@ const TERMS = {
   purged: { name: "purged", meaning: "were held when their period ended", list: "signals/all?status=purged" },
   deadLettered: { name: "dead letters", meaning: "could not be processed", list: "signals/dead-letters" },
   inFlight: { name: "in flight", meaning: "on their way to the store" },
+  lost: { name: "lost", meaning: "accepted, and gone since a restore from a backup" },
 } as const satisfies Record<Exclude<keyof Balance, "accepted" | "balanced">, Term>;
 
 export function BooksPanel({
@@ -32,13 +33,14 @@ export function BooksPanel({
   books: { all: Balance; period: Balance };
   periodStartMs: number;
 }) {
+  const terms = Object.entries<Term>(TERMS).filter(([key]) => key !== "lost" || books.all.lost > 0);
   return (
     <Panel title="The books">
       <p class="quiet">Every signal that was answered with 202 is in exactly one of these places.</p>
       <Equation path={path} title="Since the beginning" books={books.all} />
       <Equation path={path} title={`Since ${day(periodStartMs)}, this period`} books={books.period} />
       <ul class="quiet-list">
-        {Object.values<Term>(TERMS).map(({ name, meaning }) => (
+        {terms.map(([, { name, meaning }]) => (
           <li>
             <strong>{name}</strong>: {meaning}
           </li>
@@ -49,7 +51,9 @@ export function BooksPanel({
 }
 
 function Equation({ path, title, books }: { path: string; title: string; books: Balance }) {
-  const terms = Object.entries(TERMS) as [keyof typeof TERMS, Term][];
+  const all = Object.entries(TERMS) as [keyof typeof TERMS, Term][];
+  // Hardly any workspace has ever been restored.
+  const terms = all.filter(([key]) => key !== "lost" || books.lost > 0);
   return (
     <section class="stack">
       <h3>

@@ -23,11 +23,6 @@ const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) =>
     title: "The storage is full: signals are accepted, but none is processed.",
     text: `${waitingSaid(health, nowMs)} None is lost: each is processed as soon as there is room again. ${WAYS_OUT}`,
   }),
-  restored: (health, nowMs) => ({
-    tone: "bad",
-    title: "Some signals are accepted, but not processed: the count was restored from a backup.",
-    text: `${waitingSaid(health, nowMs)} None is lost. Ask the operator of this service to recover the workspace; then they are processed.`,
-  }),
   refusing: (health, nowMs) => ({
     tone: "bad",
     title: "As many signals wait to be processed as there is room for: calls are refused with a 503.",

@@ -26,10 +26,15 @@ export interface DeletionJob {
   cold_objects: number;
 }
 
-/** Stores a new deletion. @param personId null: there is no such person, only what may name them. */
+/**
+ * Stores a new deletion.
+ *
+ * @param job.email empty where only its hash is known, and there is no such person.
+ * @param job.personId null: there is no such person, only what may name them.
+ */
 export function insertJob(
   sql: SqlStorage,
-  { id, email, personId }: { id: string; email: string; personId: number | null },
+  { id, email, emailHash, personId }: { id: string; email: string; emailHash: string; personId: number | null },
   nowMs: number,
 ): void {
   sql.exec(
@@ -37,7 +42,7 @@ export function insertJob(
        signals, anonymous, held, dead_letters, scoring_signals, cold_objects)
      VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0, 0, 0)`,
     id,
-    hashOfName({ kind: "email", value: email }),
+    emailHash,
     nowMs,
     email,
     personId,

@@ -14,7 +14,7 @@ import { AFTER_DELETION } from "../people/link-jobs.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { freeMomentMs, rememberName } from "../people/deleted-names.ts";
+import { freeMomentMs, hashOfName, rememberHash, rememberName } from "../people/deleted-names.ts";
 import { findJob, findJobById, insertJob, lookAgain, nextJob, toReceipt } from "./deletion-job.ts";
 import { DeletionStep } from "./deletion-step.ts";
 
@@ -37,11 +37,44 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, askedAtMs);
   else {
     if (person !== undefined) takeAway(sql, person);
-    insertJob(sql, { id, email, personId: person?.id ?? null }, askedAtMs);
+    const emailHash = hashOfName({ kind: "email", value: email });
+    insertJob(sql, { id, email, emailHash, personId: person?.id ?? null }, askedAtMs);
   }
   deleteFromEvents(state, email);
   rememberName(sql, { kind: "email", value: email }, askedAtMs);
   stepDeletions(state, nowMs);
+}
+
+/** A deletion that was asked for before the store was restored to a moment without it. */
+export interface ForgottenDeletion {
+  /** Id of the receipt. */
+  id: string;
+  requestedAtMs: number;
+  /** `hashOfName` of the email. */
+  emailHash: string;
+}
+
+/** Begins deletions again that a restore has undone. Those that the store knows change nothing. */
+export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[]): void {
+  const { sql } = state;
+  const unknown = forgotten.filter(({ id }) => findJobById(sql, id) === undefined);
+  if (unknown.length === 0) return;
+  const emails = new Map<string, string>();
+  const hashes = new Set(unknown.map(({ emailHash }) => emailHash));
+  for (const { email } of sql.exec<{ email: string }>("SELECT email FROM people")) {
+    const hash = hashOfName({ kind: "email", value: email });
+    if (hashes.has(hash)) emails.set(hash, email);
+  }
+  for (const { id, requestedAtMs, emailHash } of unknown) {
+    const email = emails.get(emailHash);
+    if (email !== undefined) {
+      beginDeletion(state, id, email, requestedAtMs);
+      continue;
+    }
+    const askedAtMs = freeMomentMs(sql, requestedAtMs);
+    rememberHash(sql, { hash: emailHash, sinceMs: 0 }, askedAtMs);
+    insertJob(sql, { id, email: "", emailHash, personId: null }, askedAtMs);
+  }
 }
 
 /** The receipt of the latest deletion of an email. Null when the person was not deleted, or that is long ago. */

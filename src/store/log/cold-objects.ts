@@ -33,6 +33,20 @@ export class ColdObjects {
     }
   }
 
+  /** Names of all objects of the workspace. @throws when R2 does not answer. */
+  async list(): Promise<Set<string>> {
+    const names = new Set<string>();
+    for (let cursor: string | undefined, more = true; more;) {
+      const page: R2Objects = await inTime(
+        this.#bucket.list({ prefix: this.#key(""), ...(cursor === undefined ? {} : { cursor }) }),
+      );
+      for (const { key } of page.objects) names.add(key.slice(this.#key("").length));
+      more = page.truncated;
+      cursor = page.truncated ? page.cursor : undefined;
+    }
+    return names;
+  }
+
   /** Removes objects. @throws when it is not certain that all of them are gone. */
   async remove(objects: readonly string[]): Promise<void> {
     await inTime(this.#bucket.delete(objects.map((object) => this.#key(object))));

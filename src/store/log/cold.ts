@@ -20,6 +20,8 @@ export const COLD_AFTER_MS = 24 * 3_600_000;
 const COLD_REMOVE_OBJECTS = 500;
 /** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
+/** Objects that the store does not know after a restore are kept so long, for an undo. */
+export const COLD_UNKNOWN_MS = 7 * DAY_MS;
 /** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */
 const COLD_OBJECT_MAX_BYTES = 2_000_000;
 const COLD_OBJECT_MAX_SEGMENTS = 128;
@@ -50,10 +52,11 @@ export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
 
 /** When payloads are to be moved, or objects rewritten or removed, in milliseconds since 1970; null when none is. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
-  const { at_once, writing, received } = sql
-    .exec<{ at_once: number; writing: number | null; received: number | null }>(
+  const { at_once, writing, unknown, received } = sql
+    .exec<{ at_once: number; writing: number | null; unknown: number | null; received: number | null }>(
       `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
          (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
+         (SELECT min(at) FROM cold_objects WHERE state = 'unknown') AS unknown,
          (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1)
            AS received`,
     )
@@ -61,6 +64,7 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
   if (at_once === 1) return nowMs;
   const nextMs = Math.min(
     writing === null ? Number.POSITIVE_INFINITY : writing + COLD_ABANDONED_MS,
+    unknown === null ? Number.POSITIVE_INFINITY : unknown + COLD_UNKNOWN_MS,
     received === null ? Number.POSITIVE_INFINITY : received + afterMs,
   );
   return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
@@ -144,13 +148,15 @@ export async function scrubObject(work: ColdWork): Promise<boolean> {
 }
 
 /**
- * Removes objects that nobody needs; those whose writing broke off too, once none can be under way any more.
+ * Removes objects that nobody needs; those whose writing broke off too, once none can be under way any more, and those that
+ * are unknown since a restore, once nobody will undo it.
  *
  * @throws when R2 does not answer.
  */
 export async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
+  removeUnknown(sql, nowMs - COLD_UNKNOWN_MS);
   const gone = sql
     .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
     .toArray()
@@ -158,6 +164,47 @@ export async function removeObjects({ storage, objects }: ColdWork, nowMs: numbe
   if (gone.length === 0) return;
   await objects.remove(gone);
   for (const key of gone) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
+}
+
+/** Has objects removed that are unknown since a restore before that time. */
+export function removeUnknown(sql: SqlStorage, foundUntilMs: number): void {
+  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'unknown' AND at <= ?", foundUntilMs);
+}
+
+/**
+ * Compares a restored store with R2. Objects that the store does not know are noted, to be removed later; lines whose object is
+ * missing have lost their payloads, which is noted too, so that exports and deletions do not wait for them for ever.
+ *
+ * @throws when R2 does not answer.
+ */
+export async function compareWithR2({ storage, log, objects }: ColdWork, nowMs: number): Promise<void> {
+  const { sql } = storage;
+  const there = await objects.list();
+  storage.transactionSync(() => {
+    const known = sql
+      .exec<{ key: string; state: string; at: number }>("SELECT key, state, at FROM cold_objects")
+      .toArray();
+    for (const { key, state, at } of known) {
+      if (state === "stored" && at < nowMs && !there.has(key)) loseObject({ storage, log, objects }, key);
+      there.delete(key);
+    }
+    for (const key of there) {
+      sql.exec(
+        "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'unknown', ?, 0, 0)",
+        key,
+        nowMs,
+      );
+    }
+  });
+}
+
+function loseObject(work: ColdWork, key: string): void {
+  const { sql } = work.storage;
+  for (const { first_seq: firstSeq } of rowsIn(work, key)) {
+    work.log.losePayloads(firstSeq);
+    sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+  }
+  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
 }
 
 /** Writes an object. @param use puts it to use, in one transaction; false: it is not wanted any more. */

@@ -101,7 +101,7 @@ export class Head<Meta extends LogMeta> {
       this.#log,
     );
     this.#stored = row !== undefined;
-    this.meta = row === undefined ? empty : { ...empty, ...(JSON.parse(row.meta) as Meta) };
+    this.meta = row === undefined ? empty : pickKnown(empty, JSON.parse(row.meta) as Partial<Meta>);
     this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
     this.nextSeq = row.next_seq;
@@ -227,6 +227,12 @@ export class Head<Meta extends LogMeta> {
     this.#texts = [];
     this.#most = { facts: this.#facts.used, payloads: this.#payloads.used };
   }
+}
+
+/** `stored` without what only an earlier release has kept; what it lacks is as in `empty`. */
+function pickKnown<Meta extends object>(empty: Meta, stored: Partial<Meta>): Meta {
+  const names = Object.keys(empty) as (keyof Meta)[];
+  return Object.fromEntries(names.map((name) => [name, stored[name] ?? empty[name]])) as Meta;
 }
 
 /** Cells as the text that the head keeps of a line, without what is absent at the end. */

@@ -217,6 +217,11 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#payloads.remove(firstSeq);
   }
 
+  /** Says that the payloads of a segment are lost: their object is not in R2 any more. */
+  losePayloads(firstSeq: number): void {
+    this.segments.losePayloads(firstSeq);
+  }
+
   /** Deletes some lines of a sealed segment: no id finds them, and nothing is left but their places. */
   dropLines(segment: Segment, seqs: readonly number[]): void {
     const { row } = segment;

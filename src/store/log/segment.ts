@@ -32,8 +32,12 @@ export interface SegmentRow {
   /** The object in R2 that has the payloads, and where in it they are; null: they are here, or nowhere. */
   cold: string | null;
   cold_offset: number;
+  /** Bytes of the payloads in that object, or PAYLOADS_LOST. */
   cold_bytes: number;
 }
+
+/** In place of the bytes in R2: the object that had the payloads is gone, which happens only by a restore. */
+export const PAYLOADS_LOST = -1;
 
 /** The lines of a sealed segment as they were read, or those that are still open. */
 export class Segment {
@@ -71,6 +75,11 @@ export class Segment {
   /** The object in R2 that has its payloads; null: they are here, or nowhere. */
   get coldObject(): string | null {
     return this.row?.cold ?? null;
+  }
+
+  /** Whether a restore of the workspace has lost the payloads. */
+  get payloadsLost(): boolean {
+    return this.row?.cold_bytes === PAYLOADS_LOST;
   }
 
   /** Facts of a line. @throws when the line is none of this segment. */

@@ -5,7 +5,7 @@ import { isOriginal } from "./line.ts";
 import type { Facts } from "./line.ts";
 import type { Lines } from "./lines.ts";
 import { packLines, unpackLines } from "./packing.ts";
-import { HASH_BYTES, Segment, statusLetters, summarise } from "./segment.ts";
+import { HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 import { toSqlBlob } from "./sql-blob.ts";
 
@@ -190,6 +190,16 @@ export class StoredSegments {
       firstSeq,
     );
     return now !== undefined && now.version === version && now.cold === row.cold;
+  }
+
+  /** Says that the payloads of a segment are lost. */
+  losePayloads(firstSeq: number): void {
+    this.#sql.exec(
+      `UPDATE ${this.#name}_segments SET cold = NULL, cold_bytes = ? WHERE first_seq = ?`,
+      PAYLOADS_LOST,
+      firstSeq,
+    );
+    this.#cached.delete(firstSeq);
   }
 
   /** Says where in R2 the payloads of a segment are now. */

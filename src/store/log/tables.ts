@@ -91,8 +91,11 @@ export const coldObjects = sqliteTable(
   "cold_objects",
   {
     key: text("key").primaryKey(),
-    /** The state: `writing` may or may not be in R2, and nothing refers to it; `removing` holds nothing that anybody needs. */
-    state: text("state").$type<"writing" | "stored" | "removing">().notNull(),
+    /**
+     * The state: `writing` may or may not be in R2, and nothing refers to it; `unknown` was found in R2 after a restore of the
+     * workspace, and an undo may need it; `removing` holds nothing that anybody needs.
+     */
+    state: text("state").$type<"writing" | "stored" | "unknown" | "removing">().notNull(),
     at: integer("at").notNull(),
     /** First and last line between which the object's segments are. */
     firstSeq: integer("first_seq").notNull(),

@@ -25,12 +25,20 @@ export function hashOfName({ kind, value }: Name): string {
 
 /** Remembers a name of a person who is deleted. @param atMs signals received later are not the deleted person's. */
 export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
+  rememberHash(sql, { hash: hashOfName(name), sinceMs: name.sinceMs ?? 0 }, atMs);
+}
+
+export function rememberHash(
+  sql: SqlStorage,
+  { hash, sinceMs }: { hash: string; sinceMs: number },
+  atMs: number,
+): void {
   sql.exec(
     `INSERT INTO deleted_names (hash, at, since) VALUES (?, ?, ?)
      ON CONFLICT DO UPDATE SET at = max(at, excluded.at), since = excluded.since`,
-    hashOfName(name),
+    hash,
     atMs,
-    name.sinceMs ?? 0,
+    sinceMs,
   );
 }
 

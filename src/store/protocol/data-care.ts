@@ -1,4 +1,7 @@
 /** What callers of the Signal Store send and get for data care: plain data, all times in milliseconds since 1970. */
+import type { SignalsByPeriod } from "../../domain/restore.ts";
+import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { ForgottenDeletion } from "../deletion/person-deletions.ts";
 
 export type ExportedRecords = "signals" | "people" | "scoring_signals";
 
@@ -36,6 +39,24 @@ export interface DeletionReceipt {
   scoringSignals: number;
   /** Objects of cold storage that held a copy of one of these signals. */
   coldObjects: number;
+}
+
+/** What a restored store cannot know. */
+export interface BeforeStoreRestore {
+  /** The highest number of an outbox row that was given before the restore. */
+  highestRow: number;
+  /** Rows that the restored counter has not settled. */
+  unsettled: number[];
+  /** Deletions since the moment restored to. */
+  deletions: ForgottenDeletion[];
+}
+
+export interface RestoredStore {
+  /** Those of the unsettled rows that the store has recorded. */
+  recorded: number[];
+  /** Signals that the store has, or had until retention, purge or a deletion took them. */
+  signals: SignalsByPeriod;
+  ruleVersions: RuleVersions;
 }
 
 /** The plan's terms as far as they concern the store. */

@@ -56,6 +56,8 @@ export interface SignalTrace extends SignalSummary {
   /** The payload as it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;
+  /** Whether a restore of the workspace has lost the payload. */
+  payloadLost: boolean;
 }
 
 export interface DeadLetter {

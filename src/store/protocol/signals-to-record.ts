@@ -3,7 +3,6 @@ import type { AccountRecord } from "../../domain/accounts/payload-template.ts";
 import type { Evaluation } from "../../domain/rules/evaluation.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { StoreTotals } from "./store-health.ts";
 
 /** A held signal or a dead letter as it was admitted, to be sent through the queue once more. */
 export interface StoredSignal {
@@ -28,6 +27,8 @@ export interface Deduplication {
 export interface RecordOptions {
   /** Version of the mapping rules that the signals were run through, if they were. */
   rulesVersion?: number;
+  /** All outbox rows with a lower number are settled. */
+  low?: number;
   /**
    * For signals that may have failed before: one that cannot be recorded becomes a dead letter, the others are recorded.
    * This takes savepoints, within which SQLite copies every page before changing it.
@@ -56,9 +57,7 @@ export interface SignalToRecord {
 
 /** An outbox row as the consumer hands it to the store: all of its signals. */
 export interface RowToRecord {
-  /** The row's number, and when it was committed. */
   row: number;
-  atMs: number;
   signals: SignalToRecord[];
 }
 
@@ -67,16 +66,6 @@ export type RecordResult =
       outcome: "recorded";
       /** Whether there are earlier signals to be linked, see `SignalStore.link`. */
       linksWait: boolean;
-      /** Numbers of rows that were not recorded, and must not be settled. */
-      refused: number[];
     }
   /** The store has no room: nothing was recorded. */
   | { outcome: "full" };
-
-/** What the store has done, or would do, with rows that the counter has not settled. */
-export interface KnownRows {
-  recorded: number[];
-  refused: number[];
-  /** The store's side of the books at the same moment. */
-  totals: StoreTotals;
-}

@@ -21,6 +21,4 @@ export interface StoreHealth {
   maxBytes: number;
   /** How far back signals with an id of their own are compared; less than the window while memory is short. */
   duplicatesCoveredMs: number;
-  /** The highest number of an outbox row that was refused, because a restored counter had used it before; 0: none was. */
-  refusedUpTo: number;
 }

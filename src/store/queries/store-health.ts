@@ -15,6 +15,5 @@ export function storeHealth(
     bytes: sql.databaseSize,
     maxBytes,
     duplicatesCoveredMs: originals.coveredMs(Date.now()),
-    refusedUpTo: books.refusedUpTo,
   };
 }

@@ -23,7 +23,7 @@ import type {
 } from "../protocol/recorded-signals.ts";
 import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions, RuleFacts } from "../protocol/rules-on-history.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
-import type { StoredSignal, KnownRows } from "../protocol/signals-to-record.ts";
+import type { StoredSignal } from "../protocol/signals-to-record.ts";
 import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
@@ -31,7 +31,6 @@ import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import { findRuleJob, appliedVersions } from "../rules/rule-jobs.ts";
 import { readTotals } from "../state/books.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
-import { knownRows } from "../state/recorded-rows.ts";
 import { StoreState } from "../state/store-state.ts";
 import { latestSignals } from "./latest-signals.ts";
 import { readPeople } from "./people-list.ts";
@@ -87,16 +86,6 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   protected coldObjects(): ColdObjects {
     return new ColdObjects(this.env.COLD, this.workspaceId);
-  }
-
-  /** The highest number of an outbox row that has been recorded; 0: none. */
-  highestRow(): number {
-    return this.state.books.rows.at(-1)?.[1] ?? 0;
-  }
-
-  /** What became of rows that the counter has not settled. */
-  knownRows(rows: { row: number; atMs: number }[]): KnownRows {
-    return knownRows(this.state.books, rows);
   }
 
   /** The versions of the mapping rules, and of all of them together, that the store has seen; 0: none. */

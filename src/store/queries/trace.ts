@@ -73,6 +73,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
     payload: keepsPayload(facts) ? parsed(payload) : null,
     deletedAtMs: facts.deletedAtMs,
     inColdStorage: keepsPayload(facts) && segment.coldObject !== null,
+    payloadLost: keepsPayload(facts) && segment.payloadsLost,
   };
 }
 
@@ -106,6 +107,7 @@ function traceDead(state: StoreState, id: string): SignalTrace | null {
     payload: parsed(row.payload),
     deletedAtMs: row.deleted_at,
     inColdStorage: false,
+    payloadLost: false,
   };
 }
 

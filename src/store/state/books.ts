@@ -1,4 +1,5 @@
 /** The store's side of the books (design §1.2): how many signals of each billing period are in which place. */
+import type { SignalsByPeriod } from "../../domain/restore.ts";
 import type { StoreTotals } from "../protocol/store-health.ts";
 
 export type BookColumn = keyof StoreTotals;
@@ -18,6 +19,14 @@ export function countInBooks(totals: Totals, periodStartMs: number, column: Book
   const counts = (totals[periodStartMs] ??= COLUMNS.map(() => 0));
   const at = COLUMNS.indexOf(column);
   counts[at] = (counts[at] ?? 0) + by;
+}
+
+/** Signals of each period, whatever place they are in. */
+export function recordedByPeriod(totals: Totals): SignalsByPeriod {
+  const sums = Object.entries(totals).map(
+    ([start, counts]) => [start, counts.reduce((sum, one) => sum + one, 0)] as const,
+  );
+  return Object.fromEntries(sums);
 }
 
 /** The books since the beginning, or of one period. */

@@ -18,8 +18,6 @@ export interface DeadLetterNews {
 }
 
 export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingGroups, PendingRuleDays {
-  /** The highest number of a row that was refused; 0: none was. */
-  refusedUpTo: number;
   /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
@@ -35,12 +33,8 @@ export const EMPTY_BOOKS: BooksMeta = {
   maxSpanMs: 0,
   totals: {},
   dropped: {},
+  low: 0,
   rows: [],
-  latestRowAtMs: 0,
-  restored: [],
-  pauses: [],
-  late: [],
-  refusedUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
   groups: {},

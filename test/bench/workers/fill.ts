@@ -65,7 +65,7 @@ async function fill(env: FillEnv, store: DurableObjectStub<SignalStore>, order: 
       const to = Math.min(from + order.batch, order.to);
       clockMs = receivedAtMs(to - 1, order) + 1;
       if (order.alarms) await store.ring();
-      await record(env, writeMessage(order.workspaceId, rows.take(from, to)));
+      await record(env, writeMessage(order.workspaceId, 0, rows.take(from, to)));
       if (!order.alarms) await store.linkAll();
     }
   } finally {

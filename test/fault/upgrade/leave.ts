@@ -157,7 +157,7 @@ try {
     },
     ruleId,
     unsettled,
-    messages: rows.map(({ body }) => writeMessage(id, body)),
+    messages: rows.map(({ body }) => writeMessage(id, 0, body)),
     stranger: STRANGER,
     cold: { id: coldId, payload: visits(1, known, "long ago")[0] },
     arrived: {

@@ -1,4 +1,5 @@
 /** Design §7: when what is committed leaves for the queue, and from where it is read. */
+import { readMessage } from "../../../src/wire/message.ts";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
@@ -24,6 +25,8 @@ class Road {
   readonly rows: PackedRow[] = [];
   /** When each `sendBatch` was called, and the text of its messages. */
   readonly sent: [number, string[]][] = [];
+  /** The lowest unsettled row as each message said it. */
+  readonly lows: number[] = [];
   reads = 0;
   alarmAtMs = Number.POSITIVE_INFINITY;
   /** How the next calls end; when there is none, well. */
@@ -41,7 +44,8 @@ class Road {
       paceMs: DRAIN_PACE_MS,
       alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
       send: (messages) => {
-        this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
+        this.lows.push(...messages.map(({ body }) => readMessage(body).low));
+        this.sent.push([Date.now() - START, messages.map(({ body }) => body.replace(/^ws \d+/, "ws"))]);
         return this.outcomes.shift()?.() ?? Promise.resolve();
       },
     });
@@ -369,6 +373,17 @@ describe("a full store", () => {
     await road.pass(DRAIN_PACE_MS);
     expect(road.sentSince(1).join("")).toBe(road.rows.map(({ text }) => text).join(""));
   });
+});
+
+test("each message says which row is the lowest that is not settled", async () => {
+  const road = new Road();
+  for (let n = 0; n < 3; n++) {
+    road.commit();
+    // oxlint-disable-next-line no-await-in-loop -- one after the other
+    await road.pass(60_000);
+    if (n === 1) road.settle(1, 2);
+  }
+  expect(road.lows).toEqual([1, 1, 3]);
 });
 
 test("a failure is logged with its workspace, how often it has failed and why", async () => {

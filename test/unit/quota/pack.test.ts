@@ -17,7 +17,7 @@ function chunk(first: number, count: number, bytes = 100): AdmitChunk {
 /** The signals as they arrive: id, row, ordinal and verdict of each. */
 function arrived(packer: RowPacker): string[] {
   const rows = packer.rows().map(({ text }) => text);
-  return readMessage(writeMessage("ws", rows.join(""))).rows.flatMap(({ row, signals }) =>
+  return readMessage(writeMessage("ws", 0, rows.join(""))).rows.flatMap(({ row, signals }) =>
     signals.map(({ admission: { id, ordinal, verdict } }) => `${id} ${row.row} ${ordinal} ${verdict}`),
   );
 }

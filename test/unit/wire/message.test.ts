@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import {
   firstSignals,
   readMessage,
-  renumberedRow,
+  isUnreadable,
   ROW_HEADER_BYTES,
   signalWriter,
   writeMessage,
@@ -77,17 +77,19 @@ const written = (of: { envelope: Envelope; payload: string }[]): string =>
 describe("a queue message", () => {
   test("is read as it was written, whatever envelopes and payloads hold", () => {
     fc.assert(
-      fc.property(fc.uuid(), rows, (workspaceId, groups) => {
+      fc.property(fc.uuid(), fc.maxSafeNat(), rows, (workspaceId, low, groups) => {
         const outbox = groups.map((group, index) => {
           const count = group.signals.length;
           return { signals: group.signals, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
         });
         const text = writeMessage(
           workspaceId,
+          low,
           outbox.map((each) => writeRow(each.row, written(each.signals))).join(""),
         );
         expect(readMessage(text)).toEqual({
           workspaceId,
+          low,
           rows: outbox.map(({ row, signals: of }) => ({
             row,
             signals: of.map(({ envelope, payload }, index) => ({
@@ -111,7 +113,7 @@ describe("a queue message", () => {
         const text = signalWriter(common)(id, idem, payload);
         const own = idem === undefined ? { id } : { id, idem };
         const row = rowOf(1, 1, 1, 1);
-        expect(signalsOf(readMessage(writeMessage("ws_1", writeRow(row, text))))).toEqual([
+        expect(signalsOf(readMessage(writeMessage("ws_1", 0, writeRow(row, text))))).toEqual([
           { admission: readAdmission(row, { ...common, ...own }, 0), payload },
         ]);
       }),
@@ -120,7 +122,7 @@ describe("a queue message", () => {
 
   test("a row's accepted signals come first, the held follow, ordinals without a gap", () => {
     const three = ["1", "2", "3"].map((payload) => ({ envelope: { id: `sig_${payload}`, key: "key_1" }, payload }));
-    const read = readMessage(writeMessage("ws_1", writeRow(rowOf(1, 99, 3, 2), written(three))));
+    const read = readMessage(writeMessage("ws_1", 0, writeRow(rowOf(1, 99, 3, 2), written(three))));
     expect(signalsOf(read).map(({ admission, payload }) => [admission.verdict, admission.ordinal, payload])).toEqual([
       ["accepted", 99, "1"],
       ["accepted", 100, "2"],
@@ -132,6 +134,7 @@ describe("a queue message", () => {
     for (const payload of HOSTILE) {
       const text = writeMessage(
         "ws_1",
+        0,
         writeRow(rowOf(1, 1, 1, 1), writeSignal({ id: "sig_1", key: "key_1" }, payload)),
       );
       expect(signalsOf(readMessage(text)).map((signal) => signal.payload)).toEqual([payload]);
@@ -199,7 +202,7 @@ describe("a queue message", () => {
     ["with a broken envelope", good(2).replace('{"id"', "{id")],
     ["that is no row at all", "\u001dhello"],
   ])("a row %s is left alone, and its neighbours are read", (_, row) => {
-    const message = readMessage(writeMessage("ws_1", good(1) + row + good(3)));
+    const message = readMessage(writeMessage("ws_1", 0, good(1) + row + good(3)));
     expect(message).toMatchObject({ workspaceId: "ws_1", rows: [{ row: { row: 1 } }, { row: { row: 3 } }] });
     expect(message.unreadable).toBe(1);
     expect(signalsOf(message).map((signal) => signal.admission.id)).toEqual(["sig_1", "sig_3"]);
@@ -207,12 +210,12 @@ describe("a queue message", () => {
 
   test("a row of a version yet to come is told apart from a broken one, and its neighbours are read", () => {
     const newer = good(2).replace('"v":1', '"v":2').replace('{"id":"sig_2"', "whatever that version says");
-    const message = readMessage(writeMessage("ws_1", good(1) + newer + good(3)));
+    const message = readMessage(writeMessage("ws_1", 0, good(1) + newer + good(3)));
     expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
   });
 
   test.each(["", "hello"])("of no rows (%j) holds nothing", (text) => {
-    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], unreadable: 0, newer: 0 });
+    expect(readMessage(text)).toEqual({ workspaceId: text, low: 0, rows: [], unreadable: 0, newer: 0 });
   });
 });
 
@@ -231,31 +234,31 @@ describe("the first signals of a text", () => {
   });
 });
 
-describe("a row that gets another number", () => {
-  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
-  const text = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
+test("a message of the release before, which says nothing of the lowest unsettled row, is read", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 1, accepted: 1 };
+  const message = readMessage(`ws_1${writeRow(row, writeSignal({ id: "a", key: "k" }, "{}"))}`);
+  expect(message).toMatchObject({ workspaceId: "ws_1", low: 0, rows: [{ row: { row: 3 } }] });
+});
 
-  test("is otherwise the same, each of its signals too", () => {
-    const read = (rowText: string) => readMessage(writeMessage("ws", rowText));
-    const before = read(writeRow(row, text));
-    const after = read(renumberedRow(writeRow(row, text), 4_711));
-    expect(after.rows.map((one) => one.row)).toEqual([{ ...row, row: 4_711 }]);
-    expect(after.rows[0]?.signals).toHaveLength(2);
-    expect(after.rows[0]?.signals).toEqual(before.rows[0]?.signals);
-  });
-
-  test("may have no signals; and stays as it is where it cannot be read", () => {
-    expect(renumberedRow(writeRow({ ...row, count: 0 }, ""), 8)).toBe(writeRow({ ...row, count: 0, row: 8 }, ""));
-    expect(renumberedRow("\u001dnonsense", 8)).toBe("\u001dnonsense");
-  });
+test("a row is unreadable where no release can read it; one of a later version is not", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 1, accepted: 1 };
+  const text = writeRow(row, writeSignal({ id: "a", key: "k" }, "{}"));
+  expect([text, text.replace('"v":1', '"v":2'), "\u001dnonsense", "nonsense", ""].map(isUnreadable)).toEqual([
+    false,
+    false,
+    true,
+    true,
+    true,
+  ]);
 });
 
 test("a row that lacks a signal, or a half of one, is unreadable", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
   const one = writeSignal({ id: "a", key: "k" }, "{}");
   for (const text of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
-    expect(readMessage(writeMessage("ws", writeRow(row, text)))).toEqual({
+    expect(readMessage(writeMessage("ws", 0, writeRow(row, text)))).toEqual({
       workspaceId: "ws",
+      low: 0,
       rows: [],
       unreadable: 1,
       newer: 0,

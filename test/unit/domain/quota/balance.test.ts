@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { balanceBooks, readAgain } from "../../../../src/domain/quota/balance.ts";
 
 const recorded = { processed: 60, duplicates: 10, held: 20, purged: 5, deadLettered: 5 };
-const at = (admitted: number, unsettled: number) => ({ admitted, unsettled });
+const at = (admitted: number, unsettled: number, lost = 0) => ({ admitted, unsettled, lost });
 
 describe("§1.2 accepted = processed + duplicates + held + purged + dead-lettered + in flight", () => {
   test("at rest everything is recorded", () => {
@@ -11,12 +11,18 @@ describe("§1.2 accepted = processed + duplicates + held + purged + dead-lettere
       accepted: 100,
       ...recorded,
       inFlight: 0,
+      lost: 0,
       balanced: true,
     });
   });
 
   test("at rest one signal that is recorded nowhere shows", () => {
     expect(balanceBooks(at(101, 0), recorded, at(101, 0))).toMatchObject({ inFlight: 1, balanced: false });
+  });
+
+  test("what a restore has lost is not missing, and hides nothing else", () => {
+    expect(balanceBooks(at(104, 0, 4), recorded, at(104, 0, 4))).toMatchObject({ inFlight: 0, lost: 4, balanced: true });
+    expect(balanceBooks(at(105, 0, 4), recorded, at(105, 0, 4))).toMatchObject({ inFlight: 1, balanced: false });
   });
 
   test("one signal recorded twice shows", () => {

@@ -1,0 +1,51 @@
+/** Which outbox rows the store has recorded (store/state/recorded-rows.ts): each is recorded once, in whatever order it comes. */
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { addRows, forgetRowsBelow, hasRow, takeFreshRows } from "../../../src/store/state/recorded-rows.ts";
+import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";
+
+const ROWS = 60;
+const row = fc.integer({ min: 1, max: ROWS });
+const step = fc.oneof(
+  fc.record({ take: fc.array(row, { maxLength: 8 }) }),
+  fc.record({ lost: fc.tuple(row, row) }),
+  fc.record({ settled: row }),
+);
+
+test("rows count as recorded exactly if they came, are lost or are settled, and each is fresh once", () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+      const recorded: RecordedRows = { low: 0, rows: [] };
+      const model = new Set<number>();
+      for (const one of steps) {
+        if ("take" in one) {
+          const fresh = takeFreshRows(
+            recorded,
+            one.take.map((number) => ({ row: number })),
+          );
+          expect(fresh.map((taken) => taken.row)).toEqual(
+            [...new Set(one.take)].filter((number) => !model.has(number)),
+          );
+          for (const number of one.take) model.add(number);
+        } else if ("lost" in one) {
+          const [first, last] = one.lost;
+          addRows(recorded, first, last);
+          for (let number = first; number <= last; number++) model.add(number);
+        } else {
+          forgetRowsBelow(recorded, one.settled);
+          for (let number = 0; number < one.settled; number++) model.add(number);
+        }
+        for (let number = 1; number <= ROWS; number++) expect(hasRow(recorded, number)).toBe(model.has(number));
+      }
+    }),
+  );
+});
+
+test("what is remembered does not grow with the rows that are settled, whatever gaps starts of the counter leave", () => {
+  const recorded: RecordedRows = { low: 0, rows: [] };
+  for (let start = 1; start <= 1_000; start++) {
+    takeFreshRows(recorded, [{ row: start * 1_000 }, { row: start * 1_000 + 1 }]);
+    forgetRowsBelow(recorded, start * 1_000);
+  }
+  expect(recorded.rows).toEqual([[1_000_000, 1_000_001]]);
+});
