@@ -5,9 +5,10 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivatedKeyIds } from "../control/stored-keys.ts";
+import { raiseConfigVersion } from "../control/workspaces.ts";
 import { passOverVersions } from "../control/restored-rules.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
-import { configureWorkspaces } from "./configure-workspaces.ts";
+import { configureCounter } from "./configure-workspace.ts";
 
 /** How often the books of a workspace are looked at that takes signals meanwhile; repeating the operation does the rest. */
 const COUNT_TRIES = 10;
@@ -38,8 +39,10 @@ export async function recoverWorkspace(
 ): Promise<Recovered> {
   const counter = quotaCounter(env, workspaceId);
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
-  // Plan and overages may have changed too, and a counter that has lost everything gets its ledger so.
-  await configureWorkspaces(env, db, [workspaceId]);
+  // Plan and overages may have changed too, and a counter that has lost everything gets its ledger so. A restored D1 may have
+  // an older version of them than the counter, which would ignore it.
+  await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
+  await configureCounter(env, db, workspaceId);
   const store = signalStore(env, workspaceId);
   const rulesPassedOver = await passOverVersions(db, workspaceId, await store.ruleVersions());
   const unsettled = await counter.goOnBehind(await store.highestRow());
