@@ -48,17 +48,19 @@ export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, no
 /** When retention has something to do, or D1 is to be asked, in milliseconds since 1970; null: there are no signals. */
 export function nextRetentionMs(state: StoreState): number | null {
   if (!hasSignals(state)) return null;
-  const [row] = state.sql.exec<{ days: number | null; next_at: number }>("SELECT days, next_at FROM retention");
+  const [row] = state.sql.exec<{ days: number | null; next_at: number }>(
+    "SELECT days, next_at FROM retention WHERE id = 1",
+  );
   if (row === undefined) return 0;
   return row.days === null ? row.next_at : Math.min(row.next_at, ...logsOf(state).map(sealMs));
 }
 
 /** Takes a step of retention: RETENTION_ROWS lines, or a segment more, in RULE_STEP_SEGMENTS segments at most. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
-  const [kept] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention");
+  const [kept] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
   if (kept.days === null) {
-    state.sql.exec("UPDATE retention SET next_at = ?", nowMs + RETENTION_ASK_MS);
+    state.sql.exec("UPDATE retention SET next_at = ? WHERE id = 1", nowMs + RETENTION_ASK_MS);
     return;
   }
   const keptMs = kept.days * DAY_MS;
