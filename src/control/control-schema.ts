@@ -2,7 +2,7 @@
  * The control plane in D1: what people edit and the edge reads. No full key and no secret is ever stored here.
  * `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601 UTC text.
  */
-import { sql } from "drizzle-orm";
+import { sql, type SQL } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { Role } from "../domain/keys/role.ts";
@@ -52,6 +52,11 @@ export const workspaces = sqliteTable(
   },
   (table) => [index("workspaces_plan").on(table.planId)],
 );
+
+/** The next version of a workspace's configuration, for the statement that changes the configuration. */
+export function nextConfigVersion(nowMs: number): SQL {
+  return sql`max(${workspaces.configVersion} + 1, ${nowMs})`;
+}
 
 /** Restores of workspaces (workspace/restore-workspace.ts). The objects that are restored forget them, so they are here. */
 export const restores = sqliteTable(

@@ -6,7 +6,7 @@ import { keyEnd } from "../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
-/** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
+/** What may be cached of a key at the edge: facts that never change, and one that may be late. Whether it is active, the Quota Counter knows. */
 export interface KeyFacts {
   keyId: string;
   workspaceId: string;
@@ -16,6 +16,8 @@ export interface KeyFacts {
   endsAtMs: number | null;
   /** A `product_org` key has one; null for others. */
   payloadTemplate: PayloadMapping[] | null;
+  /** Version of the workspace's configuration, as of the look-up. */
+  configVersion: number;
 }
 
 export interface KeyLookUp {
@@ -32,14 +34,15 @@ interface KeyFactsRow {
   expires_at: string | null;
   overlap_ends_at: string | null;
   payload_template: string | null;
+  config_version: number;
 }
 
 /** Finds a key by its hash. Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
 export async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
   const { results, meta } = await d1
     .prepare(
-      `SELECT id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template
-       FROM api_keys WHERE key_hash = ?`,
+      `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version
+       FROM api_keys k JOIN workspaces w ON w.id = workspace_id WHERE key_hash = ?`,
     )
     .bind(keyHash)
     .run<KeyFactsRow>();
@@ -56,5 +59,6 @@ function toKeyFacts(row: KeyFactsRow): KeyFacts {
     secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
     endsAtMs: endsAt === null ? null : Date.parse(endsAt),
     payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
+    configVersion: row.config_version,
   };
 }

@@ -3,8 +3,8 @@ import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { plans } from "./control-schema.ts";
-import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
+import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
+import { and, asc, eq, exists, gt, isNull, ne, or, sql } from "drizzle-orm";
 
 /** A plan as it is stored (control-schema.ts says what its terms mean). */
 export type Plan = typeof plans.$inferSelect;
@@ -62,12 +62,32 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
   return (await db.select().from(plans).where(eq(plans.id, id)).get()) ?? null;
 }
 
-/** Creates the plan or replaces it. The caller then configures the workspaces that are on it. What is so already leaves no entry. */
+/**
+ * Creates the plan or replaces it. Where limit, paid or retention change, the configuration of every workspace on the plan has
+ * a new version, by which their objects learn of it. What is so already leaves no entry.
+ */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
   const before = await findPlan(db, plan.id);
   const isOther = before === null || JSON.stringify(planTerms(before)) !== JSON.stringify(planTerms(plan));
   if (!isOther) return { created: false };
+  const { signalLimit, paid, retentionDays } = plan;
+  const isOtherTerms = or(
+    ne(plans.signalLimit, signalLimit),
+    ne(plans.paid, paid),
+    sql`${plans.retentionDays} IS NOT ${retentionDays}`,
+  );
+  const changes = exists(
+    db
+      .select({ id: plans.id })
+      .from(plans)
+      .where(and(eq(plans.id, plan.id), isOtherTerms)),
+  );
   await db.batch([
+    // First, while the plan is as it was.
+    db
+      .update(workspaces)
+      .set({ configVersion: nextConfigVersion(by.nowMs) })
+      .where(and(eq(workspaces.planId, plan.id), changes)),
     db.insert(plans).values(plan).onConflictDoUpdate({ target: plans.id, set: plan }),
     auditEntry(db, by, {
       workspaceId: null,

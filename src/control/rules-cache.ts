@@ -1,6 +1,7 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
 import { controlDatabase } from "./database.ts";
-import { loadRules, rulesVersions } from "./stored-rules.ts";
+import { loadRules } from "./stored-rules.ts";
+import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
 import { compileRules } from "../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
@@ -17,37 +18,47 @@ export interface WorkspaceRules {
 
 const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_SIZE);
 
-/** Gives a workspace's rules, compiled when they are first asked for. */
-export type RulesOf = (workspaceId: string) => WorkspaceRules;
+/** A workspace as the consumer works for it. */
+export interface RecordingWorkspace extends WorkspaceRules {
+  /** Null for a workspace that D1 does not have. */
+  terms: RecordingTerms | null;
+}
 
-/** The rules of one workspace, by the primary's word on whether they have changed. */
-export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {
+/** Gives a workspace's terms and rules; the rules are compiled when they are first asked for. */
+export type RulesOf = (workspaceId: string) => RecordingWorkspace;
+
+/** Terms and rules of one workspace, by the primary's word on whether they have changed. */
+export async function rulesOf(d1: D1Database, workspaceId: string): Promise<RecordingWorkspace> {
   return (await rulesOfAll(d1, [workspaceId]))(workspaceId);
 }
 
 /**
- * The rules of several workspaces. One small query at the primary asks for all their versions, so that a rule that was saved
- * applies to what is processed from then on; a second query loads the rules that have changed or are not known here.
+ * Terms and rules of several workspaces. One small query at the primary asks for all their terms and rules versions, so that
+ * a rule that was saved applies to what is processed from then on; a second query loads the rules that have changed or are
+ * not known here.
  */
 export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]): Promise<RulesOf> {
   const db = controlDatabase(d1.withSession("first-primary"));
-  const versions = await rulesVersions(db, workspaceIds);
+  const terms = await recordingTerms(db, workspaceIds);
+  const versionOf = (workspaceId: string): number => terms.get(workspaceId)?.rulesVersion ?? 0;
   const current = new Map<string, WorkspaceRules>();
   for (const workspaceId of workspaceIds) {
     const known = compiled.get(workspaceId);
-    if (known !== undefined && known.version === (versions.get(workspaceId) ?? 0)) current.set(workspaceId, known);
+    if (known !== undefined && known.version === versionOf(workspaceId)) current.set(workspaceId, known);
   }
   const unknown = workspaceIds.filter((workspaceId) => !current.has(workspaceId));
   const loaded = unknown.length === 0 ? new Map<string, MappingRule[]>() : await loadRules(db, unknown);
-  return (workspaceId) => {
-    const known = current.get(workspaceId);
-    if (known !== undefined) return known;
+  const compile = (workspaceId: string): WorkspaceRules => {
     const rules = loaded.get(workspaceId) ?? [];
-    const compiledNow = { version: versions.get(workspaceId) ?? 0, rules: compileRules(rules) };
+    const compiledNow = { version: versionOf(workspaceId), rules: compileRules(rules) };
     current.set(workspaceId, compiledNow);
     compiled.set(workspaceId, compiledNow, weightOf(rules));
     return compiledNow;
   };
+  return (workspaceId) => ({
+    ...(current.get(workspaceId) ?? compile(workspaceId)),
+    terms: terms.get(workspaceId) ?? null,
+  });
 }
 
 /** What rules weigh in the cache, in rule sizes; a rule, and a workspace without any, take memory by themselves. */

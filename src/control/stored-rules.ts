@@ -65,19 +65,8 @@ export async function findRuleAndVersion(
 
 /** The workspace's rules version, which grows with every change of its rules; 0 for a workspace that does not exist. */
 export async function rulesVersion(db: ControlDatabase, workspaceId: string): Promise<number> {
-  return (await rulesVersions(db, [workspaceId])).get(workspaceId) ?? 0;
-}
-
-/** The rules version of each workspace, which grows with every change of its rules; one that does not exist is missing. */
-export async function rulesVersions(
-  db: ControlDatabase,
-  workspaceIds: readonly string[],
-): Promise<Map<string, number>> {
-  const rows = await db
-    .select({ id: workspaces.id, version: workspaces.rulesVersion })
-    .from(workspaces)
-    .where(isOneOf(workspaces.id, workspaceIds));
-  return new Map(rows.map(({ id, version }) => [id, version]));
+  const select = db.select({ version: workspaces.rulesVersion }).from(workspaces);
+  return (await select.where(eq(workspaces.id, workspaceId)).get())?.version ?? 0;
 }
 
 /** The enabled rules of each of these workspaces, for the consumer to compile. */
@@ -99,15 +88,15 @@ export async function loadRules(
       frequency,
     })
     .from(mappingRules)
-    .where(and(isOneOf(mappingRules.workspaceId, workspaceIds), eq(mappingRules.enabled, true)));
+    .where(and(isOneOf(workspaceIds), eq(mappingRules.enabled, true)));
   const rules = new Map<string, MappingRule[]>(workspaceIds.map((workspaceId) => [workspaceId, []]));
   for (const { workspaceId, ...rule } of rows) rules.get(workspaceId)?.push(rule);
   return rules;
 }
 
 /** A condition for any number of ids in one parameter: a statement takes 100. */
-function isOneOf(column: typeof workspaces.id | typeof mappingRules.workspaceId, ids: readonly string[]) {
-  return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+function isOneOf(ids: readonly string[]) {
+  return sql`${mappingRules.workspaceId} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }
 
 export function isRule(workspaceId: string, ruleId: string, version?: number) {

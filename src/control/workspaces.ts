@@ -6,8 +6,8 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
-import { plans, workspaces } from "./control-schema.ts";
-import { and, asc, count, desc, eq, exists, gt, inArray, lt, ne, or, sql } from "drizzle-orm";
+import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
+import { and, asc, count, desc, eq, exists, lt, ne, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface Workspace {
@@ -23,9 +23,11 @@ export interface Workspace {
   createdAt: string;
   /** The plan's retention; null: signals are kept for ever. */
   retentionDays: number | null;
+  /** Version of plan and overages, see control-schema.ts. */
+  configVersion: number;
 }
 
-export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays">;
+export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays" | "configVersion">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
 /** The columns of a `Workspace`, for a select with the plan joined. */
@@ -38,6 +40,7 @@ export const WORKSPACE_COLUMNS = {
   anchor: workspaces.anchor,
   createdAt: workspaces.createdAt,
   retentionDays: plans.retentionDays,
+  configVersion: workspaces.configVersion,
 };
 
 /** Creates a workspace in D1 only; the caller then configures its objects. */
@@ -49,7 +52,9 @@ export async function createWorkspace(
   const found = await findPlan(db, workspace.plan);
   if (found === null) return refuse("plan_unknown");
   const { retentionDays } = found;
-  const created: Workspace = { id: newId("ws", by.nowMs), ...workspace, createdAt: iso(by.nowMs), retentionDays };
+  const { nowMs } = by;
+  const made = { createdAt: iso(nowMs), retentionDays, configVersion: nowMs };
+  const created: Workspace = { id: newId("ws", nowMs), ...workspace, ...made };
   const { plan, retentionDays: _ofPlan, ...columns } = created;
   const isThere = exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, created.id)));
   const detail = { slug: created.slug, name: created.name, plan, overages: created.overages, anchor: created.anchor };
@@ -120,13 +125,15 @@ export async function updateWorkspace(
   const { plan, ...columns } = change;
   if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");
   const { name, overages } = columns;
-  const isOther = or(
-    name === undefined ? undefined : ne(workspaces.name, name),
+  const isOtherConfig = or(
     plan === undefined ? undefined : ne(workspaces.planId, plan),
     overages === undefined ? undefined : ne(workspaces.overages, overages),
   );
+  const isOther = or(name === undefined ? undefined : ne(workspaces.name, name), isOtherConfig);
   if (isOther !== undefined) {
     const changes = and(eq(workspaces.id, id), isOther);
+    const version =
+      isOtherConfig && sql`iif(${isOtherConfig}, ${nextConfigVersion(by.nowMs)}, ${workspaces.configVersion})`;
     await db.batch([
       auditEntry(
         db,
@@ -136,7 +143,7 @@ export async function updateWorkspace(
       ),
       db
         .update(workspaces)
-        .set({ ...columns, planId: plan })
+        .set({ ...columns, planId: plan, configVersion: version })
         .where(changes),
     ]);
   }
@@ -146,26 +153,19 @@ export async function updateWorkspace(
 
 /** Those of `ids` that no workspace has. */
 export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
-  const isOneOf = sql`${workspaces.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf);
+  const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(ids));
   const known = new Set(found.map(({ id }) => id));
   return ids.filter((id) => !known.has(id));
 }
 
-/** Ids of the workspaces on a plan, in order, at most `limit` of them behind `afterId`. */
-export async function workspacesOnPlan(
-  db: ControlDatabase,
-  planId: string,
-  afterId: string,
-  limit: number,
-): Promise<string[]> {
-  const rows = await db
-    .select({ id: workspaces.id })
-    .from(workspaces)
-    .where(and(eq(workspaces.planId, planId), gt(workspaces.id, afterId)))
-    .orderBy(asc(workspaces.id))
-    .limit(limit);
-  return rows.map((row) => row.id);
+/**
+ * Raises a workspace's version of its configuration above the counter's where that is later: D1 was restored then.
+ */
+export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, ofCounter: number): Promise<void> {
+  await db
+    .update(workspaces)
+    .set({ configVersion: nextConfigVersion(Math.max(Date.now(), ofCounter + 1)) })
+    .where(and(eq(workspaces.id, workspaceId), lt(workspaces.configVersion, ofCounter)));
 }
 
 /** What the objects of a workspace are to go by, as D1 has it. */
@@ -176,26 +176,54 @@ export interface WorkspaceConfig {
   retentionDays: number | null;
 }
 
-/** How these workspaces (at most 100) are to be configured; unknown ones are left out. */
-export async function workspaceConfigs(
-  db: ControlDatabase,
-  workspaceIds: string[],
-): Promise<Map<string, WorkspaceConfig>> {
-  const rows = await db
+/** How a workspace's objects are to be configured; null for a workspace that does not exist. */
+export async function workspaceConfig(db: ControlDatabase, workspaceId: string): Promise<WorkspaceConfig | null> {
+  const row = await db
     .select({
-      id: workspaces.id,
       anchor: workspaces.anchor,
       overages: workspaces.overages,
+      configVersion: workspaces.configVersion,
       signalLimit: plans.signalLimit,
       paid: plans.paid,
       retentionDays: plans.retentionDays,
     })
     .from(workspaces)
     .innerJoin(plans, eq(plans.id, workspaces.planId))
-    .where(inArray(workspaces.id, workspaceIds));
-  return new Map(
-    rows.map(({ id, anchor, retentionDays, ...quota }) => {
-      return [id, { quota: { ...quota, anchorMs: Date.parse(anchor) }, retentionDays }] as const;
-    }),
-  );
+    .where(eq(workspaces.id, workspaceId))
+    .get();
+  if (row === undefined) return null;
+  const { anchor, retentionDays, ...quota } = row;
+  return { quota: { ...quota, anchorMs: Date.parse(anchor) }, retentionDays };
+}
+
+/** What the consumer and the Signal Store ask of a workspace each time, since it may have changed. */
+export interface RecordingTerms {
+  rulesVersion: number;
+  /** The plan's retention, in days; null: signals are kept for ever. */
+  retentionDays: number | null;
+  /** Id of the restore that changes the workspace's objects: until it ends nothing is recorded. */
+  restoring: string | null;
+}
+
+/** The terms of each of these workspaces; one that does not exist is missing. */
+export async function recordingTerms(
+  db: ControlDatabase,
+  workspaceIds: readonly string[],
+): Promise<Map<string, RecordingTerms>> {
+  const rows = await db
+    .select({
+      id: workspaces.id,
+      rulesVersion: workspaces.rulesVersion,
+      retentionDays: plans.retentionDays,
+      restoring: workspaces.restoring,
+    })
+    .from(workspaces)
+    .innerJoin(plans, eq(plans.id, workspaces.planId))
+    .where(isOneOf(workspaceIds));
+  return new Map(rows.map(({ id, ...terms }) => [id, terms]));
+}
+
+/** A condition for any number of ids in one parameter: a statement takes 100. */
+function isOneOf(ids: readonly string[]) {
+  return sql`${workspaces.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }

@@ -13,12 +13,12 @@ import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
-import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
+import { pushConfiguration } from "./push-configuration.ts";
 import { tooFast } from "./shedding.ts";
 
 /**
@@ -37,6 +37,8 @@ export type Outcome =
 interface Limits {
   rate: RateState | null;
   period: PeriodState | null;
+  /** Version of the configuration that the counter has decided with; infinity: the counter has not said. */
+  configVersion: number;
 }
 
 /** Outcomes in the order of the signals, or what refuses the call as a whole. */
@@ -75,7 +77,7 @@ const ATTEMPTS = 3;
 export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
   const outcomes: Outcome[] = [];
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
-  let limits: Limits = { rate: null, period: null };
+  let limits: Limits = { rate: null, period: null, configVersion: Infinity };
   let kept = 0;
   for (let from = 0; from < call.signals.length;) {
     const until = endOfSlice(call.signals, from);
@@ -89,7 +91,7 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
       return { ok: true, outcomes, brokenOff: UNAVAILABLE, repeat: isHarmlessAgain(call, outcomes), ...limits };
     }
     const { result, ids } = answer;
-    limits = { rate: result.rate, period: result.period };
+    limits = { rate: result.rate, period: result.period, configVersion: Infinity };
     if (result.outcome !== "counted") {
       // The counter says this of a body's first slice only: nothing of the body has been admitted.
       const { outcome, retryAfterMs } = result;
@@ -97,6 +99,7 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
         outcome === "full" ? { code: "unavailable", retryAfterMs } : tooFast(retryAfterMs, call.requests);
       return { ok: false, refusal, ...limits };
     }
+    limits.configVersion = result.configVersion;
     let nth = 0;
     for (const [index, id] of ids) {
       const status = verdictInRun(nth++, result);
@@ -149,7 +152,7 @@ async function admitSlice(
       if (result.outcome === "closed") return null;
       if (result.outcome !== "unconfigured") return { result, ids };
       // oxlint-disable-next-line no-await-in-loop
-      await within(CALL_TIMEOUT_MS, configure(env, counter, key.workspaceId));
+      await within(CALL_TIMEOUT_MS, pushConfiguration(env, key.workspaceId));
     } catch (error) {
       const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
       logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: errorText(error) });
@@ -159,14 +162,6 @@ async function admitSlice(
     }
   }
   return null;
-}
-
-/** An object that its workspace's plan has not reached yet gets it from the control plane, which is loaded only for that. */
-async function configure(env: Env, counter: DurableObjectStub<QuotaCounter>, workspaceId: string): Promise<void> {
-  const { controlDatabase } = await import("../control/database.ts");
-  const { workspaceConfigs } = await import("../control/workspaces.ts");
-  const config = (await workspaceConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId);
-  if (config !== undefined) await counter.configure(config.quota);
 }
 
 function endOfSlice(signals: BodySignal[], from: number): number {

@@ -1,6 +1,6 @@
 /**
  * What an isolate remembers of the keys it has seen: facts that never change, so that nothing here can accept a key that
- * was deactivated, and its own notes of their calls. Unknown keys are not remembered: a new key works at once. Plain data,
+ * was deactivated, the version of the workspace's configuration, and its own notes of their calls. Unknown keys are not remembered: a new key works at once. Plain data,
  * no promises: requests of one isolate may share it.
  */
 import { findKeyFacts } from "../control/key-facts.ts";
@@ -38,6 +38,8 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   refusedToldMs: number;
   /** The counter is not told of `refused` before this time, for it has been told enough for now. */
   refusedPauseMs: number;
+  /** The workspace's configuration is not pushed to its counter before this time: a push is under way, or has just failed. */
+  configPushFromMs: number;
 }
 
 interface CachedKey {
@@ -99,7 +101,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
       ? (await findKeyFacts(d1.withSession("first-primary"), hash)).facts
       : nearest.facts;
   if (facts === null) return undefined;
-  const { payloadTemplate, ...unchanging } = facts;
+  const { payloadTemplate, ...asRead } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
   // A key that is known keeps its notes: else calls that look it up at the same time would each have a full bucket.
   const notes = entries.get(value)?.key ?? {
@@ -109,8 +111,9 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refused: [],
     refusedToldMs: 0,
     refusedPauseMs: 0,
+    configPushFromMs: 0,
   };
-  const key: KnownKey = Object.assign(notes, unchanging, { template });
+  const key: KnownKey = Object.assign(notes, asRead, { template });
   entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
 }

@@ -39,6 +39,7 @@ import type { RefusedResult } from "../quota/protocol.ts";
 import { authenticate, failDeactivated } from "./authenticate.ts";
 import type { Credentials } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
+import { pushBehindAnswer } from "./push-configuration.ts";
 import { sumUpRefused } from "./refused-calls.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 
@@ -149,6 +150,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     shedBody(key, Date.now(), rate, 1 + counted - requests);
     const requestId = c.get("requestId");
     const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
+    if (admission.configVersion < key.configVersion) pushBehindAnswer(c, key);
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";

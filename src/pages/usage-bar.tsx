@@ -30,7 +30,7 @@ export async function usageBar(c: Context<PagesEnv>) {
 /** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */
 async function usageOrNull(c: Context<PagesEnv>): Promise<Usage | null> {
   try {
-    return await usageOf(c.env, c.get("db"), c.get("workspace").id);
+    return await usageOf(c.env, c.get("db"), c.get("workspace"));
   } catch (error) {
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     return null;

@@ -3,8 +3,10 @@
  * acknowledge. A batch holds messages of many workspaces, so that a trickle of each does not cost an invocation of its own;
  * a failure of one delays its own messages only. Every step may be repeated.
  */
+import { controlDatabase } from "../control/database.ts";
 import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
-import type { WorkspaceRules } from "../control/rules-cache.ts";
+import type { RecordingWorkspace } from "../control/rules-cache.ts";
+import { recordingTerms } from "../control/workspaces.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { RecordResult } from "../store/protocol/signals-to-record.ts";
 import type { SignalStore } from "../store/signal-store.ts";
@@ -41,13 +43,16 @@ interface WorkspaceRows {
   again: boolean;
 }
 
+/** While a restore changes the workspace's objects nothing is recorded: the messages wait. */
+const RESTORING = { outcome: "restoring" } as const;
+
 /** Records rows, or buries them. */
-type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult>;
+type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult | typeof RESTORING>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
   const isGivenUp = carriedBy(batch.queue) === "dead_letters";
-  const handle = isGivenUp ? bury : recordWith(readRules(env, [...workspaces.keys()]));
+  const handle = isGivenUp ? buryUnlessRestoring : recordWith(readRules(env, [...workspaces.keys()]));
   await Promise.all(
     [...workspaces].map(async ([workspaceId, messages]) => {
       for (let from = 0; from < messages.length; from += RECORD_MAX_MESSAGES) {
@@ -75,9 +80,9 @@ async function consumeSome(
     const low = Math.max(...messages.map(({ content }) => content.low));
     const result = await handle(env, { workspaceId, rows, low, again });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-    else await settleRows(env, workspaceId, rows);
+    else if (result.outcome === "recorded") await settleRows(env, workspaceId, rows);
     for (const { queued, content } of messages) {
-      if (content.newer > 0) letWait(queued);
+      if (content.newer > 0 || result.outcome === "restoring") letWait(queued);
       else queued.ack();
     }
     logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
@@ -128,10 +133,10 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 /**
- * Reads the rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those
+ * Reads the terms and rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those
  * of one are too much to read, say, each workspace reads its own.
  */
-function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<WorkspaceRules> {
+function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<RecordingWorkspace> {
   const together = within(CALL_TIMEOUT_MS, rulesOfAll(env.DB, workspaceIds)).catch((error: unknown) => {
     logEvent("rules_failed", { workspaces: workspaceIds.length, error: errorText(error) });
     return null;
@@ -140,7 +145,14 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
     (await together)?.(workspaceId) ?? within(CALL_TIMEOUT_MS, rulesOf(env.DB, workspaceId));
 }
 
-function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
+async function buryUnlessRestoring(env: Env, received: WorkspaceRows): Promise<RecordResult | typeof RESTORING> {
+  const { workspaceId } = received;
+  const db = controlDatabase(env.DB.withSession("first-primary"));
+  const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
+  return (terms.get(workspaceId)?.restoring ?? null) === null ? bury(env, received) : RESTORING;
+}
+
+function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
   // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
   return async (env, { workspaceId, rows, low, again }) => {
     const signals = rows.flatMap((row) => row.signals);
@@ -152,11 +164,18 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
         templatesOf(env.DB, workspaceId, new Set(ofAccounts.map(({ admission }) => admission.keyId))),
       ),
     ]);
+    const { terms } = current;
+    if (terms !== null && terms.restoring !== null) return RESTORING;
     const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(
       RECORD_TIMEOUT_MS,
-      store.record(batch, { rulesVersion: current.version, low, carefully: again }),
+      store.record(batch, {
+        rulesVersion: current.version,
+        low,
+        carefully: again,
+        ...(terms === null ? {} : { retentionDays: terms.retentionDays }),
+      }),
     );
     if (result.outcome === "recorded" && result.linksWait) await linkAtOnce(store, workspaceId);
     return result;

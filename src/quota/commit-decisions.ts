@@ -93,7 +93,8 @@ export function decideAdmissions(
     ledger.overage += overageOfRun(used, run.accepted, ledger);
     const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
     if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
-    results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
+    const { configVersion } = ledger;
+    results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion });
   }
   return { results, rows: packer.rows(), refused, accepted };
 }

@@ -6,6 +6,7 @@ import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/w
 import { usageNews } from "../domain/quota/usage-news.ts";
 import type { CounterNews } from "./counter-news.ts";
 import {
+  applyConfig,
   closeEndedPeriods,
   createLedgerTables,
   firstRowAfterStart,
@@ -69,11 +70,14 @@ export class LedgerState {
     return this.#ledger;
   }
 
+  /** Applies a configuration; one that is not newer than the ledger's changes nothing. */
   configure(config: QuotaConfig, nowMs: number): void {
-    this.#change(this.#ledger ?? openLedger(config, nowMs), nowMs, (ledger) => {
-      Object.assign(ledger, { signalLimit: config.signalLimit, paid: config.paid, overages: config.overages });
-      return { save: true };
-    });
+    const ledger = this.#ledger;
+    const save = () => ({ save: true });
+    if (ledger === null) this.#change(openLedger(config, nowMs), nowMs, save);
+    else if (config.configVersion > ledger.configVersion) {
+      this.#change(ledger, nowMs, save, (sql, changed) => applyConfig(sql, changed, config, nowMs));
+    }
   }
 
   /** Says which events are wanted from now on. What was reached before somebody wanted to know of it is no news. */
@@ -99,13 +103,14 @@ export class LedgerState {
     this.#unsaved = false;
   }
 
-  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
+  /** @param close closes the periods that have ended by `nowMs`. */
+  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;
     try {
       this.#storage.transactionSync(() => {
-        const closed = closeEndedPeriods(this.#storage.sql, ledger, nowMs);
+        const closed = close(this.#storage.sql, ledger, nowMs);
         const newDay = endDay(this.#storage.sql, ledger, nowMs);
         const changed = change(ledger);
         rows = changed.rows ?? [];

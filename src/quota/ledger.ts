@@ -5,10 +5,11 @@
  * rise: if the last outbox row has `next_row` or a higher number, it was written after the ledger row and its counts hold.
  * Everything else changes seldom, and with the ledger row.
  */
-import { billingPeriodAt, closePeriod } from "../domain/quota/billing-period.ts";
+import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing-period.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Usage } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
 
@@ -59,11 +60,15 @@ interface LedgerRow {
   paid: number;
   overages: number;
   extra_room_removed: number;
+  config_version: number;
 }
 
 const SAVE = `INSERT OR REPLACE INTO ledger (id, signal_limit, anchor_ms, period_start_ms, period_end_ms, accepted, held,
-    rejected, overage, streak, admitted, next_row, day_ms, told, late, paid, overages, extra_room_removed)
-  VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+    rejected, overage, streak, admitted, next_row, day_ms, told, late, paid, overages, extra_room_removed,
+    config_version)
+  VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+
+const ADD_CONFIG_VERSION = "ALTER TABLE ledger ADD COLUMN config_version INTEGER NOT NULL DEFAULT 0";
 
 export function createLedgerTables(sql: SqlStorage): void {
   sql.exec(`
@@ -73,13 +78,15 @@ export function createLedgerTables(sql: SqlStorage): void {
       period_end_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
       day_ms INTEGER NOT NULL, told INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
-      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL
+      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL, config_version INTEGER NOT NULL DEFAULT 0
     );
     CREATE TABLE IF NOT EXISTS closed_periods (
       period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
+  // Objects from before 0.2 have the table without this column.
+  if (!sql.exec("SELECT * FROM ledger").columnNames.includes("config_version")) sql.exec(ADD_CONFIG_VERSION);
 }
 
 /**
@@ -112,6 +119,7 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
     paid: row.paid === 1,
     overages: row.overages === 1,
     extraRoomRemoved: row.extra_room_removed === 1,
+    configVersion: row.config_version,
   };
   if (last === null || last.row < ledger.nextRow) return ledger;
   const { row: number, ...counts } = last;
@@ -139,6 +147,7 @@ export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
     Number(ledger.paid),
     Number(ledger.overages),
     Number(ledger.extraRoomRemoved),
+    ledger.configVersion,
   );
 }
 
@@ -196,6 +205,49 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
     });
   }
   return closed;
+}
+
+/**
+ * Applies a configuration that is newer than the ledger's. It holds since `configVersion`: a period that ended at or before
+ * that time closes with the configuration of then, later ones with the new one. Returns the periods that were closed.
+ */
+export function applyConfig(
+  sql: SqlStorage,
+  ledger: Ledger,
+  { signalLimit, paid, overages, configVersion }: QuotaConfig,
+  nowMs: number,
+): readonly EndedPeriod[] {
+  const closedBefore = closeEndedPeriods(sql, ledger, Math.min(configVersion, nowMs));
+  Object.assign(ledger, { signalLimit, paid, overages, configVersion });
+  judgeAgain(sql, ledger, configVersion);
+  return [...closedBefore, ...closeEndedPeriods(sql, ledger, nowMs)];
+}
+
+/**
+ * Judges the closed periods that ended after `sinceMs` again, with the ledger's configuration: they were closed with an older
+ * one. Their counts stay. The extra room is removed where the history says so now.
+ */
+function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
+  const periods = closedPeriods(sql).reverse();
+  if (!periods.some(({ periodEndMs }) => periodEndMs > sinceMs)) return;
+  const { signalLimit, paid, overages } = ledger;
+  let judged: Streak = { streak: 0, extraRoomRemoved: false };
+  for (const period of periods) {
+    if (period.periodEndMs <= sinceMs) {
+      const { streak } = period;
+      judged = { streak, extraRoomRemoved: judged.extraRoomRemoved || streak >= OVERAGE_STREAK_LIMIT };
+      continue;
+    }
+    judged = closePeriod(judged, { count: ordinalsTaken(period), signalLimit, paid, overages });
+    sql.exec(
+      "UPDATE closed_periods SET signal_limit = ?, overages = ?, streak = ? WHERE period_start_ms = ?",
+      signalLimit,
+      Number(overages),
+      judged.streak,
+      period.periodStartMs,
+    );
+  }
+  Object.assign(ledger, judged);
 }
 
 /** The usage of the current period, and of the closed ones. */

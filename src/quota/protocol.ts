@@ -51,12 +51,19 @@ export interface PeriodState {
  * for `refusal`. (Within one commit the plan does not change, so the three can come in no other order.)
  */
 export type AdmitResult =
-  | ({ outcome: "counted"; refusal: LimitRefusal | null; rate: RateState; period: PeriodState } & VerdictCounts)
+  | ({
+      outcome: "counted";
+      refusal: LimitRefusal | null;
+      rate: RateState;
+      period: PeriodState;
+      /** Version of the configuration that has decided. */
+      configVersion: number;
+    } & VerdictCounts)
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
   /** The outbox takes no more, see OUTBOX_MAX_BYTES; nothing was counted. Said of a body's first slice only. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
-  /** `configure` has not reached this object yet: configure it and call again. */
+  /** The object has no configuration at all: configure it and call again. With an old one it decides. */
   | { outcome: "unconfigured" }
   /** The workspace is about to be restored. */
   | { outcome: "closed" };
@@ -95,6 +102,8 @@ export interface ClosedPeriod extends VerdictCounts {
 export interface Usage extends ClosedPeriod {
   paid: boolean;
   extraRoomRemoved: boolean;
+  /** Version of the configuration that the counter has. */
+  configVersion: number;
   /** The closed periods, newest first. */
   history: ClosedPeriod[];
 }

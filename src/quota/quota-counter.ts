@@ -82,9 +82,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     });
   }
 
-  /** Sets plan and billing, with effect from the next signal. The anchor is fixed by the first call. */
-  configure(config: QuotaConfig): void {
-    this.#state.configure(config, Date.now());
+  /**
+   * Sets plan and billing, with effect from the next signal. The anchor is fixed by the first call. A version that is not
+   * newer than the counter's changes nothing. A caller of an earlier deployment sends no version: its configuration is new.
+   */
+  configure({ configVersion, ...config }: Omit<QuotaConfig, "configVersion"> & Partial<QuotaConfig>): void {
+    const nowMs = Date.now();
+    const newVersion = Math.max(nowMs, 1 + (this.#state.ledger?.configVersion ?? 0));
+    this.#state.configure({ ...config, configVersion: configVersion ?? newVersion }, nowMs);
     this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 

@@ -6,12 +6,13 @@ import type { HandOn } from "../events/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
-import { deleteExpired, nextRetentionMs } from "./deletion/retention.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
 import type { ColdObjects } from "./log/cold-objects.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
 import { hasRecounts, stepRecounts } from "./people/recount.ts";
+import type { StoreConfig } from "./protocol/data-care.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";
 import { nextRuleJobMs } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
@@ -28,6 +29,8 @@ export interface ChoreWork {
   transact(act: () => void): void;
   link(): Promise<void>;
   handOn(): HandOn;
+  /** The plan's retention as D1 has it now. @throws when D1 does not answer. */
+  currentRetention(): Promise<StoreConfig>;
 }
 
 export function choresOf(store: ChoreWork): readonly Chore[] {
@@ -52,7 +55,14 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
     {
       name: "retention",
       due: () => nextRetentionMs(store.state()),
-      step: (nowMs) => store.transact(() => deleteExpired(store.state(), nowMs)),
+      step: async (nowMs) => {
+        // A store to which no signal comes is not told of a changed plan. Without an answer nothing is dropped.
+        const retention = await store.currentRetention();
+        store.transact(() => {
+          setRetention(store.state().sql, retention, nowMs);
+          deleteExpired(store.state(), nowMs);
+        });
+      },
     },
     { name: "link", due: () => nextLinkJobMs(store.storage.sql), step: () => store.link() },
     {

@@ -56,6 +56,7 @@ export class SignalStore extends StoreReads {
       transact: (act) => this.transact(act),
       link: () => this.link(),
       handOn: () => this.#handOn,
+      currentRetention: () => this.#currentRetention(),
     }),
   );
 
@@ -65,11 +66,15 @@ export class SignalStore extends StoreReads {
    *
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(rows: RowToRecord[], { rulesVersion, low = 0, carefully = false }: RecordOptions = {}): RecordResult {
+  record(
+    rows: RowToRecord[],
+    { rulesVersion, low = 0, carefully = false, retentionDays }: RecordOptions = {},
+  ): RecordResult {
     if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
       throw new Error("newer mapping rules have been applied meanwhile");
     }
     const nowMs = Date.now();
+    if (retentionDays !== undefined) setRetention(this.state.sql, { retentionDays }, nowMs);
     if (this.isFull()) {
       this.#noteFull(nowMs);
       return { outcome: "full" };
@@ -105,7 +110,7 @@ export class SignalStore extends StoreReads {
 
   /**
    * Sets the plan's terms, with effect from the next alarm, also where no signals come any more. Repeating it changes
-   * nothing.
+   * nothing. Retention asks D1 once more before it drops anything.
    */
   configure(config: StoreConfig): void {
     setRetention(this.state.sql, config, Date.now());
@@ -205,6 +210,15 @@ export class SignalStore extends StoreReads {
       raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
+  }
+
+  /** The plan's retention as D1 has it now; what D1 does not have is kept for ever. @throws when D1 does not answer. */
+  async #currentRetention(): Promise<StoreConfig> {
+    const { controlDatabase } = await import("../control/database.ts");
+    const { recordingTerms } = await import("../control/workspaces.ts");
+    const db = controlDatabase(this.env.DB.withSession("first-primary"));
+    const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [this.workspaceId]));
+    return { retentionDays: terms.get(this.workspaceId)?.retentionDays ?? null };
   }
 
   async #linkTurn(): Promise<void> {

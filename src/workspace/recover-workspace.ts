@@ -7,10 +7,11 @@ import type { Change, ControlDatabase } from "../control/database.ts";
 import { passOverVersions } from "../control/restored-rules.ts";
 import { deletionsSince, endRestore, findRestore, unfinishedRestore, type Restore } from "../control/restores.ts";
 import { deactivatedKeyIds } from "../control/stored-keys.ts";
+import { raiseConfigVersion } from "../control/workspaces.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
 import type { Correction } from "../quota/corrections.ts";
 import type { UnsettledRow } from "../quota/protocol.ts";
-import { configureWorkspaces } from "./configure-workspaces.ts";
+import { configureCounter } from "./configure-workspace.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 
 export interface Recovered {
@@ -34,7 +35,9 @@ export async function recoverWorkspace(
   const counter = quotaCounter(env, workspaceId);
   // Deactivated keys come first: until the counter knows them again, it accepts calls with them.
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
-  await configureWorkspaces(env, db, [workspaceId]);
+  // A restored D1 may have an older version of plan and overages than the counter, which would ignore it.
+  await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
+  await configureCounter(env, db, workspaceId);
   const restore = await unfinishedRestore(db, workspaceId);
   const finished = restore === null ? null : await finish(env, db, restore);
   const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());

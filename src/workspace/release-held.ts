@@ -2,6 +2,7 @@
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { releaseHeld, type Released } from "../queue/release-and-replay.ts";
+import { configureCounter } from "./configure-workspace.ts";
 
 /** Releases as many held signals as now fit, and logs it if there were any. The next release finishes an interrupted one. */
 export async function releaseForWorkspace(
@@ -10,6 +11,8 @@ export async function releaseForWorkspace(
   workspaceId: string,
   by: Change,
 ): Promise<Released> {
+  // A plan that was changed a moment ago may not have reached the counter.
+  await configureCounter(env, db, workspaceId);
   const result = await releaseHeld(env, workspaceId);
   if (result.released > 0) {
     const detail = { released: result.released, still_held: result.stillHeld };

@@ -50,6 +50,8 @@ let service: Service;
 
 /** Workspaces with signals from long ago. */
 const old = { deletion: nowhere(), retention: nowhere(), cold: nowhere() };
+/** All workspaces, by their slug. */
+const provisioned = new Map<string, Workspace>();
 const sentLongAgo = { deletion: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
 const GONE_SIGNALS = 6_000;
@@ -287,12 +289,15 @@ async function provision(slug: string): Promise<Workspace> {
   const { id } = await service.api.post<{ id: string }>("workspaces", { slug, name: slug, plan: slug });
   const { key } = await service.api.post<{ key: string }>(`workspaces/${id}/keys`, { name: "Key" });
   await service.api.post(`workspaces/${id}/rules`, VISIT_RULE);
+  provisioned.set(slug, { id, key });
   return { id, key };
 }
 
-/** Each workspace has its own: setting it wakes the alarms of all that have it. */
+/** Each workspace has its own. Setting it tells the workspace's objects, which wakes their alarms. */
 async function setPlan(slug: string, terms: { signal_limit?: number; retention_days?: number }): Promise<void> {
   await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
+  const { id } = provisioned.get(slug) ?? nowhere();
+  if (id !== "") await service.api.call("PATCH", `workspaces/${id}`, { plan: slug });
 }
 
 /** @param bulk those of one are others than those of another. */

@@ -44,6 +44,14 @@ async function ringInside(
   if (setNext && nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
 }
 
+/** From now on the store's alarm is that of other chores: it does not ask D1 for its retention. */
+export async function askRetentionNever(workspaceId: string): Promise<void> {
+  await runInDurableObject(stub(workspaceId), async (_, { storage }) => {
+    storage.sql.exec("UPDATE retention SET next_at = ?", Date.UTC(2100));
+    await storage.deleteAlarm();
+  });
+}
+
 function sealOpen(state: StoreState, storage: DurableObjectStorage): void {
   try {
     storage.transactionSync(() => {

@@ -71,6 +71,7 @@ export function d1Failing(failing: RegExp, message: string): D1Database {
       if (property === "prepare") {
         return (query: string) => (failing.test(query) ? statement() : target.prepare(query));
       }
+      if (property === "withSession") return () => d1Failing(failing, message);
       if (property === "batch") {
         return (all: D1PreparedStatement[]) =>
           all.some((one) => failingStatements.has(one)) ? fail() : target.batch(all);

@@ -219,9 +219,9 @@ export class Real {
 
   /** Retention deletes what earlier periods have brought, and then nothing more. */
   async dropEarlier(): Promise<void> {
-    await this.workspace.store.configure({ retentionDays: DROPPED_AFTER_DAYS });
+    await this.workspace.retain(DROPPED_AFTER_DAYS);
     await ringUntilQuiet(this.workspace.id);
-    await this.workspace.store.configure({ retentionDays: null });
+    await this.workspace.retain(null);
   }
 }
 

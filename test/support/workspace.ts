@@ -118,6 +118,14 @@ export class TestWorkspace {
     });
   }
 
+  /** Sets the retention of the workspace's plan in D1, and tells the store. Other workspaces may share the plan. */
+  async retain(days: number | null): Promise<void> {
+    await env.DB.prepare("UPDATE plans SET retention_days = ? WHERE id = (SELECT plan_id FROM workspaces WHERE id = ?)")
+      .bind(days, this.id)
+      .run();
+    await this.store.configure({ retentionDays: days });
+  }
+
   books(): Promise<BooksAnswer> {
     return this.operator<BooksAnswer>("GET", "/books");
   }

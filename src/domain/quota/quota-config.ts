@@ -8,4 +8,9 @@ export interface QuotaConfig {
   overages: boolean;
   /** Billing periods are calendar months from this time on. Fixed by the first `configure`. */
   anchorMs: number;
+  /**
+   * Version of the configuration, and the time since which it holds, in milliseconds since 1970. D1 raises it with every
+   * change to `max(old + 1, now)`.
+   */
+  configVersion: number;
 }

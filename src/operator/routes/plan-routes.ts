@@ -1,10 +1,9 @@
-/** Plans (spec §8). A changed limit reaches every workspace on the plan before the call returns. */
+/** Plans (spec §8). A change is written to D1 alone; the objects of the workspaces on the plan learn of it by its version. */
 import * as z from "zod";
 import { listPlans, planTerms, putPlan, type Plan } from "../../control/plans.ts";
 import { unknownWorkspaces } from "../../control/workspaces.ts";
 import { byOperator, operator } from "../environment.ts";
 import { operation, validationFailed } from "../operation.ts";
-import { configurePlan } from "../../workspace/configure-workspaces.ts";
 import { listOf, mapPage, name, pageQuery, retentionDays, pageAsked } from "../schema-parts.ts";
 
 /** Workspaces that a plan is offered to by name: a plan for more is one for all. */
@@ -71,7 +70,8 @@ export const planRoutes = operator
       tag: "Plans",
       summary: "Create or replace a plan",
       description:
-        "A changed signal limit takes effect with the next signal of every workspace on the plan; a changed retention within the hour, also where no signals come.",
+        "A change takes effect for each workspace on the plan within a minute of its next call; a changed retention with its " +
+        "next signal, and within a day where none comes.",
       body: planBody,
       bodyExample: {
         name: "Growth",
@@ -98,7 +98,6 @@ export const planRoutes = operator
         return validationFailed(c, [{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
       }
       const { created } = await putPlan(c.get("db"), plan, byOperator());
-      await configurePlan(c.env, c.get("db"), id);
       return c.json(planJson(plan), created ? 201 : 200);
     },
   );

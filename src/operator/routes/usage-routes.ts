@@ -34,7 +34,7 @@ export const usageRoutes = operator
       description: "accepted + held are what counts against the signal limit.",
       answers: { 200: { description: "The current period, and the closed ones.", schema: usageAnswer } },
     }),
-    async (c) => c.json(usageJson(await usageOf(c.env, c.get("db"), c.get("workspace").id))),
+    async (c) => c.json(usageJson(await usageOf(c.env, c.get("db"), c.get("workspace")))),
   )
   .get(
     "/workspaces/:workspace_id/books",
@@ -46,10 +46,11 @@ export const usageRoutes = operator
       answers: { 200: { description: "The books.", schema: booksAnswer } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
+      const workspace = c.get("workspace");
+      const { id } = workspace;
       const { period } = c.req.valid("query");
       if (period === undefined) return c.json(booksJson(await readBooks(c.env, id, undefined)));
-      const { periodStartMs, history } = await usageOf(c.env, c.get("db"), id);
+      const { periodStartMs, history } = await usageOf(c.env, c.get("db"), workspace);
       const startMs = period === "current" ? periodStartMs : Date.parse(period);
       const isPeriod = startMs === periodStartMs || history.some((closed) => closed.periodStartMs === startMs);
       if (!isPeriod) return validationFailed(c, [{ path: "period", message: "no billing period starts then" }]);

@@ -1,12 +1,12 @@
 /**
- * Workspaces: D1 first, then their two objects. A counter that was not reached configures itself on the first signal; a
- * store that was not keeps signals as long as before, until the call is repeated.
+ * Workspaces: D1 first, then their two objects. A counter or store that was not reached learns of it with the workspace's next
+ * signal.
  */
 import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from "../../control/workspaces.ts";
 import { byOperator, operator } from "../environment.ts";
 import { conflict, notFound, operation, validationFailed } from "../operation.ts";
-import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
+import { configureWorkspace } from "../../workspace/configure-workspace.ts";
 import { idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, pageAsked } from "../schema-parts.ts";
 
 const slug = z
@@ -61,7 +61,7 @@ export const workspaceRoutes = operator
       if (!created.ok && created.refusal === "slug_taken")
         return conflict(c, "slug_taken", "Another workspace has this slug.");
       if (!created.ok) return validationFailed(c, PLAN_UNKNOWN);
-      await configureWorkspaces(c.env, c.get("db"), [created.value.id]);
+      await configureWorkspace(c.env, c.get("db"), created.value.id);
       return c.json(workspaceJson(created.value), 201);
     },
   )
@@ -90,7 +90,8 @@ export const workspaceRoutes = operator
       tag: "Workspaces",
       summary: "Change plan, overages or name",
       description:
-        "Takes effect with the next signal. Signals already held stay held. Repeating the call finishes one that failed.",
+        "Takes effect with the next signal; where the Quota Counter cannot be reached, within a minute of the workspace's " +
+        "next call after that. Signals already held stay held.",
       body: workspaceChange,
       bodyExample: { plan: "scale", overages: true },
       answers: { 200: { description: "The workspace as it is now.", schema: workspaceAnswer } },
@@ -100,11 +101,12 @@ export const workspaceRoutes = operator
       const updated = await updateWorkspace(c.get("db"), id, c.req.valid("json"), byOperator());
       if (!updated.ok)
         return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
-      await configureWorkspaces(c.env, c.get("db"), [id]);
+      await configureWorkspace(c.env, c.get("db"), id);
       return c.json(workspaceJson(updated.value));
     },
   );
 
-function workspaceJson({ createdAt, retentionDays: days, ...workspace }: Workspace): z.infer<typeof workspaceAnswer> {
+function workspaceJson(all: Workspace): z.infer<typeof workspaceAnswer> {
+  const { createdAt, retentionDays: days, configVersion: _version, ...workspace } = all;
   return { ...workspace, created_at: createdAt, retention_days: days };
 }

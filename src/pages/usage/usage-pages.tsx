@@ -8,7 +8,7 @@ import { usageCurve } from "../../domain/quota/usage-day.ts";
 import { readBooks } from "../../workspace/read-books.ts";
 import { releaseForWorkspace } from "../../workspace/release-held.ts";
 import { readStorageHealth } from "../../workspace/read-health.ts";
-import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
+import { configureWorkspace } from "../../workspace/configure-workspace.ts";
 import { usageByDayOf } from "../../workspace/read-usage.ts";
 import type { Done } from "../copy.ts";
 import { readForm } from "../read-form.tsx";
@@ -50,7 +50,7 @@ async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response
 async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
   const workspace = c.get("workspace");
   const [{ usage, days, firstDayMs }, all, health, plans] = await Promise.all([
-    usageByDayOf(c.env, c.get("db"), workspace.id),
+    usageByDayOf(c.env, c.get("db"), workspace),
     readBooks(c.env, workspace.id, undefined),
     readStorageHealth(c.env, workspace.id),
     plansFor(c.get("db"), workspace),
@@ -73,11 +73,11 @@ async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
   };
 }
 
-/** Changes the workspace in D1 first, then its counter; repeating it finishes what was interrupted. */
+/** Changes the workspace in D1 first, then its objects. A counter that was not reached is configured before the next page. */
 async function change(c: Context<PagesEnv>, to: WorkspaceChange, what: Done): Promise<Response> {
   const { id } = c.get("workspace");
   const updated = await updateWorkspace(c.get("db"), id, to, byMember(c));
   if (!updated.ok) return usagePage(c, NO_SUCH_PLAN);
-  await configureWorkspaces(c.env, c.get("db"), [id]);
+  await configureWorkspace(c.env, c.get("db"), id);
   return done(c, "usage", what);
 }

@@ -5,6 +5,9 @@
  * signal queue, which say what was received. A held signal goes when its period ends, never through here.
  *
  * So that segments do not hold the signals of weeks, what is open is sealed at the end of the UTC day.
+ *
+ * D1 has the plan. The consumer passes its retention with each batch, and the alarm asks D1 before anything is dropped: at
+ * least once a day, so that a store to which no signal comes learns of a shorter retention too.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
@@ -27,29 +30,39 @@ import { VisitorLists } from "./visitor-lists.ts";
 export const RETENTION_ROWS = 2_000;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
+/** A store with signals asks D1 for its retention this often at least. */
+const RETENTION_ASK_MS = DAY_MS;
 
-/** Sets how long signals are kept. Repeating it changes nothing. */
+/** Sets how long signals are kept. Repeating it writes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
   const [stored] = sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
-  if ((stored?.days ?? null) === retentionDays) return;
+  if (stored !== undefined && stored.days === retentionDays) return;
   sql.exec(
     `INSERT INTO retention (id, days, next_at, deleted_until) VALUES (1, ?1, ?2, 0)
      ON CONFLICT (id) DO UPDATE SET days = excluded.days, next_at = excluded.next_at`,
     retentionDays,
-    nowMs,
+    retentionDays === null ? nowMs + RETENTION_ASK_MS : nowMs,
   );
 }
 
-/** When retention has something to do, in milliseconds since 1970; null when signals are kept for ever. */
+/** When retention has something to do, or D1 is to be asked, in milliseconds since 1970; null: there are no signals. */
 export function nextRetentionMs(state: StoreState): number | null {
-  const [row] = state.sql.exec<{ next_at: number }>("SELECT next_at FROM retention WHERE id = 1 AND days IS NOT NULL");
-  return row === undefined ? null : Math.min(row.next_at, ...logsOf(state).map(sealMs));
+  if (!hasSignals(state)) return null;
+  const [row] = state.sql.exec<{ days: number | null; next_at: number }>(
+    "SELECT days, next_at FROM retention WHERE id = 1",
+  );
+  if (row === undefined) return 0;
+  return row.days === null ? row.next_at : Math.min(row.next_at, ...logsOf(state).map(sealMs));
 }
 
 /** Takes a step of retention: RETENTION_ROWS lines, or a segment more, in RULE_STEP_SEGMENTS segments at most. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
-  const [kept] = state.sql.exec<{ days: number }>("SELECT days FROM retention WHERE id = 1 AND days IS NOT NULL");
+  const [kept] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
+  if (kept.days === null) {
+    state.sql.exec("UPDATE retention SET next_at = ? WHERE id = 1", nowMs + RETENTION_ASK_MS);
+    return;
+  }
   const keptMs = kept.days * DAY_MS;
   const dropping = new Dropping(state, nowMs - keptMs, dayOf(nowMs) * DAY_MS - keptMs);
   for (const log of logsOf(state)) {
@@ -58,9 +71,10 @@ export function deleteExpired(state: StoreState, nowMs: number): void {
   }
   dropping.dropDeadLetters();
   dropping.write();
+  const expiryMs = Math.min(nowMs + RETENTION_ASK_MS, nextExpiryMs(state, nowMs, keptMs));
   state.sql.exec(
     "UPDATE retention SET next_at = ?, deleted_until = max(deleted_until, ?) WHERE id = 1",
-    dropping.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, nextExpiryMs(state, nowMs, keptMs)),
+    dropping.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, expiryMs),
     dropping.untilMs,
   );
   state.signals.flush();
@@ -164,6 +178,11 @@ class Dropping {
     this.#dropped++;
     this.untilMs = Math.max(this.untilMs, receivedAtMs);
   }
+}
+
+function hasSignals(state: StoreState): boolean {
+  if (logsOf(state).some((log) => log.open().length > 0 || log.oldestReceived() !== null)) return true;
+  return state.sql.exec("SELECT 1 FROM dead_letters LIMIT 1").toArray().length > 0;
 }
 
 function logsOf({ signals, held }: StoreState): Log[] {

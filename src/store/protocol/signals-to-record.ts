@@ -34,6 +34,8 @@ export interface RecordOptions {
    * This takes savepoints, within which SQLite copies every page before changing it.
    */
   carefully?: boolean;
+  /** The plan's retention, in days; null: signals are kept for ever; left out: as before. */
+  retentionDays?: number | null;
 }
 
 /** One signal as the consumer hands it to the store. */

@@ -36,6 +36,8 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   // One more for the dead letter: it comes before the limit is reached.
   const limit = { name: "Demo", signal_limit: kept + 1 - BEYOND_LIMIT, paid: true };
   await operator.call("PUT", "plans/demo", limit);
+  // Asked for usage, the service sees to it that the counter has the plan.
+  await operator.call("GET", `${home}/usage`);
   for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
   await makeDeadLetter(running, operator, home);
   for (const { calls } of last.deliveries) for (const call of calls) await send(call);

@@ -24,6 +24,7 @@ function usage(more: Partial<Usage> = {}): Usage {
     overage: 0,
     streak: 0,
     extraRoomRemoved: false,
+    configVersion: 1,
     history: [],
     ...more,
   };

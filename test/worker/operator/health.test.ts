@@ -83,8 +83,9 @@ describe("GET /operator/health", () => {
 
   test("names a job that fails, since when and why, until it succeeds; a restart in between forgets nothing", async () => {
     const workspace = await newWorkspace();
+    await workspace.send({ event: "x" });
+    await workspace.settled();
     const retention = async (act: () => void): Promise<void> => {
-      await workspace.store.configure({ retentionDays: 31 });
       await runInDurableObject(workspace.store, (instance: SignalStore, { storage }) => {
         storage.sql.exec("UPDATE retention SET next_at = 1");
         vi.spyOn(storage, "transactionSync").mockImplementation((work) => {

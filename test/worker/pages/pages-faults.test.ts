@@ -78,7 +78,7 @@ describe("where the platform fails", () => {
       { DB: d1Failing(/insert into "api_keys"/, SECRET) },
       `${NEW_KEY}&name=of+new@example.com`,
     ],
-    ["usage/overages", { QUOTA_COUNTER: brokenObjects }, "overages=on"],
+    ["usage/release", { QUOTA_COUNTER: brokenObjects }, "x=1"],
     ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, "email=a@b.example"],
   ])(
     "a form to %s: the page says so; what failed is in the log, and nothing of the form",

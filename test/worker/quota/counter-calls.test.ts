@@ -1,13 +1,10 @@
-/** Design §6, §7: how edge and control plane call the Quota Counter: again where that may help, and with what is newest. */
+/** Design §6, §7: how edge and control plane call the Quota Counter: again where that may help. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
 import worker from "../../../src/index.ts";
-import type { QuotaConfig } from "../../../src/domain/quota/quota-config.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
-import { configureWorkspaces } from "../../../src/workspace/configure-workspaces.ts";
-import { newPlan, newWorkspace } from "../../support/workspace.ts";
+import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 /** The real bindings, but for these calls of a workspace's counter. */
@@ -59,19 +56,4 @@ test("what is invalid in a body of several slices is listed once", async () => {
   const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
   expect(items).toMatchObject([{ code: "event_missing", calls: 1, signals: 4 }]);
   expect(await workspace.books()).toMatchObject({ accepted: 36 });
-});
-
-test("a plan that changes while the one before it is on its way to the counter is the one that counts in the end", async () => {
-  const workspace = await newWorkspace({ signalLimit: 10 });
-  const larger = await newPlan(70);
-  const sent: number[] = [];
-  const configure = async (config: QuotaConfig) => {
-    // Somebody else's change is written, and reaches the counter, while this one is under way.
-    if (sent.length === 0) await workspace.operator("PATCH", "", { plan: larger });
-    sent.push(config.signalLimit);
-    return workspace.counter.configure(config);
-  };
-  await configureWorkspaces(withCounter(workspace, { configure }), controlDatabase(env.DB), [workspace.id]);
-  expect(sent).toEqual([10, 70]);
-  expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 70 });
 });

@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
+import { until } from "../../support/until.ts";
 import { concurrently, newPlan, newWorkspace, operator } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
 
@@ -217,12 +218,16 @@ describe("§8.6: overages and upgrades", () => {
     expect(await usageOf(workspace)).toMatchObject({ accepted: 4, held: 4, signal_limit: 4 });
   });
 
-  test("a plan whose limit is raised takes effect for its workspaces with their next signal", async () => {
+  test("a plan whose limit is raised takes effect for its workspaces within a minute of their next call", async () => {
+    stopClock();
     const plan = await newPlan(1);
-    const workspace = await newWorkspace({ plan });
+    const workspace = await newWorkspace({ plan, anchor: ANCHOR });
     expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
     await operator("PUT", `/plans/${plan}`, { name: plan, signal_limit: 100, paid: true });
-    expect(await verdict(workspace)).toBe("accepted");
+    expect(await verdict(workspace)).toBe("extra_room_exceeded");
+    vi.setSystemTime(NOW + 60_000);
+    expect(await verdict(workspace)).toBe("extra_room_exceeded");
+    await until(async () => expect(await verdict(workspace)).toBe("accepted"));
   });
 });
 

@@ -13,7 +13,7 @@ import type { PageOf } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/store/protocol/recorded-signals.ts";
 import { amount } from "../../support/amount.ts";
 import { linesOf } from "../../support/adds-up.ts";
-import { ringUntilQuiet } from "../../support/cold.ts";
+import { askRetentionNever, ringUntilQuiet } from "../../support/cold.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import type { Delivered } from "../../support/deliver.ts";
@@ -398,6 +398,7 @@ describe("§8.3, invariant 7: held signals", () => {
   });
 
   test("are purged a page at a time, each alarm setting the next, also after an eviction", async () => {
+    await askRetentionNever(workspace.id);
     const count = 2 * PURGE_ROWS + 10;
     await send(
       ...Array.from({ length: count }, (_, n) => ({ ...held(`sig_${n}`, form({ n }), START + DAY), ordinal: n + 1 })),
@@ -418,6 +419,7 @@ describe("§8.3, invariant 7: held signals", () => {
   });
 
   test("a purge that fails does not throw, and comes again after a minute and not at once", async () => {
+    await askRetentionNever(workspace.id);
     await send(held("sig_1", form(), START + DAY));
     setTime(START + DAY);
     await runInDurableObject(stub(), (_, { storage: { sql } }) => {

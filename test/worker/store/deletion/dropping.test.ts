@@ -85,10 +85,12 @@ describe("a segment", () => {
       ring(store, NOON + DAY / 2);
       expect(store.state.signals.open().lines).toHaveLength(0);
       expect(store.state.held.open().lines).toHaveLength(0);
-      // Nothing is open: there is nothing to be sealed until something comes, and no alarm for it.
-      expect(nextRetentionMs(store.state)).toBeGreaterThan(NOON + 30 * DAY);
-      store.record(NOON + 3 * DAY, form("jane@example.com", 3));
-      expect(nextRetentionMs(store.state)).toBe(NOON + 3.5 * DAY);
+      // Nothing is open: there is nothing to be sealed until something comes, and D1 is asked a day later.
+      expect(nextRetentionMs(store.state)).toBe(NOON + 1.5 * DAY);
+      store.record(NOON + DAY, form("jane@example.com", 3));
+      ring(store, NOON + 1.5 * DAY);
+      store.record(NOON + 1.5 * DAY, form("jane@example.com", 4));
+      expect(nextRetentionMs(store.state)).toBe(NOON + 2.5 * DAY);
     });
   });
 
@@ -285,11 +287,15 @@ test("lines that are too old, one in each of very many segments, are taken out o
 
 test("signals that are kept for ever are, and so are they again once the plan says so", async () => {
   await inStore((store) => {
-    const ids = store.record(NOON, form("jane@example.com"));
     expect(nextRetentionMs(store.state)).toBeNull();
+    const ids = store.record(NOON, form("jane@example.com"));
+    // It has not been told: D1 is asked at once, and then once a day.
+    expect(nextRetentionMs(store.state)).toBe(0);
     keep(store, NOON);
     setRetention(store.sql, { retentionDays: null }, NOON);
-    expect(nextRetentionMs(store.state)).toBeNull();
+    expect(nextRetentionMs(store.state)).toBe(NOON + DAY);
+    deleteExpired(store.state, NOON + DAY);
+    expect(nextRetentionMs(store.state)).toBe(NOON + 2 * DAY);
     deleteExpired(store.state, OVER + DAY);
     expect(stored(store)).toEqual(ids);
     expect(store.state.signals.open().lines).toHaveLength(1);

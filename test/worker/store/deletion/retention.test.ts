@@ -3,10 +3,12 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
+import { nextRetentionMs } from "../../../../src/store/deletion/retention.ts";
 import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
-import { ring } from "../../../support/cold.ts";
+import { ring, withBindings } from "../../../support/cold.ts";
+import { d1Failing } from "../../../support/faults.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { textOfBucket } from "../../../support/everything.ts";
@@ -29,8 +31,20 @@ afterEach(async () => {
   await expectToAddUp(workspace.id, { hasDropped: true });
 });
 
-function retain(days: number | null, id = plan) {
+/** Changes the plan in D1, of which no store learns by that. */
+function putRetention(days: number | null, id = plan) {
   return operator("PUT", `/plans/${id}`, { name: id, signal_limit: 1_000, paid: true, retention_days: days });
+}
+
+/** Rings the store's alarm as if it had not asked D1 for a day. */
+async function askAndRing(): Promise<void> {
+  await query("UPDATE retention SET next_at = 1");
+  await runInDurableObject(workspace.store, (instance) => instance.alarm());
+}
+
+async function retain(days: number | null): Promise<void> {
+  await putRetention(days);
+  await askAndRing();
 }
 
 let ordinal = 0;
@@ -127,7 +141,7 @@ describe("a signal that is older than its plan keeps signals", () => {
 
 describe("the work of retention", () => {
   test("goes on as signals grow old, without a call", async () => {
-    await retain(RETENTION_MIN_DAYS);
+    await putRetention(RETENTION_MIN_DAYS);
     const young = at(YOUNG, { email: "jane@example.com" });
     await send(young);
     await runDurableObjectAlarm(workspace.store);
@@ -138,6 +152,85 @@ describe("the work of retention", () => {
       await runDurableObjectAlarm(workspace.store);
       expect(await stored()).toEqual([]);
     });
+  });
+});
+
+describe("a plan whose retention changes", () => {
+  const days = async () => (await query<{ days: number | null }>("SELECT days FROM retention"))[0]?.days;
+
+  test("reaches the store with the next signal, which writes a row for it only then", async () => {
+    await send(at(OLD, { email: "jane@example.com" }));
+    const young = at(YOUNG, { email: "jane@example.com" });
+    await putRetention(RETENTION_MIN_DAYS);
+    expect(await days()).toBeNull();
+    const writes = vi.fn();
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((text: string, ...bindings: SqlStorageValue[]) => {
+        if (/^\s*(INSERT INTO|UPDATE) retention/.test(text)) writes(bindings[0]);
+        return exec(text, ...bindings);
+      }) as typeof sql.exec;
+    });
+    await send(young);
+    await until(async () => expect(await stored()).toEqual([young.id]));
+    const later = at(YOUNG, { email: "jane@example.com" });
+    await send(later);
+    await runInDurableObject(workspace.store, (_, { storage }) => void Reflect.deleteProperty(storage.sql, "exec"));
+    expect(await days()).toBe(RETENTION_MIN_DAYS);
+    expect(writes.mock.calls.filter(([bound]) => bound === RETENTION_MIN_DAYS)).toHaveLength(1);
+    expect(await stored()).toEqual([young.id, later.id]);
+  });
+
+  test.each([null, 365])(
+    "from %j days to fewer reaches a store within a day to which no signal comes",
+    async (before) => {
+      await putRetention(before);
+      await send(at(OLD, { email: "jane@example.com" }));
+      await runDurableObjectAlarm(workspace.store);
+      await putRetention(RETENTION_MIN_DAYS);
+      vi.useFakeTimers({ toFake: ["Date"], now: NOW + DAY + 60_000 });
+      await runInDurableObject(workspace.store, (instance) => instance.alarm());
+      expect(await stored()).toEqual([]);
+      // Nothing is stored any more, so nothing is to be asked.
+      expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
+    },
+  );
+
+  test("rings a store that keeps signals for ever once a day, and one without signals never", async () => {
+    const dueMs = () => runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(await dueMs()).toBeNull();
+    vi.useFakeTimers({ toFake: ["Date"], now: NOW + 10 * DAY });
+    await send({ ...at(NOW + 10 * DAY, { email: "jane@example.com" }) });
+    for (let alarms = 0; alarms < 3; alarms++)
+      await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    const [row] = await query<{ next_at: number }>("SELECT next_at FROM retention");
+    expect(row?.next_at).toBe(NOW + 11 * DAY);
+    expect(await dueMs()).toBeLessThanOrEqual(NOW + 11 * DAY);
+  });
+
+  test("to more days is asked for before anything is dropped: the store believed in fewer", async () => {
+    const old = at(OLD, { email: "jane@example.com" });
+    await send(old);
+    await workspace.store.configure({ retentionDays: RETENTION_MIN_DAYS });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await stored()).toEqual([old.id]);
+    expect(await days()).toBeNull();
+  });
+
+  test("drops nothing while D1 does not answer, says that the job fails, and drops once it does", async () => {
+    const old = at(OLD, { email: "jane@example.com" });
+    await send(old);
+    await putRetention(RETENTION_MIN_DAYS);
+    await workspace.store.configure({ retentionDays: RETENTION_MIN_DAYS });
+    await withBindings(workspace.id, { DB: d1Failing(/retention_days/, "D1 does not answer") });
+    await askAndRing();
+    expect(await stored()).toEqual([old.id]);
+    const { failingJobs: failing } = await workspace.store.health();
+    expect(failing).toMatchObject([{ job: "retention", error: expect.stringContaining("D1 does not answer") }]);
+    await withBindings(workspace.id);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 61_000 });
+    await askAndRing();
+    expect(await stored()).toEqual([]);
   });
 });
 
@@ -159,7 +252,7 @@ describe("a plan", () => {
 
   test("is the one that the workspace is on: a change of plan takes effect without a signal", async () => {
     const short = await newPlan(1_000);
-    await retain(RETENTION_MIN_DAYS, short);
+    await putRetention(RETENTION_MIN_DAYS, short);
     await send(at(OLD, { email: "jane@example.com" }));
     expect(await workspace.operator("PATCH", "", { plan: short })).toMatchObject({
       plan: short,
@@ -169,14 +262,14 @@ describe("a plan", () => {
   });
 
   test.each([0, RETENTION_MIN_DAYS - 1, 31.5, 3_651, "90"])("takes no %j days", async (days) => {
-    await expect(retain(days as number)).rejects.toThrow("retention_days");
+    await expect(putRetention(days as number)).rejects.toThrow("retention_days");
   });
 
   test("leaves what it was changed to in the audit log, once", async () => {
     const entries = () =>
       env.DB.prepare("SELECT count(*) AS n FROM audit_log WHERE target = ?").bind(plan).first<number>("n");
     const before = (await entries()) ?? 0;
-    for (const days of [90, 90]) await retain(days);
+    for (const days of [90, 90]) await putRetention(days);
     expect(await entries()).toBe(before + 1);
     const entry = await env.DB.prepare("SELECT action, detail FROM audit_log WHERE target = ? ORDER BY id DESC LIMIT 1")
       .bind(plan)

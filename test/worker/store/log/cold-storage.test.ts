@@ -10,7 +10,7 @@ import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
-import { bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";
+import { askRetentionNever, bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
@@ -97,6 +97,7 @@ describe("§6.1: signals of unknown visitors", () => {
   test("that are young stay in the store; the alarm comes when they are old", async () => {
     const at = Date.now();
     await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
+    await askRetentionNever(workspace.id);
     await ring(workspace.id, { setNext: true });
     expect(await cold()).toMatchObject({ keys: [], warm: [1] });
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());

@@ -304,7 +304,7 @@ const CALLS: Record<string, Call> = {
     await deliver(workspace.id, [{ id: "sig_d", payload: { ...form(5), email: "b@example.com" }, at: START }]);
   },
   retention: async ({ workspace }) => {
-    await workspace.store.configure({ retentionDays: 31 });
+    await workspace.retain(31);
     await ring(workspace.id);
   },
 

@@ -60,9 +60,9 @@ async function scoreOf(email: string): Promise<number | undefined> {
 async function dropOldSignals(): Promise<void> {
   [hasDropped, haveDaysLines] = [true, false];
   const plan = await newPlan(1_000);
-  await workspace.operator("PATCH", "", { plan });
   const kept = { name: plan, signal_limit: 1_000, paid: true, retention_days: RETENTION_MIN_DAYS };
   await operator("PUT", `/plans/${plan}`, kept);
+  await workspace.operator("PATCH", "", { plan });
   await ringUntilQuiet(workspace.id);
 }
 

@@ -1,0 +1,178 @@
+/** A workspace whose configuration may fail to arrive: the Worker behind bindings of which a test breaks single calls. */
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import worker from "../../src/index.ts";
+import type { Usage } from "../../src/quota/protocol.ts";
+import { newPlan, newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+/** Where the way of a configuration from D1 to the counter breaks. */
+export const BREAKS = ["nowhere", "D1", "the counter", "behind the counter"] as const;
+export type Break = (typeof BREAKS)[number];
+
+/** What D1 says of a workspace's configuration. */
+export interface StoredConfig {
+  planId: string;
+  overages: boolean;
+  configVersion: number;
+  signalLimit: number;
+  paid: boolean;
+}
+
+const HOST = "https://signals.example";
+/** Of the statement that reads a configuration for a push, and of no other. */
+const READS_CONFIG = /"anchor".*"config_version".*"signal_limit"/s;
+
+export class LateConfiguration {
+  readonly workspace: TestWorkspace;
+  readonly plan: string;
+  /** Where pushes break from now on. */
+  breaks: Break = "nowhere";
+  /** What the nearest replica says of the version; null: what D1 has. */
+  replicaVersion: number | null = null;
+  /** Waits in front of each `configure`. */
+  hold: Promise<void> = Promise.resolve();
+  /** Configurations that were sent to the counter, in order. */
+  readonly pushed: number[] = [];
+
+  private constructor(workspace: TestWorkspace, plan: string) {
+    this.workspace = workspace;
+    this.plan = plan;
+  }
+
+  static async make(signalLimit: number, anchor = new Date().toISOString()): Promise<LateConfiguration> {
+    const plan = await newPlan(signalLimit);
+    return new LateConfiguration(await newWorkspace({ plan, anchor }), plan);
+  }
+
+  /** Calls the operator API about the workspace, with the same faults as the edge. */
+  async operator(method: string, path: string, body?: unknown): Promise<Response> {
+    return this.#fetch(`/operator${path}`, {
+      method,
+      headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  }
+
+  change(body: object): Promise<Response> {
+    return this.operator("PATCH", `/workspaces/${this.workspace.id}`, body);
+  }
+
+  putPlan(terms: object): Promise<Response> {
+    return this.operator("PUT", `/plans/${this.plan}`, { name: this.plan, paid: true, ...terms });
+  }
+
+  /** Sends a signal and waits for what goes on behind the answer. Returns its status, or the code of its refusal. */
+  async call(): Promise<string> {
+    const { answer, behind } = await this.callOnly();
+    await behind;
+    return answer;
+  }
+
+  /** Sends a signal. @returns its answer, and what goes on behind it. */
+  async callOnly(): Promise<{ answer: string; behind: Promise<unknown> }> {
+    const context = createExecutionContext();
+    const path = `/api/signal-staging/webhook/${this.workspace.key.key}`;
+    const body = JSON.stringify({ event: "x", messageId: crypto.randomUUID() });
+    const request = new Request(HOST + path, { method: "POST", body });
+    const response = await worker.fetch(request, this.bindings, context);
+    const { code, status } = await response.json<{ code?: string; status: string }>();
+    return { answer: code ?? status, behind: waitOnExecutionContext(context) };
+  }
+
+  async usage(): Promise<Usage> {
+    const usage = (await this.workspace.counter.usage()) as Usage | null;
+    if (usage === null) throw new Error("the counter has no ledger");
+    return usage;
+  }
+
+  async stored(): Promise<StoredConfig> {
+    const row = await env.DB.prepare(
+      `SELECT plan_id AS planId, overages, config_version AS configVersion, signal_limit AS signalLimit, paid
+       FROM workspaces w JOIN plans p ON p.id = plan_id WHERE w.id = ?`,
+    )
+      .bind(this.workspace.id)
+      .first<StoredConfig>();
+    if (row === null) throw new Error("the workspace is gone");
+    return { ...row, overages: Boolean(row.overages), paid: Boolean(row.paid) };
+  }
+
+  /** Restores the workspace's row and its plan in D1 to what they were. */
+  async restoreD1({ planId, overages, configVersion, signalLimit, paid }: StoredConfig): Promise<void> {
+    await env.DB.batch([
+      env.DB.prepare("UPDATE workspaces SET plan_id = ?, overages = ?, config_version = ? WHERE id = ?").bind(
+        planId,
+        Number(overages),
+        configVersion,
+        this.workspace.id,
+      ),
+      env.DB.prepare("UPDATE plans SET signal_limit = ?, paid = ? WHERE id = ?").bind(
+        signalLimit,
+        Number(paid),
+        planId,
+      ),
+    ]);
+  }
+
+  /** Without the request log's sums: nothing but a push goes on behind an answer. */
+  get bindings(): Env {
+    const getByName = () => this.#counter();
+    const bindings = { ...env, LOG_REQUESTS: "all", DB: this.#d1(), QUOTA_COUNTER: { getByName } };
+    return bindings as unknown as Env;
+  }
+
+  async #fetch(path: string, init: RequestInit): Promise<Response> {
+    const context = createExecutionContext();
+    const response = await worker.fetch(new Request(HOST + path, init), this.bindings, context);
+    await waitOnExecutionContext(context);
+    return response;
+  }
+
+  #counter(): object {
+    const { counter } = this.workspace;
+    const configure = async (config: { configVersion: number }) => {
+      this.pushed.push(config.configVersion);
+      await this.hold;
+      if (this.breaks === "the counter") throw new Error("the counter is away");
+      await counter.configure(config as never);
+      if (this.breaks === "behind the counter") throw new Error("the answer is lost");
+    };
+    return new Proxy(counter, {
+      get: (target, name) => (name === "configure" ? configure : (Reflect.get(target, name) as unknown)),
+    });
+  }
+
+  #d1(): D1Database {
+    const prepareIn =
+      (d1: D1Database | D1DatabaseSession, isReplica: boolean) =>
+      (query: string): unknown => {
+        if (this.breaks === "D1" && READS_CONFIG.test(query)) return failing();
+        const statement = d1.prepare(query);
+        if (!isReplica || this.replicaVersion === null) return statement;
+        return { bind: (...values: unknown[]) => ({ run: () => this.#stale(statement.bind(...values)) }) };
+      };
+    const wrapped = (d1: D1Database | D1DatabaseSession, isReplica: boolean): object =>
+      new Proxy(d1, {
+        get: (target, name) => {
+          if (name === "prepare") return prepareIn(d1, isReplica);
+          if (name === "withSession") {
+            return (kind: string) => wrapped(env.DB.withSession(kind), kind === "first-unconstrained");
+          }
+          const value = Reflect.get(target, name) as unknown;
+          return typeof value === "function" ? (value.bind(target) as unknown) : value;
+        },
+      });
+    return wrapped(env.DB, false) as D1Database;
+  }
+
+  /** What a replica answers that has not heard of the latest version. */
+  async #stale(statement: D1PreparedStatement): Promise<D1Result<object>> {
+    const answer = await statement.run<object>();
+    return { ...answer, results: answer.results.map((row) => ({ ...row, config_version: this.replicaVersion })) };
+  }
+}
+
+function failing(): object {
+  const fail = () => Promise.reject(new Error("D1 does not answer"));
+  return { bind: failing, all: fail, run: fail, raw: fail, first: fail };
+}

@@ -1,0 +1,487 @@
+/**
+ * Design §6: how a changed plan, or overages, arrive at the Quota Counter: pushed by whoever changes them, and by the edge
+ * where that push failed. Each step may fail; no sender is refused for it.
+ */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { billingPeriodAt, closePeriod, type Streak } from "../../../src/domain/quota/billing-period.ts";
+import { newCounter, type TestCounter } from "../../support/counter.ts";
+import { BREAKS, LateConfiguration, type Break, type StoredConfig } from "../../support/late-configuration.ts";
+import { newPlan, newWorkspace, operator } from "../../support/workspace.ts";
+
+const NOW = Date.UTC(2031, 0, 15);
+const ANCHOR = "2031-01-01T00:00:00.000Z";
+/** Longer than an isolate remembers a key's look-up. */
+const NEXT_LOOK_UP_MS = 61_000;
+const MONTH_MS = 31 * 86_400_000;
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: NOW }));
+afterEach(() => void vi.useRealTimers());
+
+const pass = (ms: number): void => void vi.setSystemTime(Date.now() + ms);
+
+async function expectNewest(late: LateConfiguration): Promise<void> {
+  const { signalLimit, overages, paid, configVersion } = await late.stored();
+  expect(await late.usage()).toMatchObject({ signalLimit, overages, paid, configVersion });
+}
+
+describe("in any history of changes and faults", () => {
+  type Step =
+    | { do: "change"; plan: number | null; overages: boolean | null; breaks: Break }
+    | { do: "change terms"; signalLimit: number; paid: boolean }
+    | { do: "call"; breaks: Break; isReplicaBehind: boolean }
+    | { do: "push late"; which: number }
+    | { do: "restore D1 and recover"; which: number }
+    | { do: "pass"; ms: number };
+
+  const breaks = fc.constantFrom(...BREAKS);
+  const step: fc.Arbitrary<Step> = fc.oneof(
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        do: fc.constant("change" as const),
+        plan: fc.option(fc.nat({ max: 2 })),
+        overages: fc.option(fc.boolean()),
+        breaks,
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant("change terms" as const),
+        signalLimit: fc.integer({ min: 3, max: 9 }),
+        paid: fc.boolean(),
+      }),
+    },
+    {
+      weight: 4,
+      arbitrary: fc.record({ do: fc.constant("call" as const), breaks, isReplicaBehind: fc.boolean() }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("push late" as const), which: fc.nat() }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("restore D1 and recover" as const), which: fc.nat() }) },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        do: fc.constant("pass" as const),
+        ms: fc.constantFrom(1, 6_000, NEXT_LOOK_UP_MS, MONTH_MS),
+      }),
+    },
+  );
+
+  class History {
+    readonly late: LateConfiguration;
+    readonly #plans: readonly string[];
+    /** Every configuration that D1 has had, by its version. */
+    readonly #known = new Map<number, StoredConfig>();
+    /** Versions that the counter has had, in order. */
+    readonly #applied: number[] = [];
+
+    private constructor(late: LateConfiguration, plans: readonly string[]) {
+      this.late = late;
+      this.#plans = plans;
+    }
+
+    static async make(): Promise<History> {
+      vi.setSystemTime(NOW);
+      const late = await LateConfiguration.make(4, ANCHOR);
+      const history = new History(late, [late.plan, await newPlan(6), await newPlan(3, false)]);
+      await history.look();
+      return history;
+    }
+
+    async take(taken: Step): Promise<void> {
+      const { late } = this;
+      switch (taken.do) {
+        case "change": {
+          late.breaks = taken.breaks;
+          const plan = taken.plan === null ? {} : { plan: this.#plans[taken.plan] };
+          const change = { ...plan, ...(taken.overages === null ? {} : { overages: taken.overages }) };
+          expect((await late.change(change)).status).toBe(200);
+          break;
+        }
+        case "change terms": {
+          const { signalLimit, paid } = taken;
+          expect((await late.putPlan({ signal_limit: signalLimit, paid })).status).toBe(200);
+          break;
+        }
+        case "call":
+          late.breaks = taken.breaks;
+          late.replicaVersion = taken.isReplicaBehind ? (this.#applied[0] ?? 0) : null;
+          await this.call();
+          break;
+        case "push late": {
+          const versions = [...this.#known.keys()];
+          const config = this.#known.get(versions[taken.which % versions.length] ?? 0);
+          if (config !== undefined) await late.workspace.counter.configure({ ...config, anchorMs: Date.parse(ANCHOR) });
+          break;
+        }
+        case "restore D1 and recover": {
+          late.breaks = "nowhere";
+          const versions = [...this.#known.values()];
+          const before = versions[taken.which % versions.length];
+          if (before === undefined) break;
+          await late.restoreD1(before);
+          // A restore takes longer than the versions may be ahead of the time.
+          pass(1_000);
+          expect((await late.operator("POST", `/workspaces/${late.workspace.id}/recover`)).status).toBe(200);
+          break;
+        }
+        case "pass":
+          pass(taken.ms);
+          break;
+      }
+      late.breaks = "nowhere";
+      late.replicaVersion = null;
+      await this.look();
+    }
+
+    /** A sender is told what the quota says, never that the service has not heard of a plan yet. */
+    async call(): Promise<void> {
+      expect(["accepted", "held", "extra_room_exceeded", "allowance_exceeded"]).toContain(await this.late.call());
+    }
+
+    /** Looks at D1 and the counter after a step. */
+    async look(): Promise<void> {
+      const stored = await this.late.stored();
+      const before = this.#known.get(stored.configVersion);
+      // A version means one configuration.
+      if (before === undefined) this.#known.set(stored.configVersion, stored);
+      else expect(before).toEqual(stored);
+      const { configVersion, signalLimit, overages, paid, history, extraRoomRemoved, streak } = await this.late.usage();
+      const last = this.#applied.at(-1) ?? 0;
+      expect(configVersion).toBeGreaterThanOrEqual(last);
+      if (configVersion > last) this.#applied.push(configVersion);
+      expect(this.#known.get(configVersion)).toMatchObject({ signalLimit, overages, paid });
+
+      let judged: Streak = { streak: 0, extraRoomRemoved: false };
+      for (const period of history.toReversed()) {
+        const held = this.#heldAt(period.periodEndMs);
+        expect(period).toMatchObject({ signalLimit: held.signalLimit, overages: held.overages });
+        judged = closePeriod(judged, { count: period.accepted + period.held, ...held });
+        expect(period.streak).toBe(judged.streak);
+      }
+      expect({ streak, extraRoomRemoved }).toEqual(judged);
+    }
+
+    /** The newest configuration that the counter has ever had of those that were there at `ms`; else the first. */
+    #heldAt(ms: number): StoredConfig {
+      const version = this.#applied.filter((one) => one <= ms).at(-1) ?? this.#applied[0] ?? 0;
+      const config = this.#known.get(version);
+      if (config === undefined) throw new Error(`D1 never had version ${version}`);
+      return config;
+    }
+  }
+
+  test("no sender is refused for it, an older push never wins, and one more call brings the newest", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 16 }), async (steps) => {
+        const history = await History.make();
+        // oxlint-disable-next-line no-await-in-loop -- one after the other: that is a history
+        for (const taken of steps) await history.take(taken);
+        pass(NEXT_LOOK_UP_MS);
+        await history.call();
+        await history.look();
+        await expectNewest(history.late);
+      }),
+      { numRuns: 25 },
+    );
+  }, 120_000);
+});
+
+describe("an upgrade whose push fails", () => {
+  test.each(BREAKS)("at %s is answered with 200, and decides from the call behind the next", async (breaks) => {
+    const late = await LateConfiguration.make(1);
+    expect([await late.call(), await late.call(), await late.call()]).toEqual([
+      "accepted",
+      "held",
+      "extra_room_exceeded",
+    ]);
+    late.breaks = breaks;
+    expect((await late.change({ plan: await newPlan(100) })).status).toBe(200);
+    late.breaks = "nowhere";
+    const isLate = breaks === "D1" || breaks === "the counter";
+    pass(NEXT_LOOK_UP_MS);
+    expect(await late.call()).toBe(isLate ? "extra_room_exceeded" : "accepted");
+    await expectNewest(late);
+    expect(await late.call()).toBe("accepted");
+  });
+
+  test.each(["D1", "the counter"] as const)(
+    "at %s is shown by no page: it is pushed once more first",
+    async (breaks) => {
+      const late = await LateConfiguration.make(1);
+      late.breaks = breaks;
+      await late.change({ overages: true });
+      const usage = () => late.operator("GET", `/workspaces/${late.workspace.id}/usage`);
+      expect((await usage()).status).toBeGreaterThanOrEqual(500);
+      late.breaks = "nowhere";
+      expect(await (await usage()).json()).toMatchObject({ overages: true });
+      const pushes = late.pushed.length;
+      await usage();
+      expect(late.pushed).toHaveLength(pushes);
+    },
+  );
+});
+
+describe("the edge", () => {
+  test("pushes overages, on and off, that a call finds to be newer than the counter's, once", async () => {
+    const late = await LateConfiguration.make(1);
+    await late.call();
+    for (const overages of [true, false, true]) {
+      late.breaks = "the counter";
+      await late.change({ overages });
+      late.breaks = "nowhere";
+      pass(NEXT_LOOK_UP_MS);
+      late.pushed.length = 0;
+      await late.call();
+      await late.call();
+      expect(late.pushed).toEqual([(await late.stored()).configVersion]);
+      expect(await late.usage()).toMatchObject({ overages });
+    }
+  });
+
+  test("pushes nothing while the replica knows no newer version, nor where the key is remembered", async () => {
+    const late = await LateConfiguration.make(1);
+    await late.call();
+    await late.putPlan({ signal_limit: 2 });
+    late.pushed.length = 0;
+    await late.call();
+    pass(NEXT_LOOK_UP_MS);
+    late.replicaVersion = (await late.usage()).configVersion;
+    await late.call();
+    expect(late.pushed).toEqual([]);
+    late.replicaVersion = null;
+    pass(NEXT_LOOK_UP_MS);
+    await late.call();
+    await expectNewest(late);
+  });
+
+  test("answers before the push is done, and makes one at a time", async () => {
+    const late = await LateConfiguration.make(5);
+    await late.putPlan({ signal_limit: 9 });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    late.hold = promise;
+    const calls = [await late.callOnly(), await late.callOnly(), await late.callOnly()];
+    expect(calls.map(({ answer }) => answer)).toEqual(["accepted", "accepted", "accepted"]);
+    await vi.waitFor(() => expect(late.pushed).toHaveLength(1));
+    expect(await late.usage()).toMatchObject({ signalLimit: 5 });
+    resolve();
+    await Promise.all(calls.map(({ behind }) => behind));
+    expect(late.pushed).toHaveLength(1);
+    await expectNewest(late);
+  });
+
+  test("pushes every five seconds while that fails, also after a push that never ends", async () => {
+    const late = await LateConfiguration.make(50);
+    await late.putPlan({ signal_limit: 60 });
+    late.breaks = "the counter";
+    const pushes: number[] = [];
+    for (let second = 0; second < 12; second++) {
+      expect(await late.call()).toBe("accepted");
+      pushes.push(late.pushed.length);
+      pass(1_000);
+    }
+    expect(pushes).toEqual([1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3]);
+    late.hold = new Promise(() => {});
+    pass(5_000);
+    const { behind } = await late.callOnly();
+    void behind;
+    await vi.waitFor(() => expect(late.pushed).toHaveLength(4));
+    late.hold = Promise.resolve();
+    late.breaks = "nowhere";
+    pass(11_000);
+    await late.call();
+    await expectNewest(late);
+  });
+
+  test("configures a counter that has lost everything, with what the primary says, before it calls again", async () => {
+    const late = await LateConfiguration.make(7);
+    await runInDurableObject(late.workspace.counter, (_, { storage }) => storage.sql.exec("DELETE FROM ledger"));
+    await evictDurableObject(late.workspace.counter);
+    late.replicaVersion = 0;
+    expect(await late.call()).toBe("accepted");
+    await expectNewest(late);
+  });
+});
+
+describe("a plan's new terms", () => {
+  test("raise the version of 10,000 workspaces in one statement, and call none of their objects", async () => {
+    const late = await LateConfiguration.make(5);
+    await env.DB.prepare(
+      `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 9999)
+       INSERT INTO workspaces (id, slug, name, plan_id, anchor, created_at, config_version)
+       SELECT 'ws_many_' || n, 'many-' || n, 'Many', ?, ?, ?, n FROM n`,
+    )
+      .bind(late.plan, ANCHOR, ANCHOR)
+      .run();
+    const other = await newWorkspace({ key: null });
+    const versionOf = (id: string) =>
+      env.DB.prepare("SELECT config_version AS v FROM workspaces WHERE id = ?").bind(id).first<number>("v");
+    const before = await versionOf(other.id);
+    late.pushed.length = 0;
+    pass(1_000);
+    const startedMs = performance.now();
+    expect((await late.putPlan({ signal_limit: 8 })).status).toBe(200);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(late.pushed).toEqual([]);
+    const raised = await env.DB.prepare("SELECT count(*) AS n FROM workspaces WHERE plan_id = ? AND config_version = ?")
+      .bind(late.plan, Date.now())
+      .first<number>("n");
+    expect(raised).toBe(10_000);
+    expect(await versionOf(other.id)).toBe(before);
+  });
+
+  test("raise no version where nothing but name, price and offer change; nor does a workspace's new name", async () => {
+    const late = await LateConfiguration.make(5);
+    const { configVersion } = await late.stored();
+    pass(1_000);
+    const price = { per_thousand: 1, currency: "EUR" };
+    await late.putPlan({ signal_limit: 5, name: "Other", overage_price: price, offered_to: [] });
+    await late.change({ name: "Other", plan: late.plan, overages: false });
+    expect(await late.stored()).toMatchObject({ configVersion });
+    await late.putPlan({ signal_limit: 5, name: "Other", retention_days: 90 });
+    expect(await late.stored()).toMatchObject({ configVersion: Date.now() });
+    // Twice in a millisecond: each is newer than the one before.
+    await late.putPlan({ signal_limit: 5, paid: false });
+    expect(await late.stored()).toMatchObject({ configVersion: Date.now() + 1 });
+  });
+});
+
+describe("a D1 that was restored", () => {
+  test("has the last word once the workspace is recovered, although the counter had a later version", async () => {
+    const late = await LateConfiguration.make(5);
+    const before = await late.stored();
+    pass(1_000);
+    await late.change({ plan: await newPlan(9), overages: true });
+    const { configVersion } = await late.usage();
+    await late.restoreD1(before);
+    // The clock of whoever recovers may be behind.
+    vi.setSystemTime(NOW - 1_000);
+    await late.operator("POST", `/workspaces/${late.workspace.id}/recover`);
+    expect(await late.stored()).toMatchObject({ signalLimit: 5, configVersion: configVersion + 1 });
+    await expectNewest(late);
+  });
+
+  test("has its versions raised above the counter's, its own and the time", async () => {
+    const { id } = await newWorkspace({ key: null });
+    const db = controlDatabase(env.DB);
+    const version = async () => (await workspaceConfig(db, id))?.quota.configVersion;
+    await raiseConfigVersion(db, id, 5);
+    expect(await version()).toBe(NOW + 1);
+    await raiseConfigVersion(db, id, NOW + 90);
+    expect(await version()).toBe(NOW + 91);
+    pass(1_000);
+    await raiseConfigVersion(db, id, 5);
+    expect(await version()).toBe(NOW + 1_000);
+  });
+});
+
+describe("a period closes with the configuration that held at its end", () => {
+  const at = (month: number, day: number): number => Date.UTC(2031, month - 1, day);
+  const JAN_15 = at(1, 15);
+  const newMonthly = (): Promise<TestCounter> =>
+    newCounter({ signalLimit: 2, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
+  const usage = async (counter: TestCounter) => {
+    const found = await counter.stub.usage();
+    if (found === null) throw new Error("no usage");
+    return { ...found, history: found.history.toReversed() };
+  };
+  /** Sends three signals in each month up to this one, on the tenth; the plan allows two. */
+  async function drive(counter: TestCounter, months: number): Promise<void> {
+    for (let month = 1; month <= months; month++) {
+      vi.setSystemTime(Math.max(NOW, at(month, 10)));
+      // oxlint-disable-next-line no-await-in-loop -- month by month
+      await counter.counted(3);
+    }
+  }
+
+  test("where the push arrives after its end, before anything has closed it", async () => {
+    const counter = await newMonthly();
+    await drive(counter, 1);
+    vi.setSystemTime(at(2, 10));
+    await counter.configure({ signalLimit: 50, configVersion: JAN_15 });
+    expect(await usage(counter)).toMatchObject({
+      signalLimit: 50,
+      streak: 0,
+      history: [{ signalLimit: 50, streak: 0 }],
+    });
+  });
+
+  test("where the push arrives after it was closed: it is judged again, and its counts stay", async () => {
+    const counter = await newMonthly();
+    await drive(counter, 4);
+    const removed = { streak: 3, extraRoomRemoved: true };
+    expect(await usage(counter)).toMatchObject({ ...removed, history: [{ streak: 1 }, { streak: 2 }, { streak: 3 }] });
+    await counter.configure({ signalLimit: 2, overages: true, configVersion: at(2, 15) });
+    const month = { accepted: 2, held: 1 };
+    expect(await usage(counter)).toMatchObject({
+      streak: 0,
+      extraRoomRemoved: false,
+      history: [
+        { ...month, overages: false, streak: 1 },
+        { ...month, overages: true, streak: 0 },
+        { ...month, overages: true, streak: 0 },
+      ],
+    });
+  });
+
+  test("where the plan was smaller then: the extra room is removed after all", async () => {
+    const counter = await newCounter({ signalLimit: 9, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
+    await drive(counter, 4);
+    expect(await usage(counter)).toMatchObject({ streak: 0, extraRoomRemoved: false });
+    await counter.configure({ signalLimit: 2, configVersion: JAN_15 });
+    expect(await usage(counter)).toMatchObject({ streak: 3, extraRoomRemoved: true });
+    await evictDurableObject(counter.stub);
+    expect(await usage(counter)).toMatchObject({ streak: 3, extraRoomRemoved: true });
+  });
+
+  test("to the millisecond: what changed at its end, or later, leaves it as it was", async () => {
+    for (const [versionMs, limit] of [
+      [at(2, 1) - 1, 50],
+      [at(2, 1), 2],
+      [at(2, 5), 2],
+    ] as const) {
+      vi.setSystemTime(NOW);
+      // oxlint-disable-next-line no-await-in-loop -- one counter after the other
+      const counter = await newMonthly();
+      await drive(counter, 1);
+      vi.setSystemTime(at(2, 10));
+      await counter.configure({ signalLimit: 50, configVersion: versionMs });
+      expect(await usage(counter)).toMatchObject({ signalLimit: 50, history: [{ signalLimit: limit }] });
+    }
+  });
+
+  test("and the extra room that three periods have ended stays removed, whatever comes later", async () => {
+    const counter = await newMonthly();
+    await drive(counter, 5);
+    await counter.configure({ signalLimit: 50, configVersion: at(4, 15) });
+    expect(await usage(counter)).toMatchObject({ streak: 0, extraRoomRemoved: true });
+    expect(billingPeriodAt(Date.parse(ANCHOR), at(5, 10)).startMs).toBe(at(5, 1));
+  });
+
+  test("an older configuration, or the same once more, changes nothing and writes nothing", async () => {
+    const counter = await newMonthly();
+    await counter.configure({ signalLimit: 20, configVersion: NOW + 5 });
+    const before = await usage(counter);
+    for (const configVersion of [NOW, NOW + 5]) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      await counter.configure({ signalLimit: 7, overages: true, configVersion });
+    }
+    expect(await usage(counter)).toEqual(before);
+  });
+});
+
+test("a ledger of an earlier version has no version of its configuration: D1's next one is newer", async () => {
+  const late = await LateConfiguration.make(5);
+  await runInDurableObject(late.workspace.counter, (_, { storage }) =>
+    storage.sql.exec("ALTER TABLE ledger DROP COLUMN config_version"),
+  );
+  await evictDurableObject(late.workspace.counter);
+  expect(await late.usage()).toMatchObject({ configVersion: 0, signalLimit: 5 });
+  await operator("PATCH", `/workspaces/${late.workspace.id}`, { overages: true });
+  await expectNewest(late);
+});
