@@ -79,6 +79,7 @@ export interface BooksAnswer {
   purged: number;
   dead_lettered: number;
   in_flight: number;
+  lost: number;
   balanced: boolean;
 }
 

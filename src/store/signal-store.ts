@@ -31,7 +31,7 @@ import type { RecordedBatch } from "./record/record-signals.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { recordedByPeriod } from "./state/books.ts";
 import { isStale } from "./state/applied-rules.ts";
-import { addRows, forgetRowsBelow, hasRow, takeFreshRows } from "./state/recorded-rows.ts";
+import { forgetRowsBelow, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -163,7 +163,7 @@ export class SignalStore extends StoreReads {
     // All rows that were not settled at the moment restored to come before those that are lost.
     const firstLost = Math.max(0, ...unsettled) + 1;
     this.transact(() => {
-      addRows(state.books, firstLost, highestRow);
+      loseRows(state.books, firstLost, highestRow);
       repeatDeletions(state, deletions);
       state.signals.flush();
     });

@@ -5,6 +5,11 @@ export interface RecordedRows {
   low: number;
   /** Numbers of rows from `low` on that have been recorded, as ranges in ascending order. */
   rows: [first: number, last: number][];
+  /**
+   * The highest row that a restore has lost; 0: none was lost. Messages from before the restore may still come, and what they
+   * say of settled rows has been undone: up to this row it is ignored.
+   */
+  lostUpTo: number;
 }
 
 export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
@@ -13,7 +18,7 @@ export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
 }
 
 /** Notes all rows from `first` to `last` as recorded. */
-export function addRows({ rows }: RecordedRows, first: number, last: number): void {
+function addRows({ rows }: RecordedRows, first: number, last: number): void {
   if (last < first) return;
   // The ranges that overlap the new one, or join it, become one range with it.
   const from = firstFrom(rows, first - 1);
@@ -37,9 +42,15 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
   return low;
 }
 
-/** Forgets the numbers of rows below `low`. */
+/** Notes that a restore has lost the rows from `first` to `last`: they are never recorded. */
+export function loseRows(recorded: RecordedRows, first: number, last: number): void {
+  addRows(recorded, first, last);
+  recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
+}
+
+/** Forgets the numbers of rows below `low`, as a message has said it. */
 export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
-  if (low <= recorded.low) return;
+  if (low <= Math.max(recorded.low, recorded.lostUpTo)) return;
   recorded.low = low;
   recorded.rows.splice(0, firstFrom(recorded.rows, low));
 }

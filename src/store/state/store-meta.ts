@@ -35,6 +35,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   dropped: {},
   low: 0,
   rows: [],
+  lostUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
   groups: {},

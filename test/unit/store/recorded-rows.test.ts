@@ -1,7 +1,7 @@
 /** Which outbox rows the store has recorded (store/state/recorded-rows.ts): each is recorded once, in whatever order it comes. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { addRows, forgetRowsBelow, hasRow, takeFreshRows } from "../../../src/store/state/recorded-rows.ts";
+import { loseRows, forgetRowsBelow, hasRow, takeFreshRows } from "../../../src/store/state/recorded-rows.ts";
 import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";
 
 const ROWS = 60;
@@ -12,11 +12,12 @@ const step = fc.oneof(
   fc.record({ settled: row }),
 );
 
-test("rows count as recorded exactly if they came, are lost or are settled, and each is fresh once", () => {
+test("rows count as recorded exactly if they came, are lost or are settled since the last loss, and each is fresh once", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-      const recorded: RecordedRows = { low: 0, rows: [] };
+      const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
       const model = new Set<number>();
+      let lostUpTo = 0;
       for (const one of steps) {
         if ("take" in one) {
           const fresh = takeFreshRows(
@@ -29,10 +30,12 @@ test("rows count as recorded exactly if they came, are lost or are settled, and 
           for (const number of one.take) model.add(number);
         } else if ("lost" in one) {
           const [first, last] = one.lost;
-          addRows(recorded, first, last);
+          loseRows(recorded, first, last);
           for (let number = first; number <= last; number++) model.add(number);
+          lostUpTo = Math.max(lostUpTo, last);
         } else {
           forgetRowsBelow(recorded, one.settled);
+          if (one.settled <= lostUpTo) continue;
           for (let number = 0; number < one.settled; number++) model.add(number);
         }
         for (let number = 1; number <= ROWS; number++) expect(hasRow(recorded, number)).toBe(model.has(number));
@@ -42,7 +45,7 @@ test("rows count as recorded exactly if they came, are lost or are settled, and 
 });
 
 test("what is remembered does not grow with the rows that are settled, whatever gaps starts of the counter leave", () => {
-  const recorded: RecordedRows = { low: 0, rows: [] };
+  const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
   for (let start = 1; start <= 1_000; start++) {
     takeFreshRows(recorded, [{ row: start * 1_000 }, { row: start * 1_000 + 1 }]);
     forgetRowsBelow(recorded, start * 1_000);

@@ -1,0 +1,285 @@
+/** POST /operator/workspaces/{id}/restore, as docs/operate.md describes it. The backups are those of test/support/point-in-time.ts. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { COLD_UNKNOWN_MS } from "../../../src/store/log/cold.ts";
+import { ring } from "../../support/cold.ts";
+import { TestCounter, lose } from "../../support/counter.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+const START = Date.UTC(2031, 0, 10, 12);
+const DAY_MS = 24 * 3_600_000;
+
+beforeEach(() => vi.useFakeTimers({ toFake: ["Date"], now: START }));
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+/** The moment that it is now, of which the workspace has a backup. It becomes five seconds later. */
+async function moment({ id, counter, store }: TestWorkspace): Promise<string> {
+  const now = new Date().toISOString();
+  for (const stub of [counter, store, env.DESTINATIONS.getByName(id)]) {
+    // oxlint-disable-next-line no-await-in-loop
+    await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => storage.getCurrentBookmark());
+  }
+  later(5_000);
+  return now;
+}
+
+function later(ms: number): void {
+  vi.setSystemTime(Date.now() + ms);
+}
+
+async function sent(workspace: TestWorkspace, ...names: string[]): Promise<void> {
+  for (const name of names) {
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await workspace.send({ email: `${name}@example.com`, event: "E" })).status).toBe(202);
+  }
+  await workspace.settled();
+}
+
+async function people(workspace: TestWorkspace): Promise<string[]> {
+  const { items } = await workspace.operator<{ items: { email: string }[] }>("GET", "/people");
+  return items.map(({ email }) => email.split("@")[0] ?? "").sort();
+}
+
+function ask({ id }: TestWorkspace, path: string, body?: object): Promise<Response> {
+  const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" };
+  return call(`/operator/workspaces/${id}${path}`, {
+    method: body === undefined ? "GET" : "POST",
+    headers,
+    ...(body && { body: JSON.stringify(body) }),
+  });
+}
+
+async function alarms(workspace: TestWorkspace): Promise<string[]> {
+  const health = await workspace.operator<{ alarms: { alarm: string }[] }>("GET", "/health");
+  return health.alarms.map(({ alarm }) => alarm);
+}
+
+test("a restored workspace is as it was, its keys as they are, and says what it has lost until that is acknowledged", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  const ended = await workspace.newKey();
+  await sent(workspace, "a", "b");
+  const at = await moment(workspace);
+  await sent(workspace, "c");
+  await workspace.operator("POST", `/keys/${ended.id}/deactivate`);
+
+  const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+  expect(restored).toEqual({
+    id: expect.stringMatching(/^rst_/),
+    lost: 1,
+    deletions_repeated: 0,
+    revoked: 1,
+    rules_passed_over: false,
+  });
+  expect(await people(workspace)).toEqual(["a", "b"]);
+  expect((await workspace.send({ event: "E", email: "x@example.com" }, { key: ended.key })).status).toBe(401);
+  await sent(workspace, "d");
+  expect(await people(workspace)).toEqual(["a", "b", "d"]);
+  expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 3, lost: 1, in_flight: 0, balanced: true });
+  expect(await workspace.operator("GET", "/books?period=current")).toMatchObject({
+    accepted: 4,
+    lost: 1,
+    balanced: true,
+  });
+  // What was lost is not charged.
+  expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3 });
+
+  expect(await alarms(workspace)).toEqual(["signals_lost"]);
+  const acknowledged = await workspace.operator("POST", `/restores/${restored.id}/acknowledge`);
+  expect(acknowledged).toMatchObject({ id: restored.id, state: "done", lost: 1, acknowledged_at: expect.any(String) });
+  expect(await alarms(workspace)).toEqual([]);
+  expect(await workspace.books()).toMatchObject({ lost: 1, balanced: true });
+  const { results } = await env.DB.prepare("SELECT action FROM audit_log WHERE target = ? ORDER BY action")
+    .bind(restored.id)
+    .all<{ action: string }>();
+  expect(results.map(({ action }) => action)).toEqual([
+    "workspace.recovered",
+    "workspace.restore_acknowledged",
+    "workspace.restored",
+  ]);
+});
+
+test("an undone restore brings back what it had lost", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const at = await moment(workspace);
+  await sent(workspace, "b");
+  const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+  await sent(workspace, "c");
+  later(5_000);
+  expect(await workspace.operator("POST", "/restore", { undo: id })).toMatchObject({ lost: 1 });
+  expect(await people(workspace)).toEqual(["a", "b"]);
+  expect(await workspace.books()).toMatchObject({ accepted: 3, processed: 2, lost: 1, balanced: true });
+  expect((await ask(workspace, "/restore", { undo: "rst_of_another" })).status).toBe(404);
+});
+
+describe("a restore that is refused changes nothing", () => {
+  test("where accepted signals wait to be recorded: the answer says how many, and `force` goes on", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    await sent(workspace, "a");
+    const at = await moment(workspace);
+    const counter = new TestCounter(workspace.id);
+    await counter.sendTo(lose);
+    for (const name of ["b", "c"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
+    const waits = vi.spyOn(scheduler, "wait").mockResolvedValue(undefined);
+    const refused = await ask(workspace, "/restore", { at });
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toMatchObject({
+      code: "signals_wait",
+      detail: expect.stringContaining("2 accepted signals wait to be recorded and would be lost"),
+    });
+    expect(waits).toHaveBeenCalled();
+    // Calls are taken at once.
+    expect((await workspace.send({ email: "d@example.com", event: "E" })).status).toBe(202);
+    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({ lost: 3 });
+    expect(await people(workspace)).toEqual(["a"]);
+  });
+
+  test("where the platform has no backup of that moment", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    await sent(workspace, "a");
+    const refused = await ask(workspace, "/restore", { at: new Date(START - DAY_MS).toISOString() });
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toMatchObject({
+      code: "not_restorable",
+      detail: expect.stringContaining("no backup of that time"),
+    });
+    await sent(workspace, "b");
+    expect(await people(workspace)).toEqual(["a", "b"]);
+    const { items } = await workspace.operator<{ items: object[] }>("GET", "/restores");
+    expect(items).toMatchObject([{ state: "refused", lost: null }]);
+    expect(await alarms(workspace)).toEqual([]);
+  });
+});
+
+test("a restore that one object does not go along with is visible, records nothing, and is finished by the same call", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const at = await moment(workspace);
+  await sent(workspace, "b");
+  await runInDurableObject(workspace.counter, (_, { storage }) => {
+    vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("not now"));
+  });
+  expect((await ask(workspace, "/restore", { at })).status).toBe(503);
+  expect(await alarms(workspace)).toContain("restore_unfinished");
+  expect((await ask(workspace, "/recover", {})).status).toBe(503);
+  const other = await ask(workspace, "/restore", { at: new Date(START - 1).toISOString() });
+  expect(await other.json()).toMatchObject({ code: "restore_unfinished", detail: expect.stringContaining(at) });
+
+  // An hour later calls are taken again, and wait.
+  later(3_600_000);
+  expect((await workspace.send({ email: "c@example.com", event: "E" })).status).toBe(202);
+  vi.restoreAllMocks();
+  expect(await workspace.operator("POST", "/restore", { at })).toMatchObject({ lost: 2 });
+  expect(await alarms(workspace)).toEqual(["signals_lost"]);
+  await sent(workspace, "d");
+  expect(await people(workspace)).toEqual(["a", "d"]);
+  expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 2, lost: 2, balanced: true });
+});
+
+test("senders get a 503 that asks them to come again while a workspace is about to be restored, for a minute at most", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await workspace.counter.close(Date.now() + 60_000);
+  const refused = await workspace.send({ event: "E", email: "a@example.com" });
+  expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^\d+$/)]);
+  later(60_000);
+  expect((await workspace.send({ event: "E", email: "a@example.com" })).status).toBe(202);
+});
+
+describe("payloads in R2", () => {
+  const objectsOf = async ({ id }: TestWorkspace) =>
+    (await env.COLD.list({ prefix: `cold/${id}/` })).objects.map(({ key }) => key);
+  const signalId = async (workspace: TestWorkspace) =>
+    (await workspace.operator<{ items: { id: string }[] }>("GET", "/signals")).items.at(-1)?.id ?? "";
+
+  /** Moves all payloads to R2. */
+  async function moveToCold(workspace: TestWorkspace): Promise<void> {
+    later(2 * DAY_MS);
+    await ring(workspace.id);
+  }
+
+  test("that a restored workspace does not know are kept for an undo, and deleted after seven days", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    await sent(workspace, "a");
+    const at = await moment(workspace);
+    await moveToCold(workspace);
+    const objects = await objectsOf(workspace);
+    expect(objects).toHaveLength(1);
+    const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+    await ring(workspace.id, { seal: false });
+    expect(await objectsOf(workspace)).toEqual(expect.arrayContaining(objects));
+    await workspace.operator("POST", "/restore", { undo: id });
+    const trace = await workspace.operator("GET", `/signals/${await signalId(workspace)}`);
+    expect(trace).toMatchObject({ payload: { event: "E" }, payload_lost: false });
+
+    await workspace.operator("POST", "/restore", { at });
+    later(COLD_UNKNOWN_MS + 1);
+    await ring(workspace.id, { seal: false });
+    expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
+  });
+
+  test("that a restored workspace does not know are deleted at once when the operator acknowledges", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    await sent(workspace, "a");
+    const at = await moment(workspace);
+    await moveToCold(workspace);
+    const objects = await objectsOf(workspace);
+    const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+    await workspace.operator("POST", `/restores/${id}/acknowledge`);
+    await ring(workspace.id, { seal: false });
+    expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
+  });
+
+  test("that are gone are said to be lost, and exports and deletions do not wait for them", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    await sent(workspace, "a", "b");
+    await moveToCold(workspace);
+    const at = await moment(workspace);
+    for (const key of await objectsOf(workspace)) await env.COLD.delete(key);
+    await workspace.operator("POST", "/restore", { at });
+    const id = await signalId(workspace);
+    const trace = await workspace.operator("GET", `/signals/${id}`);
+    expect(trace).toMatchObject({ payload: null, in_cold_storage: false, payload_lost: true, status: "processed" });
+    const exported = await ask(workspace, "/export/signals");
+    expect([exported.status, (await exported.text()).trim().split("\n").length]).toEqual([200, 2]);
+    await workspace.operator("DELETE", "/people/a@example.com");
+    // The first removes what is left of the object in the tables, the second ends the deletion.
+    for (let rings = 0; rings < 2; rings++) await ring(workspace.id, { seal: false });
+    expect(await workspace.operator("GET", "/people/a@example.com/deletion")).toMatchObject({
+      finished_at: expect.any(String),
+    });
+  });
+});
+
+test("signals that were recorded in the second after the moment restored to are kept: bookmarks may differ a little", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const counter = new TestCounter(workspace.id);
+  await counter.sendTo(lose);
+  await workspace.send({ email: "b@example.com", event: "E" });
+  // The counter's backup is older than that of the store: it takes a signal for waiting that is recorded by then.
+  await runInDurableObject(workspace.counter, (_, { storage }) => storage.getCurrentBookmark());
+  const at = new Date().toISOString();
+  await runInDurableObject(env.DESTINATIONS.getByName(workspace.id) as DurableObjectStub, (_, { storage }) =>
+    storage.getCurrentBookmark(),
+  );
+  later(300);
+  await runInDurableObject(workspace.counter, (instance) => Object.assign(instance, { env }));
+  await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+  await workspace.settled();
+  await runInDurableObject(workspace.store, (_, { storage }) => storage.getCurrentBookmark());
+  later(60_000);
+  expect(await workspace.operator("POST", "/restore", { at })).toMatchObject({ lost: 0 });
+  expect(await workspace.settled()).toMatchObject({
+    accepted: 2,
+    processed: 2,
+    duplicates: 0,
+    lost: 0,
+    balanced: true,
+  });
+  expect(await alarms(workspace)).toEqual([]);
+});
