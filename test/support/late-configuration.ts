@@ -146,7 +146,8 @@ export class LateConfiguration {
     const prepareIn =
       (d1: D1Database | D1DatabaseSession, isReplica: boolean) =>
       (query: string): unknown => {
-        if (this.breaks === "D1" && READS_CONFIG.test(query)) return failing();
+        // Only the primary is sure to have the newest configuration.
+        if ((this.breaks === "D1" || isReplica) && READS_CONFIG.test(query)) return failing();
         const statement = d1.prepare(query);
         if (!isReplica || this.replicaVersion === null) return statement;
         return { bind: (...values: unknown[]) => ({ run: () => this.#stale(statement.bind(...values)) }) };

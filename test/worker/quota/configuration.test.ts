@@ -308,6 +308,15 @@ describe("the edge", () => {
   });
 });
 
+test("held signals are released by the newest plan, also where it has reached no counter yet", async () => {
+  const late = await LateConfiguration.make(1);
+  expect([await late.call(), await late.call()]).toEqual(["accepted", "held"]);
+  await late.workspace.settled();
+  await late.putPlan({ signal_limit: 8 });
+  const released = await late.operator("POST", `/workspaces/${late.workspace.id}/held/release`);
+  expect(await released.json()).toMatchObject({ released: 1, still_held: 0 });
+});
+
 describe("a plan's new terms", () => {
   test("raise the version of 10,000 workspaces in one statement, and call none of their objects", async () => {
     const late = await LateConfiguration.make(5);
@@ -364,6 +373,21 @@ describe("a D1 that was restored", () => {
     await late.operator("POST", `/workspaces/${late.workspace.id}/recover`);
     expect(await late.stored()).toMatchObject({ signalLimit: 5, configVersion: configVersion + 1 });
     await expectNewest(late);
+  });
+
+  test("does not make the edge push with each call where a look-up of before had a later version", async () => {
+    const late = await LateConfiguration.make(50);
+    const before = await late.stored();
+    pass(1_000);
+    late.breaks = "the counter";
+    await late.change({ overages: true });
+    expect(await late.call()).toBe("accepted");
+    await late.restoreD1(before);
+    late.breaks = "nowhere";
+    late.pushed.length = 0;
+    pass(6_000);
+    for (let calls = 0; calls < 3; calls++) expect(await late.call()).toBe("accepted");
+    expect(late.pushed).toEqual([before.configVersion]);
   });
 
   test("has its versions raised above the counter's, its own and the time", async () => {
