@@ -92,9 +92,9 @@ export class LateConfiguration {
        FROM workspaces w JOIN plans p ON p.id = plan_id WHERE w.id = ?`,
     )
       .bind(this.workspace.id)
-      .first<StoredConfig>();
+      .first<Omit<StoredConfig, "overages" | "paid"> & { overages: number; paid: number }>();
     if (row === null) throw new Error("the workspace is gone");
-    return { ...row, overages: Boolean(row.overages), paid: Boolean(row.paid) };
+    return { ...row, overages: row.overages === 1, paid: row.paid === 1 };
   }
 
   /** Restores the workspace's row and its plan in D1 to what they were. */
