@@ -228,7 +228,7 @@ export function applyConfig(
  * one. Their counts stay. The extra room is removed where the history says so now.
  */
 function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
-  const periods = closedPeriods(sql).reverse();
+  const periods = closedPeriods(sql).toReversed();
   if (!periods.some(({ periodEndMs }) => periodEndMs > sinceMs)) return;
   const { signalLimit, paid, overages } = ledger;
   let judged: Streak = { streak: 0, extraRoomRemoved: false };

@@ -50,7 +50,7 @@ let service: Service;
 
 /** Workspaces with signals from long ago. */
 const old = { deletion: nowhere(), retention: nowhere(), cold: nowhere() };
-/** All workspaces, by their slug. */
+/** All workspaces by their slug. */
 const provisioned = new Map<string, Workspace>();
 const sentLongAgo = { deletion: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
@@ -296,8 +296,8 @@ async function provision(slug: string): Promise<Workspace> {
 /** Each workspace has its own. Setting it tells the workspace's objects, which wakes their alarms. */
 async function setPlan(slug: string, terms: { signal_limit?: number; retention_days?: number }): Promise<void> {
   await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
-  const { id } = provisioned.get(slug) ?? nowhere();
-  if (id !== "") await service.api.call("PATCH", `workspaces/${id}`, { plan: slug });
+  const workspace = provisioned.get(slug);
+  if (workspace !== undefined) await service.api.call("PATCH", `workspaces/${workspace.id}`, { plan: slug });
 }
 
 /** @param bulk those of one are others than those of another. */

@@ -248,8 +248,8 @@ class Upgrade {
   async setLimit(signalLimit: number): Promise<void> {
     const plan = { name: "Left", paid: true, signal_limit: signalLimit };
     await this.service.api.call("PUT", "plans/left", plan);
-    // Asked for usage, the service sees to it that the counter has the plan.
-    await this.service.api.get(`${this.home}/usage`);
+    // A change of the workspace tells its objects, which wakes their alarms; a change of the plan does not.
+    await this.service.api.call("PATCH", this.home, { plan: "left" });
   }
 
   /** Of pages that do not answer as they should. */

@@ -92,9 +92,9 @@ export class LateConfiguration {
        FROM workspaces w JOIN plans p ON p.id = plan_id WHERE w.id = ?`,
     )
       .bind(this.workspace.id)
-      .first<StoredConfig>();
+      .first<Omit<StoredConfig, "overages" | "paid"> & { overages: number; paid: number }>();
     if (row === null) throw new Error("the workspace is gone");
-    return { ...row, overages: Boolean(row.overages), paid: Boolean(row.paid) };
+    return { ...row, overages: row.overages === 1, paid: row.paid === 1 };
   }
 
   /** Restores the workspace's row and its plan in D1 to what they were. */
@@ -146,7 +146,8 @@ export class LateConfiguration {
     const prepareIn =
       (d1: D1Database | D1DatabaseSession, isReplica: boolean) =>
       (query: string): unknown => {
-        if (this.breaks === "D1" && READS_CONFIG.test(query)) return failing();
+        // Only the primary is sure to have the newest configuration.
+        if ((this.breaks === "D1" || isReplica) && READS_CONFIG.test(query)) return failing();
         const statement = d1.prepare(query);
         if (!isReplica || this.replicaVersion === null) return statement;
         return { bind: (...values: unknown[]) => ({ run: () => this.#stale(statement.bind(...values)) }) };

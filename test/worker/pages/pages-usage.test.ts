@@ -208,6 +208,29 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(answer.status).toBe(200);
   });
 
+  test("never shows a plan as current that the counter does not have: it is pushed once more first", async () => {
+    const { workspace, owner, path } = await atUsage({ signalLimit: 5 });
+    const plan = await newPlan(70);
+    const form = new URLSearchParams({ plan });
+    const headers = { cookie: await owner.cookie(), origin: "https://signals.example" };
+    const away = { configure: () => Promise.reject(new Error("the counter is away")) };
+    const QUOTA_COUNTER = {
+      getByName: (name: string) =>
+        new Proxy(env.QUOTA_COUNTER.getByName(name), {
+          get: (stub, call: string) => Reflect.get(call in away ? away : stub, call) as unknown,
+        }),
+    };
+    const ask = (page: string, init: RequestInit = {}) => {
+      const request = new Request(`https://signals.example${page}`, { headers, redirect: "manual", ...init });
+      return worker.fetch(request, { ...env, QUOTA_COUNTER } as unknown as Env, createExecutionContext());
+    };
+    expect((await ask(`${path}/plan`, { method: "POST", body: form })).status).toBe(303);
+    expect((await ask(path)).status).toBe(503);
+    expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 5 });
+    expect(textOf(await owner.see(path))).toContain("of 70");
+    expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 70 });
+  });
+
   test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
     const { workspace, home, owner, member } = await atUsage({ signalLimit: 5 });
     const bar = async (browser: Browser, page = "people", cookie = "") => {

@@ -503,3 +503,24 @@ describe("mapping rules", () => {
     ]);
   });
 });
+
+test.each(["signals", "signals-dlq"])(
+  "%s: while a restore changes a workspace's objects its messages wait, and no others",
+  async (queue) => {
+    const [restoring, neighbour] = [await newWorkspace(), await newWorkspace()];
+    const setRestoring = (id: string | null) =>
+      env.DB.prepare("UPDATE workspaces SET restoring = ? WHERE id = ?").bind(id, restoring.id).run();
+    await setRestoring("rst_1");
+    const bodies = [restoring, neighbour].map(({ id }) =>
+      messageOf(id, [{ id: `sig_${id}`, payload: { event: "x" } }]),
+    );
+    const before = await contents(restoring);
+    const { explicitAcks, retryMessages } = await consumeMessages(bodies, { queue });
+    expect([explicitAcks, retryMessages]).toEqual([["1"], [{ msgId: "0", delaySeconds: 5 }]]);
+    expect(await contents(restoring)).toEqual(before);
+    await setRestoring(null);
+    expect((await consumeMessages(bodies, { queue })).explicitAcks).toEqual(["0", "1"]);
+    const status = queue === "signals" ? "processed" : "dead";
+    expect(await statuses(restoring.id, [`sig_${restoring.id}`])).toEqual([status]);
+  },
+);

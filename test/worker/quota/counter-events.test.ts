@@ -162,6 +162,18 @@ test("a period's end is told with its counts, and what follows from it; several 
   ]);
 });
 
+test("periods that end before and after a late configuration holds are told with the one that held at their ends", async () => {
+  const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
+  await counter.admit(15);
+  at(57 * 24 * 60 * MINUTE);
+  await counter.configure({ signalLimit: 70, configVersion: Date.UTC(2031, 3, 10) });
+  await handedOn(counter);
+  expect(ofType(destinations.taken, "period.closed")).toMatchObject([
+    { signal_limit: 10, streak: 1 },
+    { signal_limit: 70, streak: 0 },
+  ]);
+});
+
 const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
   counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
 
