@@ -7,7 +7,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import { deleteFromEvents } from "../events/deleted-in-events.ts";
-import type { DeletionReceipt } from "../protocol/data-care.ts";
+import type { DeletionReceipt, ForgottenDeletion } from "../protocol/data-care.ts";
 import { isScrubbing } from "../log/cold-removals.ts";
 import { readEntries } from "../people/timeline-text.ts";
 import { AFTER_DELETION } from "../people/link-jobs.ts";
@@ -43,15 +43,6 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   deleteFromEvents(state, email);
   rememberName(sql, { kind: "email", value: email }, askedAtMs);
   stepDeletions(state, nowMs);
-}
-
-/** A deletion that was asked for before the store was restored to a moment without it. */
-export interface ForgottenDeletion {
-  /** Id of the receipt. */
-  id: string;
-  requestedAtMs: number;
-  /** `hashOfName` of the email. */
-  emailHash: string;
 }
 
 /** Begins deletions again that a restore has undone. Those that the store knows change nothing. */

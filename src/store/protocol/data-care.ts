@@ -1,7 +1,6 @@
 /** What callers of the Signal Store send and get for data care: plain data, all times in milliseconds since 1970. */
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
-import type { ForgottenDeletion } from "../deletion/person-deletions.ts";
 
 export type ExportedRecords = "signals" | "people" | "scoring_signals";
 
@@ -39,6 +38,15 @@ export interface DeletionReceipt {
   scoringSignals: number;
   /** Objects of cold storage that held a copy of one of these signals. */
   coldObjects: number;
+}
+
+/** A deletion that was asked for before the store was restored to a moment without it. */
+export interface ForgottenDeletion {
+  /** Id of the receipt. */
+  id: string;
+  requestedAtMs: number;
+  /** `hashOfName` of the email. */
+  emailHash: string;
 }
 
 /** What a restored store cannot know. */
