@@ -74,9 +74,11 @@ export function withBackups(ctx: DurableObjectState): DurableObjectState {
   Object.assign(ctx.storage, {
     getCurrentBookmark: async () => bookmarkOf(copyOf(ctx)),
     getBookmarkForTime: async (atMs: number) => {
-      const found = backups.copies.findLastIndex((copy) => copy.atMs <= atMs);
-      if (found === -1) throw new Error("there is no backup of that time");
-      return String(found);
+      // The latest by the clock, which may have gone back since.
+      const before = backups.copies.filter((copy) => copy.atMs <= atMs);
+      const latest = before.findLast((copy) => copy.atMs === Math.max(...before.map((one) => one.atMs)));
+      if (latest === undefined) throw new Error("there is no backup of that time");
+      return String(backups.copies.indexOf(latest));
     },
     onNextSessionRestoreBookmark: async (bookmark: string) => {
       const copy = backups.copies[Number(bookmark)];

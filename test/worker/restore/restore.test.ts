@@ -1,10 +1,12 @@
 /** POST /operator/workspaces/{id}/restore, as docs/operate.md describes it. The backups are those of test/support/point-in-time.ts. */
-import { runInDurableObject } from "cloudflare:test";
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { COLD_UNKNOWN_MS } from "../../../src/store/log/cold.ts";
 import { ring } from "../../support/cold.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
+import { consumeMessages, deliver } from "../../support/deliver.ts";
+import { until } from "../../support/until.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -282,4 +284,78 @@ test("signals that were recorded in the second after the moment restored to are 
     balanced: true,
   });
   expect(await alarms(workspace)).toEqual([]);
+});
+
+describe("a message from before a restore", () => {
+  /** A workspace whose messages are kept here until a test delivers them. */
+  async function withQueue(): Promise<{ workspace: TestWorkspace; queue: string[]; useQueue: () => Promise<void> }> {
+    const workspace = await newWorkspace({ signalLimit: 1_000 });
+    const queue: string[] = [];
+    const counter = new TestCounter(workspace.id);
+    const useQueue = () => counter.sendTo(async (messages) => void queue.push(...messages.map(({ body }) => body)));
+    await useQueue();
+    return { workspace, queue, useQueue };
+  }
+
+  async function queued(workspace: TestWorkspace, queue: string[], name: string): Promise<string> {
+    await workspace.send({ email: `${name}@example.com`, event: "E" });
+    await until(() => expect(queue.join("")).toContain(`${name}@example.com`));
+    return queue.splice(0).join("");
+  }
+
+  test.each([
+    ["first", (old: string, fresh: string) => [[old], [fresh]]],
+    ["last", (old: string, fresh: string) => [[fresh], [old]]],
+    ["together with a new one", (old: string, fresh: string) => [[old, fresh]]],
+  ])("that comes %s brings nothing back and settles no new signal, even if the clock went back", async (_, batches) => {
+    const { workspace, queue, useQueue } = await withQueue();
+    await consumeMessages([await queued(workspace, queue, "a")]);
+    const at = await moment(workspace);
+    const old = await queued(workspace, queue, "lost");
+    vi.setSystemTime(Date.now() - 3_600_000);
+    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({
+      lost: 1,
+    });
+    await useQueue();
+    const fresh = await queued(workspace, queue, "new");
+    for (const batch of batches(old, fresh)) {
+      // oxlint-disable-next-line no-await-in-loop
+      await consumeMessages(batch);
+    }
+    expect(await people(workspace)).toEqual(["a", "new"]);
+    expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 });
+    expect(await workspace.books()).toMatchObject({ accepted: 3, processed: 2, lost: 1, in_flight: 0, balanced: true });
+  });
+
+  test("that says what was settled since does not take for recorded what waits again", async () => {
+    const { workspace, queue, useQueue } = await withQueue();
+    const waiting = await queued(workspace, queue, "waiting");
+    const at = await moment(workspace);
+    await consumeMessages([waiting]);
+    const old = await queued(workspace, queue, "lost");
+    await workspace.operator("POST", "/restore", { at, force: true });
+    await useQueue();
+    await consumeMessages([old]);
+    await until(async () => {
+      // A counter that starts sends what waits once more.
+      await abortAllDurableObjects();
+      await useQueue();
+      await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+      await consumeMessages(queue.splice(0));
+      expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 });
+    });
+    expect(await people(workspace)).toEqual(["waiting"]);
+    expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 1, lost: 1, in_flight: 0, balanced: true });
+  });
+});
+
+test("nothing is recorded between the restore of the objects and its end, and all of it afterwards", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await env.DB.prepare("UPDATE workspaces SET restoring = 'rst_1' WHERE id = ?").bind(workspace.id).run();
+  const signal = { id: "sig_1", payload: { event: "E", email: "a@example.com" } };
+  expect((await deliver(workspace.id, [signal])).retryMessages).toHaveLength(1);
+  expect(await people(workspace)).toEqual([]);
+  await env.DB.prepare("UPDATE workspaces SET restoring = NULL WHERE id = ?").bind(workspace.id).run();
+  await deliver(workspace.id, [signal]);
+  expect(await people(workspace)).toEqual(["a"]);
 });

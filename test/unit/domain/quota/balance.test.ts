@@ -21,7 +21,11 @@ describe("§1.2 accepted = processed + duplicates + held + purged + dead-lettere
   });
 
   test("what a restore has lost is not missing, and hides nothing else", () => {
-    expect(balanceBooks(at(104, 0, 4), recorded, at(104, 0, 4))).toMatchObject({ inFlight: 0, lost: 4, balanced: true });
+    expect(balanceBooks(at(104, 0, 4), recorded, at(104, 0, 4))).toMatchObject({
+      inFlight: 0,
+      lost: 4,
+      balanced: true,
+    });
     expect(balanceBooks(at(105, 0, 4), recorded, at(105, 0, 4))).toMatchObject({ inFlight: 1, balanced: false });
   });
 
