@@ -53,6 +53,8 @@ export type AuditAction =
 export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
 
 export interface AuditEntry {
+  /** Id of the entry, where it is written before the action begins: its numbers are added later (complete-audit.ts). */
+  id?: string;
   /** Null where a plan is changed, which belongs to no workspace. */
   workspaceId: string | null;
   action: AuditAction;
@@ -61,15 +63,19 @@ export interface AuditEntry {
   detail?: JsonObject;
 }
 
+export function newAuditId(by: Change): string {
+  return newId("aud", by.nowMs);
+}
+
 /**
  * The statement that writes `entry`, for a `batch` with the change. With `onlyIf` it writes nothing where that does not
  * hold at this place of the batch: a repeated call, or one that came second, leaves no entry for what it did not do.
  */
 export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
-  const { workspaceId, action, target, detail = {} } = entry;
+  const { id = newAuditId(by), workspaceId, action, target, detail = {} } = entry;
   // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(auditLog).select(sql`
-    select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
+    select ${id}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
       ${boundedJson(detail)}
     where ${onlyIf}`);
 }

@@ -189,8 +189,28 @@ export interface SignalAgain {
   bytes: number;
 }
 
-export interface ReleaseResult {
-  released: number;
-  /** Whether no more signals fit. */
-  full: boolean;
+/** A page of held signals or dead letters that a job of the Signal Store sends again. */
+export interface SignalsAgainPage {
+  /** Id of the job. */
+  job: string;
+  /** Number of the page, from 1. The counter sends each page of a job once. */
+  page: number;
+  /** Where the page ends in the store. */
+  through: number;
+  signals: SignalAgain[];
+}
+
+/** What a release began with: it ends with its period, and where its overages are switched off. */
+export interface ReleaseTerms {
+  periodEndMs: number;
+  overages: boolean;
+}
+
+export interface SignalsAgainResult {
+  /** Signals that the job has sent so far, this page included. */
+  sent: number;
+  /** Where the last page that the counter has sent for the job ends in the store. */
+  through: number;
+  /** `more`: the next page may follow. `end`: nothing more is sent. `wait`: this page was not sent; ask again later. */
+  next: "more" | "end" | "wait";
 }

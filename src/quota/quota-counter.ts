@@ -67,7 +67,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const notes = new CallNotes(sql, { ...common, state, news, watch, handOn: () => this.#handOn.start() });
     this.#notes = notes;
     const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
-    this.#again = new SignalsAgain(sql, { state, isOutboxFull });
+    this.#again = new SignalsAgain(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
     const durable = (): Promise<unknown> => ctx.storage.sync();
     this.#calls = new IncomingCalls(configuredRate(env), { workspaceId, revoked, state, notes, isOutboxFull, durable });
     this.#alarm = new Alarm(ctx);
@@ -178,18 +178,16 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   /**
-   * Makes as many of these held signals accepted as now fit, and sends them through the queue again. While the outbox is
-   * full none does: they are safe where they are.
+   * Makes as many held signals of a page accepted as now fit, and sends them through the queue again, each page once.
+   * While the outbox is full none is sent: they are safe where they are.
    */
-  release(signals: Protocol.SignalAgain[]): Protocol.ReleaseResult {
-    if (this.#restore.isClosed) return { released: 0, full: true };
-    return this.#again.release(signals, Date.now());
+  release(page: Protocol.SignalsAgainPage, terms: Protocol.ReleaseTerms): Protocol.SignalsAgainResult {
+    return this.#again.release(page, terms, Date.now());
   }
 
-  /** Sends dead letters through the queue again, uncounted. Returns how many: none while the outbox is full. */
-  replay(signals: Protocol.SignalAgain[]): number {
-    if (this.#restore.isClosed) return 0;
-    return this.#again.replay(signals, Date.now());
+  /** Sends a page of dead letters through the queue again, uncounted and once: none while the outbox is full. */
+  replay(page: Protocol.SignalsAgainPage): Protocol.SignalsAgainResult {
+    return this.#again.replay(page, Date.now());
   }
 
   usage(): Protocol.Usage | null {

@@ -1,17 +1,22 @@
 /**
  * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
- * replayed. They come back into the outbox with their ids, and take no new ordinals.
+ * replayed. They come back into the outbox with their ids, and take no new ordinals. Jobs of the Signal Store send them
+ * page by page (store/returns/); a page that is repeated changes nothing.
  */
 import { overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";
-import type { ReleaseResult, SignalAgain } from "./protocol.ts";
+import type { ReleaseTerms, SignalAgain, SignalsAgainPage, SignalsAgainResult } from "./protocol.ts";
+
+/** Jobs whose last page is remembered: a repeated call of an earlier one comes within seconds. */
+const JOBS_REMEMBERED = 20;
 
 export interface SignalsAgainOptions {
   state: LedgerState;
-  isOutboxFull: () => boolean;
+  /** Whether nothing can be sent now: the outbox is full, or the workspace is being restored. */
+  isBlocked: () => boolean;
 }
 
 export class SignalsAgain {
@@ -21,30 +26,64 @@ export class SignalsAgain {
   constructor(sql: SqlStorage, options: SignalsAgainOptions) {
     this.#sql = sql;
     this.#options = options;
-    // The signals that this period's releases have counted: a release that was interrupted may be asked for again.
-    sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID");
+    // `released`: signals that this period's releases have counted. A later release finds them in the store until they are
+    // recorded. `jobs_again`: the last page that was sent for each of the latest jobs.
+    sql.exec(`
+      CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID;
+      CREATE TABLE IF NOT EXISTS jobs_again (
+        job TEXT PRIMARY KEY, page INTEGER NOT NULL, through INTEGER NOT NULL, sent INTEGER NOT NULL
+      ) WITHOUT ROWID;`);
   }
 
-  /** Makes as many of these held signals accepted as now fit: none while the outbox is full. */
-  release(signals: SignalAgain[], nowMs: number): ReleaseResult {
-    const { state, isOutboxFull } = this.#options;
-    if (isOutboxFull()) return { released: 0, full: true };
-    let released: SignalAgain[] = [];
-    let full = true;
+  /** Makes as many of the page's held signals accepted as now fit: none while nothing can be sent. */
+  release(page: SignalsAgainPage, terms: ReleaseTerms, nowMs: number): SignalsAgainResult {
+    const { state, isBlocked } = this.#options;
+    const before = state.ledgerAt(nowMs);
+    if (before === null || isBlocked()) return { ...this.#lastPage(page.job), next: "wait" };
+    const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
+    if (isOver) return { ...this.#lastPage(page.job), next: "end" };
+    const result = this.#send(page, nowMs, (ledger) => this.#takeFitting(ledger, page.signals));
+    return roomToRelease(state.ledger ?? before) === 0 ? { ...result, next: "end" } : result;
+  }
+
+  /** Sends the page's dead letters again, uncounted: all, or none while nothing can be sent. */
+  replay(page: SignalsAgainPage, nowMs: number): SignalsAgainResult {
+    return this.#send(page, nowMs, () => page.signals);
+  }
+
+  /** @param take gives the signals of the page that are sent. Runs in the transaction of the ledger's change. */
+  #send(page: SignalsAgainPage, nowMs: number, take: (ledger: Ledger) => SignalAgain[]): SignalsAgainResult {
+    const { state, isBlocked } = this.#options;
+    const last = this.#lastPage(page.job);
+    if (page.page <= last.page) return { ...last, next: "more" };
+    if (isBlocked() || state.ledger === null) return { ...last, next: "wait" };
+    let { sent } = last;
     state.update(nowMs, (ledger) => {
-      released = this.#takeFitting(ledger, signals);
-      full = roomToRelease(ledger) === 0;
-      return { rows: rowsAgain(ledger, released, nowMs) };
+      const signals = take(ledger);
+      sent = last.sent + signals.length;
+      // A job's id begins with the time of its request.
+      if (last.page === 0) {
+        this.#sql.exec(
+          `DELETE FROM jobs_again
+           WHERE job <= (SELECT job FROM jobs_again ORDER BY job DESC LIMIT 1 OFFSET ${JOBS_REMEMBERED - 1})`,
+        );
+      }
+      this.#sql.exec(
+        "INSERT OR REPLACE INTO jobs_again (job, page, through, sent) VALUES (?, ?, ?, ?)",
+        ...[page.job, page.page, page.through, sent],
+      );
+      return { rows: rowsAgain(ledger, signals, nowMs) };
     });
-    return { released: released.length, full };
+    return { sent, through: page.through, next: "more" };
   }
 
-  /** Returns how many dead letters it has sent again: all, or none while the outbox is full. */
-  replay(signals: SignalAgain[], nowMs: number): number {
-    const { state, isOutboxFull } = this.#options;
-    if (isOutboxFull()) return 0;
-    state.update(nowMs, (ledger) => ({ rows: rowsAgain(ledger, signals, nowMs) }));
-    return signals.length;
+  /** The last page that was sent for a job; page 0: none was. */
+  #lastPage(job: string): { page: number; through: number; sent: number } {
+    const [last] = this.#sql.exec<{ page: number; through: number; sent: number }>(
+      "SELECT page, through, sent FROM jobs_again WHERE job = ?",
+      job,
+    );
+    return last ?? { page: 0, through: 0, sent: 0 };
   }
 
   /** Makes the first held signals that fit accepted ones; returns these. Runs in the transaction of the ledger's change. */

@@ -28,6 +28,9 @@ export interface ChoreWork {
   /** Runs a transaction: all of it, or nothing. */
   transact(act: () => void): void;
   link(): Promise<void>;
+  /** When signals are to be sent again, in milliseconds since 1970; null: none is. */
+  returnsDueMs(): number | null;
+  sendReturns(): Promise<void>;
   handOn(): HandOn;
   /** The plan's retention as D1 has it now. @throws when D1 does not answer. */
   currentRetention(): Promise<StoreConfig>;
@@ -80,6 +83,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
       due: () => nextDeadLetterNewsMs(store.state()),
       step: (nowMs) => store.transact(() => raiseDeadLetters(store.state(), nowMs)),
     },
+    { name: "send_again", due: () => store.returnsDueMs(), step: () => store.sendReturns() },
     { name: "hand_on", due: () => store.handOn().dueMs, step: () => store.handOn().run() },
   ];
 }

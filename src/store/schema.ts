@@ -9,5 +9,6 @@ export * from "./events/tables.ts";
 export * from "./log/tables.ts";
 export * from "./people/tables.ts";
 export * from "./record/tables.ts";
+export * from "./returns/tables.ts";
 export * from "./rules/tables.ts";
 export * from "./state/tables.ts";

@@ -10,7 +10,7 @@
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
-import { CALL_TIMEOUT_MS } from "../limits.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
@@ -23,11 +23,13 @@ import { wantEvents } from "./events/wanted.ts";
 import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
 import type { BeforeStoreRestore, DeletionReceipt, RestoredStore, StoreConfig } from "./protocol/data-care.ts";
+import type { ReturnProgress, ReturnScope } from "./protocol/returns.ts";
 import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record/record-signals.ts";
 import type { RecordedBatch } from "./record/record-signals.ts";
+import { beginReturn, nextReturnMs, returnProgress, stepReturns } from "./returns/return-jobs.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { recordedByPeriod } from "./state/books.ts";
 import { isStale } from "./state/applied-rules.ts";
@@ -35,6 +37,8 @@ import { forgetRowsBelow, hasRow, loseRows, takeFreshRows } from "./state/record
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
+/** How long signals are sent again before the alarm goes on with it: the caller waits for it. */
+const RETURN_TURN_MS = 5_000;
 /** A store that is full notes it this often: each time is a row. */
 const FULL_NOTED_MS = 3_600_000;
 
@@ -44,6 +48,8 @@ export class SignalStore extends StoreReads {
   #handingOn: HandOn | null = null;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
+  /** The turn at sending signals again that is under way. */
+  #returning: Promise<void> | null = null;
   readonly #chores = new ChoreRunner(
     this.workspaceId,
     this.failing,
@@ -55,6 +61,8 @@ export class SignalStore extends StoreReads {
       isFull: () => this.isFull(),
       transact: (act) => this.transact(act),
       link: () => this.link(),
+      returnsDueMs: () => (this.#returning === null ? nextReturnMs(this.state.sql) : Date.now() + SAFETY_ALARM_MS),
+      sendReturns: () => this.#sendReturns(),
       handOn: () => this.#handOn,
       currentRetention: () => this.#currentRetention(),
     }),
@@ -130,6 +138,20 @@ export class SignalStore extends StoreReads {
     const receipt = findDeletion(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;
+  }
+
+  /**
+   * Sends held signals or dead letters through the queue once more, see returns/return-jobs.ts. Returns what has been done
+   * within a few seconds; the alarm goes on with what is left.
+   *
+   * @param auditId entry of the audit log to which the numbers are added.
+   */
+  async sendAgain(auditId: string, scope: ReturnScope): Promise<ReturnProgress> {
+    const id = this.transact(() => beginReturn(this.state, auditId, scope, Date.now()));
+    const turn = this.#sendReturns();
+    this.#alarmForNext();
+    await within(RETURN_TURN_MS, turn).catch(() => undefined);
+    return returnProgress(this.state.sql, id);
   }
 
   /** Begins to apply a rule to what is stored, see rules/rule-jobs.ts. The alarm does the work. */
@@ -238,6 +260,25 @@ export class SignalStore extends StoreReads {
       this.#chores.failed("link", error);
     }
     this.#alarmForNext();
+  }
+
+  /** Sends signals again until nothing is due or the turn is over. Never throws. */
+  #sendReturns(): Promise<void> {
+    this.#returning ??= this.#returnTurn().finally(() => {
+      this.#returning = null;
+      this.#alarmForNext();
+    });
+    return this.#returning;
+  }
+
+  async #returnTurn(): Promise<void> {
+    const { state, env, workspaceId } = this;
+    try {
+      await stepReturns({ state, env, workspaceId }, Date.now() + RETURN_TURN_MS);
+    } catch (error) {
+      logEvent("send_again_failed", { workspace: workspaceId, error: errorText(error) });
+      this.#chores.failed("send_again", error);
+    }
   }
 
   /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */

@@ -1,10 +1,17 @@
-/** Release of held signals (design §6), with its entry in the audit log. */
-import { auditEntry } from "../control/audit.ts";
+/** Release of held signals (design §6): a job of the Signal Store, with an entry in the audit log that is written before. */
+import { newAuditId, writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { releaseHeld, type Released } from "../queue/release-and-replay.ts";
 import { configureCounter } from "./configure-workspace.ts";
+import { quotaCounter, signalStore } from "./objects.ts";
 
-/** Releases as many held signals as now fit, and logs it if there were any. The next release finishes an interrupted one. */
+export interface Released {
+  released: number;
+  stillHeld: number;
+  /** Whether the release goes on by itself. */
+  isUnderWay: boolean;
+}
+
+/** Releases as many held signals as now fit, oldest first, each counted once. A release is never automatic (design §6). */
 export async function releaseForWorkspace(
   env: Env,
   db: ControlDatabase,
@@ -13,10 +20,12 @@ export async function releaseForWorkspace(
 ): Promise<Released> {
   // A plan that was changed a moment ago may not have reached the counter.
   await configureCounter(env, db, workspaceId);
-  const result = await releaseHeld(env, workspaceId);
-  if (result.released > 0) {
-    const detail = { released: result.released, still_held: result.stillHeld };
-    await auditEntry(db, by, { workspaceId, action: "held.released", target: workspaceId, detail });
-  }
-  return result;
+  const usage = await quotaCounter(env, workspaceId).usage();
+  if (usage === null) return { released: 0, stillHeld: 0, isUnderWay: false };
+  const { periodStartMs, periodEndMs, overages } = usage;
+  const id = newAuditId(by);
+  await writeAuditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
+  const scope = { kind: "release", periodStartMs, periodEndMs, overages } as const;
+  const { sent, stillHeld, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, scope);
+  return { released: sent, stillHeld, isUnderWay };
 }

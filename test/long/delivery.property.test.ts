@@ -16,6 +16,7 @@ import type { Delivered } from "../support/deliver.ts";
 import { Faults } from "../support/faults.ts";
 import type { Fault } from "../support/faults.ts";
 import { newWorkspace, operator } from "../support/workspace.ts";
+import { deadIn, heldIn } from "../support/stored-signals.ts";
 
 const START = Date.UTC(2026, 0, 10);
 const PEOPLE = 3;
@@ -316,10 +317,9 @@ function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; bur
 
 /** What is held and to be released, and what is dead, sent once more, each of it twice. */
 async function sendAgain(workspaceId: string, signals: readonly Placed[]): Promise<Delivery[]> {
-  const store = signalStore(env, workspaceId);
   const released = new Map(signals.filter((one) => one.held === "released").map((one) => [one.id, one] as const));
-  const held = await store.held(PERIOD_END, 0, 100);
-  const dead = await store.dead(0, 100);
+  const held = await heldIn(workspaceId, PERIOD_END);
+  const dead = await deadIn(workspaceId);
   return [...held.filter(({ admission }) => released.has(admission.id)), ...dead].flatMap(
     ({ admission, from, place: at }) => {
       const one = signals.find((other) => other.id === admission.id) ?? raise();

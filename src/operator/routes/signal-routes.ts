@@ -28,6 +28,14 @@ import {
 /** Dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
+const underWay = z
+  .boolean()
+  .optional()
+  .meta({
+    description:
+      "True where it takes longer than a few seconds: the service goes on by itself, and the audit log gets the numbers.",
+  });
+
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().meta({ description: "Exactly this event name." }),
   email: email.optional(),
@@ -150,12 +158,18 @@ export const signalRoutes = operator
         .strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() })
         .meta({ id: "DeadLetterReplay" }),
       bodyExample: {},
-      answers: { 200: { description: "How many are on their way.", schema: z.object({ replayed: z.int() }) } },
+      answers: {
+        200: {
+          description: "How many are on their way.",
+          schema: z.object({ replayed: z.int(), under_way: underWay }),
+        },
+      },
     }),
     async (c) => {
       const { ids } = c.req.valid("json");
-      const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids ?? null, byOperator());
-      return c.json({ replayed });
+      const workspaceId = c.get("workspace").id;
+      const { replayed, isUnderWay } = await replay(c.env, c.get("db"), workspaceId, ids ?? null, byOperator());
+      return c.json({ replayed, ...(isUnderWay ? { under_way: true } : {}) });
     },
   )
   .post(
@@ -168,17 +182,17 @@ export const signalRoutes = operator
       answers: {
         200: {
           description: "How many were released, and how many are held still.",
-          schema: z.object({ released: z.int(), still_held: z.int() }),
+          schema: z.object({ released: z.int(), still_held: z.int(), under_way: underWay }),
         },
       },
     }),
     async (c) => {
-      const { released, stillHeld } = await releaseForWorkspace(
+      const { released, stillHeld, isUnderWay } = await releaseForWorkspace(
         c.env,
         c.get("db"),
         c.get("workspace").id,
         byOperator(),
       );
-      return c.json({ released, still_held: stillHeld });
+      return c.json({ released, still_held: stillHeld, ...(isUnderWay ? { under_way: true } : {}) });
     },
   );

@@ -120,17 +120,17 @@ export const AUDIT_COPY = {
   "rule.applied": ofRule("Mapping rule applied", (rule) => <>applied the mapping rule {rule} to what is stored</>),
   "held.released": {
     label: "Held signals released",
-    sentence: (_entry, { base }) => (
+    sentence: ({ detail }, { base }) => (
       <>
-        released <a href={`${base}/usage`}>held signals</a>
+        released <a href={`${base}/usage`}>held signals</a>: {numberSent(detail, "released")}
       </>
     ),
   },
   "dead_letters.replayed": {
     label: "Dead letters replayed",
-    sentence: (_entry, { base }) => (
+    sentence: ({ detail }, { base }) => (
       <>
-        replayed <a href={`${base}/signals/dead-letters`}>dead letters</a>
+        replayed <a href={`${base}/signals/dead-letters`}>dead letters</a>: {numberSent(detail, "replayed")}
       </>
     ),
   },
@@ -192,6 +192,13 @@ export const AUDIT_COPY = {
 export function readingOf(action: string): AuditReading {
   const known: Partial<Record<string, AuditReading>> = AUDIT_COPY;
   return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
+}
+
+/** How many signals were sent again. The entry is written before the operation begins, and gets the number when it ends. */
+function numberSent(detail: AuditRecord["detail"], name: "released" | "replayed"): string {
+  const sent = detail[name];
+  if (typeof sent === "number") return grouped(sent);
+  return "joined" in detail ? "joined the one under way" : "not begun, or still under way";
 }
 
 /** What a change of the workspace did, each such as `switched overages on`. */

@@ -81,7 +81,8 @@ export const signalPages = pages
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
     const id = c.get("form").get("id");
     const ids = typeof id === "string" ? [id] : null;
-    const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
+    const { replayed, isUnderWay } = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
+    if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   })

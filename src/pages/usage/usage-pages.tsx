@@ -34,7 +34,8 @@ export const usagePages = pages
     return isOffered ? change(c, { plan }, "plan_changed") : usagePage(c, NO_SUCH_PLAN);
   })
   .post("/release", requireManager, async (c) => {
-    const { released } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));
+    const { released, isUnderWay } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));
+    if (isUnderWay) return done(c, "usage", "release_under_way");
     return done(c, "usage", released > 0 ? "released" : "none_released");
   });
 

@@ -29,6 +29,8 @@ export const deletions = sqliteTable(
     deadLetters: integer("dead_letters").notNull(),
     scoringSignals: integer("scoring_signals").notNull(),
     coldObjects: integer("cold_objects").notNull(),
+    /** 1 until Destinations have deleted the person, else 0. */
+    handOver: integer("hand_over").notNull().default(0),
   },
   (table) => [
     index("deletions_email_hash").on(table.emailHash, table.requestedAt),

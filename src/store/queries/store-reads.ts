@@ -23,7 +23,6 @@ import type {
 } from "../protocol/recorded-signals.ts";
 import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions, RuleFacts } from "../protocol/rules-on-history.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
-import type { StoredSignal } from "../protocol/signals-to-record.ts";
 import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
@@ -40,7 +39,6 @@ import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
 import { listEventGroups } from "./sampled-groups.ts";
 import { findSignals } from "./signal-list.ts";
-import { deadSignals, deadSignalsById, heldSignals } from "./signals-to-send-again.ts";
 import { storeHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
@@ -100,19 +98,6 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   protected isFull(): boolean {
     return this.state.sql.databaseSize >= storeMaxBytes(this.env);
-  }
-
-  /** Held signals that are to be released, see signals-to-send-again.ts. */
-  held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
-    return heldSignals(this.state, periodEndMs, cursor, limit);
-  }
-
-  dead(cursor: number, limit: number): StoredSignal[] {
-    return deadSignals(this.state, cursor, limit);
-  }
-
-  deadById(ids: string[]): StoredSignal[] {
-    return deadSignalsById(this.state, ids);
   }
 
   /** The books since the beginning, or for one billing period. */

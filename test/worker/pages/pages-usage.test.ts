@@ -178,7 +178,8 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
     expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
-    expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
+    const numbers = [0, 1, 0].map((count, nth) => ({ released: count, still_held: nth === 0 ? 2 : 1 }));
+    expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
   });
 
   test("the workspace's usage is asked for while the page's own reads are under way, not behind them", async () => {

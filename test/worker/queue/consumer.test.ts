@@ -4,7 +4,6 @@ import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/link-jobs.ts";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { replayDeadLetters } from "../../../src/queue/release-and-replay.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
@@ -12,6 +11,7 @@ import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
+import { deadIn } from "../../support/stored-signals.ts";
 
 afterEach(() => vi.useRealTimers());
 
@@ -210,7 +210,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
       "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.";
     const [letter] = await dead();
     expect(letter).toMatchObject({ id: "sig_1", reason });
-    const place = (await workspace.store.dead(0, 10))[0]?.place ?? 0;
+    const place = (await deadIn(workspace.id))[0]?.place ?? 0;
     const replayed = { ...update("sig_1", workspace.key.id), again: { from: "dead" as const, place } };
     expect((await deliver(workspace.id, [replayed])).retryMessages).toEqual([]);
     expect(await dead()).toMatchObject([{ id: "sig_1", reason }]);
@@ -412,7 +412,9 @@ describe("the dead-letter queue", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, deadLettered: 1 });
     expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
     bodies.length = 0;
-    expect(await replayDeadLetters(env, counter.id, null)).toBe(1);
+    expect(await signalStore(env, counter.id).sendAgain("aud_1", { kind: "replay", ids: null })).toMatchObject({
+      sent: 1,
+    });
     await until(() => expect(bodies).toHaveLength(1));
     for (const queue of ["signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);

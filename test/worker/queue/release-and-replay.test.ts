@@ -1,8 +1,6 @@
 /** Held signals that are released (design §6) and dead letters that are replayed (design §8): once more, counted once. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { replayDeadLetters } from "../../../src/queue/release-and-replay.ts";
 import { buriedSignal } from "../../../src/queue/process.ts";
 import type { SignalToRecord } from "../../../src/store/protocol/signals-to-record.ts";
 import { linesOf } from "../../support/adds-up.ts";
@@ -11,6 +9,7 @@ import { TestCounter, lose } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
+import { heldIn } from "../../support/stored-signals.ts";
 
 interface Trace {
   status: string;
@@ -102,7 +101,7 @@ describe("design §6: a release of held signals", () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 3);
     await workspace.settled();
-    const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
+    const [held] = await heldIn(workspace.id, (await workspace.counter.usage())?.periodEndMs ?? 0);
     const stored = await readStore(workspace.id, (state) => linesOf(state.held));
     expect(stored.map(({ facts }) => facts.status)).toEqual(["held"]);
     const place = stored[0]?.seq;
@@ -132,7 +131,9 @@ describe("design §6: a release of held signals", () => {
     await workspace.settled();
     await workspace.operator("PATCH", "", { plan: await newPlan(100) });
     const results = await Promise.all([release(workspace), release(workspace), release(workspace)]);
-    expect(results.reduce((sum, result) => sum + result.released, 0)).toBe(2);
+    // Calls that joined the release of another say what that release has done.
+    const released = results.map((result) => result.released);
+    expect([...new Set([...released, 0])].sort()).toEqual([0, 2]);
     expect((await release(workspace)).released).toBe(0);
     expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
@@ -166,7 +167,7 @@ describe("design §6: a release of held signals", () => {
     const [, heldId = ""] = await sendAll(workspace, 2);
     await workspace.settled();
     const periodEndMs = (await workspace.counter.usage())?.periodEndMs ?? 0;
-    const [held] = await workspace.store.held(periodEndMs, 0, 10);
+    const [held] = await heldIn(workspace.id, periodEndMs);
     await workspace.operator("PATCH", "", { overages: true });
     vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
@@ -182,7 +183,7 @@ describe("design §6: a release of held signals", () => {
         duplicateWindowMs: 0,
       },
     };
-    await workspace.store.record([{ row: 1_000, atMs: Date.now(), signals: [released] }]);
+    await workspace.store.record([{ row: 2 ** 52, signals: [released] }]);
     expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });
     expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 2, purged: 0, balanced: true });
   });
@@ -248,6 +249,6 @@ describe("design §8: a replay of dead letters", () => {
     const ids = await sendAll(workspace, 1);
     await workspace.settled();
     expect(await replay(workspace, ids)).toEqual({ replayed: 0 });
-    expect(await replayDeadLetters(env, other.id, ids)).toBe(0);
+    expect(await replay(other, ids)).toEqual({ replayed: 0 });
   });
 });

@@ -142,8 +142,10 @@ describe.each(restarts)("when the object $title, its counts are as they were", (
     await counter.configure({ signalLimit: 5 });
     await expectKept(counter);
     expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
-    const [periodStartMs = 0] = [(await counter.stub.usage())?.periodStartMs];
-    expect(await counter.stub.release([held("sig_held", periodStartMs)])).toEqual({ released: 1, full: true });
+    const { periodStartMs = 0, periodEndMs = 0 } = (await counter.stub.usage()) ?? {};
+    const page = { job: "aud_1", page: 1, through: 1, signals: [held("sig_held", periodStartMs)] };
+    const released = await counter.stub.release(page, { periodEndMs, overages: false });
+    expect(released).toEqual({ sent: 1, through: 1, next: "end" });
     await expectKept(counter);
     const waiting = await counter.stub.goOnBehind(50);
     await expectKept(counter);

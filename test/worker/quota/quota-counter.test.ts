@@ -246,8 +246,11 @@ describe("§8.6: what is metered as overage", () => {
     expect(await counter.counted(5)).toEqual([5, 0, 0]);
     expect(await usageOf(counter)).toMatchObject({ accepted: 20, held: 5, overage: 5 });
     const signals = held(counter, 5, month(1));
-    expect(await counter.stub.release(signals.slice(0, 2))).toEqual({ released: 2, full: false });
-    expect(await counter.stub.release(signals)).toEqual({ released: 3, full: true });
+    const terms = { periodEndMs: month(2), overages: true };
+    const job = { job: "aud_1", through: 0 };
+    const first = { ...job, page: 1, signals: signals.slice(0, 2) };
+    expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
+    expect(await counter.stub.release({ ...job, page: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
     expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
   });
 
@@ -258,7 +261,16 @@ describe("§8.6: what is metered as overage", () => {
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
     await counter.configure({ signalLimit: 6, overages: true });
     const signals = held(counter, 4, month(1));
-    for (const released of [4, 0]) expect(await counter.stub.release(signals)).toEqual({ released, full: true });
+    const terms = { periodEndMs: month(2), overages: true };
+    const release = (job: string) => counter.stub.release({ job, page: 1, through: 0, signals }, terms);
+    for (const [job, sent] of [
+      ["aud_1", 4],
+      ["aud_2", 0],
+      ["aud_1", 4],
+    ] as const) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      expect(await release(job)).toMatchObject({ sent, next: "end" });
+    }
     expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });

@@ -19,6 +19,7 @@ import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/
 import type { Delivered } from "../../support/deliver.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
+import { heldIn } from "../../support/stored-signals.ts";
 
 const PAGE = { cursor: null, limit: 200 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
@@ -344,7 +345,7 @@ describe("§8.3, invariant 7: held signals", () => {
   });
 
   const release = async (id: string, periodEnd: number): Promise<Delivered> => {
-    const found = (await store().held(periodEnd, 0, 1_000)).find(({ admission }) => admission.id === id);
+    const found = (await heldIn(workspace.id, periodEnd)).find(({ admission }) => admission.id === id);
     if (found === undefined) throw new Error(`${id} is not held`);
     const { admission, payload, place } = found;
     const times = { at: admission.receivedAtMs, periodStart: admission.periodStartMs, periodEnd };

@@ -10,7 +10,7 @@ import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timeline-text.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { heldSignals } from "../../../src/store/queries/signals-to-send-again.ts";
+import { heldSignals } from "../../../src/store/returns/stored-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/rows-read.ts";
 import { inStore } from "../../support/store.ts";
@@ -146,7 +146,7 @@ test("held signals are released page by page, each of which reads the rows of a 
     let cursor = 0;
     const ordinals: number[] = [];
     const next = (): void => {
-      const page = heldSignals(state, periodEndMs, cursor, 10);
+      const page = heldSignals(state, periodEndMs, { cursor, last: Number.MAX_SAFE_INTEGER }, 10);
       ordinals.push(...page.map(({ admission }) => admission.ordinal));
       cursor = page.at(-1)?.cursor ?? cursor;
     };

@@ -10,6 +10,7 @@ import type { Delivered } from "../../../support/deliver.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
+import { deadIn } from "../../../support/stored-signals.ts";
 
 const TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string" },
@@ -343,7 +344,7 @@ describe("an account of many large values", () => {
     // What was refused has left no trace, also when it is delivered again, and when it is replayed too early.
     const last = signal("sig_a94", large("a94"), 95);
     const replayed = async (): Promise<Delivered> => {
-      const [dead] = await workspace.store.deadById([last.id]);
+      const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
       return { ...last, again: { from: "dead", place: dead?.place ?? 0 } };
     };
     for (const again of [last, await replayed()]) {

@@ -9,6 +9,7 @@ import { DAY, deliver } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 const now = Date.now();
@@ -34,7 +35,7 @@ test("counts by day add up, also after held signals are released, purged, or tur
   const held = { id: "sig_8", ordinal: 8, payload: form(8), at: now - 5 * DAY };
   await deliver(workspace.id, [{ ...held, verdict: "held", periodEnd: now + DAY }]);
   await expectDaysToAddUp(workspace.id);
-  const [stored] = await workspace.store.held(now + DAY, 0, 1);
+  const [stored] = await heldIn(workspace.id, now + DAY);
   await deliver(workspace.id, [{ ...held, again: { from: "held", place: stored?.place ?? 0 } }]);
   expect(await workspace.store.signal("sig_8")).toMatchObject({ status: "processed", points: 1 });
   await expectDaysToAddUp(workspace.id);

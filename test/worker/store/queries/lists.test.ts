@@ -18,6 +18,7 @@ import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -244,7 +245,7 @@ describe("held signals", () => {
     const found: number[] = [];
     for (let cursor = 0, pages = 0; ; pages++) {
       // oxlint-disable-next-line no-await-in-loop -- each page names the next
-      const page = await workspace.store.held(NOW + DAY, cursor, 100);
+      const page = await heldIn(workspace.id, NOW + DAY, cursor, 100);
       for (const { admission, from, place } of page) {
         expect([admission.id, from]).toEqual([`sig_h${admission.ordinal}`, "held"]);
         expect(place).toBe(places.indexOf(admission.ordinal) + 1);

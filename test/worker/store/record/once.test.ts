@@ -11,6 +11,7 @@ import type { Delivered } from "../../../support/deliver.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { heldIn } from "../../../support/stored-signals.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;
@@ -183,7 +184,7 @@ describe("a rule that scores a person", () => {
     const held: Delivered = { ...visit(MIDNIGHT), verdict: "held", periodEnd: end };
     await send(held, held);
     expect(await scoreOf(JANE)).toBeUndefined();
-    const [place] = await store().held(end, 0, 10);
+    const [place] = await heldIn(workspace.id, end);
     const again: Delivered = { ...held, verdict: "accepted", again: { from: "held", place: place?.place ?? 0 } };
     await send(again);
     await send(again, visit(MIDNIGHT));

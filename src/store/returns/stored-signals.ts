@@ -12,15 +12,26 @@ interface HeldLine {
   segment: Segment;
 }
 
+/** Where a page begins, and the last place from which a signal is taken. */
+export interface PlacesToRead {
+  cursor: number;
+  last: number;
+}
+
 /**
  * Held signals of the billing period that ends then, by ordinal: the oldest first. Segments are in order of recording, which
  * is nearly that of the ordinals: they are read by their first ordinal, until none that is left can have an earlier one.
  *
- * @param cursor the ordinal before.
+ * @param places the cursor is the ordinal before.
  */
-export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
-  const isWanted = ({ status, admission }: Facts): boolean =>
-    status === "held" && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
+export function heldSignals(
+  { held }: StoreState,
+  periodEndMs: number,
+  { cursor, last: lastPlace }: PlacesToRead,
+  limit: number,
+): StoredSignal[] {
+  const isWanted = ({ status, admission }: Facts, seq: number): boolean =>
+    status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
   let first = linesOf(held.open(), isWanted).slice(0, limit);
   for (const { firstOrdinal, read } of held.byOrdinal(periodEndMs, cursor)) {
     const last = first[limit - 1];
@@ -36,11 +47,11 @@ export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: n
   }));
 }
 
-function linesOf(segment: Segment, isWanted: (facts: Facts) => boolean): HeldLine[] {
+function linesOf(segment: Segment, isWanted: (facts: Facts, seq: number) => boolean): HeldLine[] {
   return segment
     .seqs()
     .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
-    .filter(({ facts }) => isWanted(facts))
+    .filter(({ facts, seq }) => isWanted(facts, seq))
     .sort(byOrdinal);
 }
 
@@ -49,10 +60,11 @@ function byOrdinal(one: HeldLine, other: HeldLine): number {
 }
 
 /** Dead letters, in the order in which they were recorded. */
-export function deadSignals({ sql }: StoreState, cursor: number, limit: number): StoredSignal[] {
+export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
-    "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
+    "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
     cursor,
+    last,
     limit,
   );
   return rows.toArray().map(toStored);

@@ -1,0 +1,178 @@
+/**
+ * Releases of held signals and replays of dead letters (design §6, §8): jobs, one after the other. A step reads a page, has
+ * the Quota Counter send it and notes the place; the last step adds the numbers to the audit log.
+ *
+ * Why a step may be repeated: the counter sends each page of a job once and tells where that page ended, so that a crash
+ * between the counter's commit and the note sends nothing twice and skips nothing. A signal leaves its place in the store
+ * when it is recorded (record/returning-signals.ts).
+ */
+import { DAY_MS } from "../../domain/duration.ts";
+import type { Verdict } from "../../domain/signal/signal.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../limits.ts";
+import { within } from "../../platform/time-limit.ts";
+import { envelopeAgain } from "../../wire/admission.ts";
+import { writeSignal } from "../../wire/message.ts";
+import type { ReturnProgress, ReturnScope } from "../protocol/returns.ts";
+import type { StoredSignal } from "../protocol/signals-to-record.ts";
+import { readTotals } from "../state/books.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { deadSignals, deadSignalsById, heldSignals } from "./stored-signals.ts";
+
+/** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
+export const RETURN_PAGE_SIGNALS = 200;
+
+interface ReturnJob {
+  [column: string]: SqlStorageValue;
+  id: string;
+  scope: string;
+  joined: string;
+  last: number;
+  held: number;
+  page: number;
+  cursor: number;
+  sent: number;
+  due_at: number;
+  ended_at: number | null;
+}
+
+interface Page {
+  signals: StoredSignal[];
+  /** Where the page ends. */
+  through: number;
+}
+
+export interface ReturnWork {
+  state: StoreState;
+  env: Env;
+  workspaceId: string;
+}
+
+/**
+ * Begins a job, or joins one of the same scope that has not ended. Returns the id of the job.
+ *
+ * @param id of the audit log's entry.
+ */
+export function beginReturn(state: StoreState, id: string, scope: ReturnScope, nowMs: number): string {
+  const { sql } = state;
+  const text = JSON.stringify(scope);
+  sql.exec("DELETE FROM returns WHERE logged_at <= ?", nowMs - DAY_MS);
+  const [same] = sql.exec<{ id: string }>(
+    "UPDATE returns SET joined = json_insert(joined, '$[#]', ?) WHERE scope = ? AND ended_at IS NULL RETURNING id",
+    id,
+    text,
+  );
+  if (same !== undefined) return same.id;
+  const isRelease = scope.kind === "release";
+  sql.exec(
+    `INSERT INTO returns (id, scope, requested_at, last, held, page, cursor, sent, due_at)
+     VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, 0, ?3)`,
+    id,
+    text,
+    nowMs,
+    isRelease ? state.held.nextSeq - 1 : lastDeadLetter(sql),
+    isRelease ? readTotals(state.books.totals, scope.periodStartMs).held : 0,
+  );
+  return id;
+}
+
+export function returnProgress(sql: SqlStorage, id: string): ReturnProgress {
+  const job = sql.exec<ReturnJob>("SELECT * FROM returns WHERE id = ?", id).one();
+  return { sent: job.sent, stillHeld: stillHeld(job), isUnderWay: job.ended_at === null };
+}
+
+/** When the oldest job is to go on, in milliseconds since 1970; null: there is none. */
+export function nextReturnMs(sql: SqlStorage): number | null {
+  return oldestJob(sql)?.due_at ?? null;
+}
+
+/** Takes steps until nothing is due, or the time is over. Throws when a step fails: it is to be repeated. */
+export async function stepReturns(work: ReturnWork, untilMs: number): Promise<void> {
+  const { sql } = work.state;
+  for (let job = oldestJob(sql); job !== undefined; job = oldestJob(sql)) {
+    if (job.due_at > Date.now() || Date.now() > untilMs) return;
+    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+    await (job.ended_at === null ? sendPage(work, job) : logNumbers(work, job));
+  }
+}
+
+async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob): Promise<void> {
+  const { sql } = state;
+  const scope = JSON.parse(job.scope) as ReturnScope;
+  const page = readPage(state, job, scope);
+  if (page === null) return endJob(sql, job.id);
+  if (page.signals.length === 0) {
+    sql.exec("UPDATE returns SET cursor = ? WHERE id = ?", page.through, job.id);
+    return;
+  }
+  const counter = env.QUOTA_COUNTER.getByName(workspaceId);
+  const part = { job: job.id, page: job.page, through: page.through };
+  const again = (verdict: Verdict | null) => ({
+    ...part,
+    signals: page.signals.map((signal) => signalAgain(signal, verdict ?? signal.admission.verdict)),
+  });
+  const { sent, through, next } = await within(
+    CALL_TIMEOUT_MS,
+    scope.kind === "release" ? counter.release(again("accepted"), scope) : counter.replay(again(null)),
+  );
+  if (next === "wait") {
+    sql.exec("UPDATE returns SET due_at = ? WHERE id = ?", Date.now() + SAFETY_ALARM_MS, job.id);
+    return;
+  }
+  sql.exec(
+    "UPDATE returns SET page = page + 1, cursor = ?, sent = ? WHERE id = ? AND page = ?",
+    through,
+    sent,
+    job.id,
+    job.page,
+  );
+  if (next === "end") endJob(sql, job.id);
+}
+
+/** The next page of a job; null: there is none. */
+function readPage(state: StoreState, job: ReturnJob, scope: ReturnScope): Page | null {
+  if (scope.kind === "replay" && scope.ids !== null) {
+    const ids = scope.ids.slice(job.cursor, job.cursor + RETURN_PAGE_SIGNALS);
+    return ids.length === 0 ? null : { signals: deadSignalsById(state, ids), through: job.cursor + ids.length };
+  }
+  const signals =
+    scope.kind === "release"
+      ? heldSignals(state, scope.periodEndMs, job, RETURN_PAGE_SIGNALS)
+      : deadSignals(state, job, RETURN_PAGE_SIGNALS);
+  const last = signals.at(-1);
+  return last === undefined ? null : { signals, through: last.cursor };
+}
+
+/** Adds the numbers to the entry that was written before the job began. */
+async function logNumbers({ state: { sql }, env }: ReturnWork, job: ReturnJob): Promise<void> {
+  const scope = JSON.parse(job.scope) as ReturnScope;
+  const numbers =
+    scope.kind === "release" ? { released: job.sent, still_held: stillHeld(job) } : { replayed: job.sent };
+  const { completeAuditEntries } = await import("../../control/complete-audit.ts");
+  const joined = JSON.parse(job.joined) as string[];
+  await within(CALL_TIMEOUT_MS, completeAuditEntries(env.DB, job.id, numbers, joined));
+  sql.exec("UPDATE returns SET logged_at = ? WHERE id = ?", Date.now(), job.id);
+}
+
+function endJob(sql: SqlStorage, id: string): void {
+  sql.exec("UPDATE returns SET ended_at = ? WHERE id = ?", Date.now(), id);
+}
+
+function oldestJob(sql: SqlStorage): ReturnJob | undefined {
+  return sql
+    .exec<ReturnJob>("SELECT * FROM returns WHERE logged_at IS NULL ORDER BY requested_at, id LIMIT 1")
+    .toArray()[0];
+}
+
+function stillHeld({ held, sent }: ReturnJob): number {
+  return Math.max(0, held - sent);
+}
+
+function lastDeadLetter(sql: SqlStorage): number {
+  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
+}
+
+function signalAgain(signal: StoredSignal, verdict: Verdict) {
+  const { admission, payload, from, place } = signal;
+  const text = writeSignal(envelopeAgain({ ...admission, verdict, again: { from, place } }), payload);
+  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
+}
