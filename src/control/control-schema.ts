@@ -94,7 +94,7 @@ export const deletions = sqliteTable(
       .notNull()
       .references(() => workspaces.id),
     requestedAt: text("requested_at").notNull(),
-    /** The hash by which the Signal Store remembers the email (store/people/deleted-names.ts). */
+    /** The hash by which the Signal Store remembers the email (domain/signal/hash-name.ts). */
     emailHash: text("email_hash").notNull(),
   },
   (table) => [

@@ -192,9 +192,13 @@ export class Destinations extends RestorableObject {
     if (this.#stored.settings.untold !== null) await this.#changes.tell();
   }
 
-  /** Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless. */
-  deletePerson(email: string): void {
-    this.ctx.storage.transactionSync(() => this.#stored.deletion.deletePerson(email, Date.now()));
+  /**
+   * Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless.
+   *
+   * @param atMs events of the person up to this time are refused.
+   */
+  deletePerson(email: string, atMs: number): void {
+    this.ctx.storage.transactionSync(() => this.#stored.deletion.deletePerson(email, atMs));
   }
 
   /** Does what is due. Never throws: an alarm that throws six times is gone. */

@@ -11,8 +11,13 @@ export class EventDeletion {
   }
 
   /** Deletes a person's data from what is stored. What is under way to a receiver at this moment cannot be taken back. */
-  deletePerson(email: string, nowMs: number): void {
-    this.#sql.exec("INSERT OR REPLACE INTO deleted_people (email_hash, at_ms) VALUES (?, ?)", hashOf(email), nowMs);
+  deletePerson(email: string, atMs: number): void {
+    this.#sql.exec(
+      `INSERT INTO deleted_people (email_hash, at_ms) VALUES (?, ?)
+       ON CONFLICT DO UPDATE SET at_ms = max(at_ms, excluded.at_ms)`,
+      hashOf(email),
+      atMs,
+    );
     const needle = JSON.stringify(email).slice(1, -1);
     for (const { seq, data } of this.#find("scored", needle)) {
       const left = withoutPerson(JSON.parse(data) as EventData["person.scored"], email);

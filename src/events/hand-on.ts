@@ -8,12 +8,19 @@ import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import type { RaisedEvents } from "./raised-events.ts";
+import type { RaisedDeletion, RaisedEvents } from "./raised-events.ts";
 
 export interface HandOnOptions {
   workspaceId: string;
   /** Gives events to the workspace's Destinations, which have them for good when this resolves. */
   raise: (events: WorkspaceEvent[]) => Promise<void>;
+  /** Of an object that deletes persons. */
+  deletions?: {
+    /** Has the workspace's Destinations delete a person. */
+    handOver: (deletion: RaisedDeletion) => Promise<void>;
+    /** Called with the commit that forgets the raised deletion. */
+    handedOver: (deletion: RaisedDeletion) => void;
+  };
   /** Makes sure that `run` is called at that time or sooner. */
   alarmBy: (atMs: number) => void;
 }
@@ -69,13 +76,16 @@ export class HandOn {
   }
 
   async #runOnce(): Promise<void> {
-    const { workspaceId, raise, alarmBy } = this.#options;
+    const { workspaceId, raise, deletions, alarmBy } = this.#options;
     try {
       for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
+        const { deletion, events, lastRow } = next;
+        const call = deletion === null ? raise(events) : deletions?.handOver(deletion);
         // Without a time limit, a call that never ends would end the handing on.
         // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
-        await within(CALL_TIMEOUT_MS, raise(next.events));
-        this.#raised.handedOn(next.lastRow);
+        if (call !== undefined) await within(CALL_TIMEOUT_MS, call);
+        this.#raised.handedOn(lastRow);
+        if (deletion !== null) deletions?.handedOver(deletion);
       }
       this.#failures = 0;
     } catch (error) {

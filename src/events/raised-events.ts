@@ -16,9 +16,19 @@ const RAISED_ROW_CHARACTERS = 500_000;
  */
 export const RAISED_MAX_CHARACTERS = 32_000_000;
 
-/** Rows that are handed on in one call. */
-export interface WaitingEvents {
+/** A person whom Destinations are to delete too. It has a row of its own, in order with the events. */
+export interface RaisedDeletion {
+  /** Id of the deletion's receipt. */
+  receiptId: string;
+  email: string;
+  /** Events of the person up to this time are refused, in milliseconds since 1970. */
+  atMs: number;
+}
+
+/** Rows that are handed on in one call: events, or a deletion. */
+export interface Waiting {
   events: WorkspaceEvent[];
+  deletion: RaisedDeletion | null;
   lastRow: number;
 }
 
@@ -40,7 +50,7 @@ export class RaisedEvents {
   #begin = 0;
   #end = 0;
   /** All that waits, where it was raised at once and need not be read back; null: it is read from its rows. */
-  #fresh: WaitingEvents | null = null;
+  #fresh: Waiting | null = null;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -73,22 +83,31 @@ export class RaisedEvents {
     }
     this.#write(texts);
     const isOneCall = this.#end - this.#begin <= RAISED_ROW_CHARACTERS;
-    this.#fresh = isAlone && isOneCall ? { events: [...events], lastRow: this.#end } : null;
+    this.#fresh = isAlone && isOneCall ? { events: [...events], deletion: null, lastRow: this.#end } : null;
+  }
+
+  /** Stores a deletion behind the events that wait, however many these are. */
+  raiseDeletion(deletion: RaisedDeletion): void {
+    this.#write([JSON.stringify({ deletion })]);
+    this.#fresh = null;
   }
 
   /** The oldest rows, as many as one call is to carry; null: nothing waits. */
-  next(): WaitingEvents | null {
+  next(): Waiting | null {
     if (this.#fresh !== null) return this.#fresh;
     const events: WorkspaceEvent[] = [];
     let [lastRow, characters] = [0, 0];
     const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row <= ? ORDER BY row", EVER);
     for (const { row, body } of rows) {
       if (lastRow > 0 && characters + body.length > RAISED_ROW_CHARACTERS) break;
-      events.push(...(JSON.parse(body) as WorkspaceEvent[]));
+      const { events: ofRow, deletion } = readBody(body);
+      if (deletion !== null && lastRow === 0) return { events, deletion, lastRow: row };
+      if (deletion !== null) break;
+      events.push(...ofRow);
       characters += body.length;
       lastRow = row;
     }
-    if (lastRow > 0) return { events, lastRow };
+    if (lastRow > 0) return { events, deletion: null, lastRow };
     this.#begin = this.#end;
     return null;
   }
@@ -108,7 +127,9 @@ export class RaisedEvents {
    */
   rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
     for (let [next] = this.#after(0); next !== undefined; [next] = this.#after(next.row)) {
-      const left = (JSON.parse(next.body) as WorkspaceEvent[]).map(change).filter((event) => event !== null);
+      const { events, deletion } = readBody(next.body);
+      if (deletion !== null) continue;
+      const left = events.map(change).filter((event) => event !== null);
       const text = JSON.stringify(left);
       if (left.length === 0) this.#sql.exec("DELETE FROM raised_events WHERE row = ?", next.row);
       else if (text !== next.body) {
@@ -136,6 +157,13 @@ export class RaisedEvents {
     this.#end += body.length;
     this.#sql.exec("INSERT INTO raised_events (row, body) VALUES (?, ?)", this.#end, body);
   }
+}
+
+function readBody(body: string): { events: WorkspaceEvent[]; deletion: RaisedDeletion | null } {
+  const items = JSON.parse(body) as (WorkspaceEvent | { deletion: RaisedDeletion })[];
+  const [first] = items;
+  if (first !== undefined && "deletion" in first) return { events: [], deletion: first.deletion };
+  return { events: items as WorkspaceEvent[], deletion: null };
 }
 
 /** A new event, with an id that it keeps. */

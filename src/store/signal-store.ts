@@ -16,7 +16,13 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { ChoreRunner } from "./chore-runner.ts";
 import { choresOf } from "./chores.ts";
-import { beginDeletion, findDeletion, repeatDeletions } from "./deletion/person-deletions.ts";
+import {
+  beginDeletion,
+  findDeletion,
+  handedOver,
+  repeatDeletions,
+  waitsForDestinations,
+} from "./deletion/person-deletions.ts";
 import { setRetention } from "./deletion/retention.ts";
 import { compareWithR2, removeUnknown } from "./log/cold.ts";
 import { wantEvents } from "./events/wanted.ts";
@@ -37,6 +43,8 @@ import { forgetRowsBelow, hasRow, loseRows, takeFreshRows } from "./state/record
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
+/** How long the answer to a deletion waits for Destinations. The store goes on by itself. */
+const HAND_OVER_WAIT_MS = 2_000;
 /** How long signals are sent again before the alarm goes on with it: the caller waits for it. */
 const RETURN_TURN_MS = 5_000;
 /** A store that is full notes it this often: each time is a row. */
@@ -132,9 +140,12 @@ export class SignalStore extends StoreReads {
    * @param id of the receipt, if it is a new one.
    * @param email trimmed and lower-cased.
    */
-  deletePerson(id: string, email: string): DeletionReceipt {
+  async deletePerson(id: string, email: string): Promise<DeletionReceipt> {
     this.transact(() => beginDeletion(this.state, id, email, Date.now()));
     this.#alarmForNext();
+    if (waitsForDestinations(this.state.sql, email)) {
+      await within(HAND_OVER_WAIT_MS, this.#handOn.run()).catch(() => undefined);
+    }
     const receipt = findDeletion(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;
@@ -230,6 +241,10 @@ export class SignalStore extends StoreReads {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.workspaceId,
       raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
+      deletions: {
+        handOver: ({ email, atMs }) => this.env.DESTINATIONS.getByName(this.workspaceId).deletePerson(email, atMs),
+        handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
+      },
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }

@@ -1,16 +1,17 @@
 /**
- * The deletion of a person: the Signal Store first, then what waits to be told of them, then the entry in the audit log,
- * which holds nothing of the person.
+ * The deletion of a person. D1 is first: the entry in the audit log, which names the receipt only, and a row with the email's
+ * hash, by which a restore repeats the deletion. Then the Signal Store, which finishes alone and has Destinations delete the
+ * person too. So a call that is interrupted leaves an entry whose receipt says how far the deletion is.
  */
-import { writeAuditEntry } from "../control/audit.ts";
+import { beginPersonDeletion, renameDeletion } from "../control/deletions.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
 import type { DeletionReceipt } from "../store/protocol/data-care.ts";
-import { destinationsOf, signalStore } from "./objects.ts";
+import { signalStore } from "./objects.ts";
 
 /**
  * Deletes a person with everything that is linked to them (store/deletion/person-deletions.ts). When it returns, person and
- * identities are gone. Repeating it is harmless, and finishes a call that failed.
+ * identities are gone. Repeating it is harmless.
  *
  * @param email trimmed and lower-cased.
  */
@@ -21,11 +22,10 @@ export async function deletePerson(
   email: string,
   by: Change,
 ): Promise<DeletionReceipt> {
-  const receipt = await signalStore(env, workspaceId).deletePerson(newId("del", by.nowMs), email);
-  // The store comes first: it raises no event of the person any more, and what it raised before is refused by its time.
-  await destinationsOf(env, workspaceId).deletePerson(email);
-  const { id, requestedAtMs: _requested, finishedAtMs, ...counts } = receipt;
-  const detail = { ...counts, complete: finishedAtMs !== null };
-  await writeAuditEntry(db, by, { workspaceId, action: "person.deleted", target: id, detail });
+  const id = newId("del", by.nowMs);
+  const auditId = await beginPersonDeletion(db, by, { id, workspaceId, email });
+  const receipt = await signalStore(env, workspaceId).deletePerson(id, email);
+  // A deletion of the same person was under way: its receipt is the one that counts.
+  if (receipt.id !== id) await renameDeletion(db, auditId, receipt.id);
   return receipt;
 }

@@ -28,6 +28,8 @@ export class TestDestinations {
   /** What calls wait for before anything else. */
   gate: Promise<void> = Promise.resolve();
   calls = 0;
+  /** Emails of persons that were deleted, repetitions included. */
+  readonly deleted: string[] = [];
 
   /** @param workspaceId of any other's events nothing is known: a call of an object that was killed may come late. */
   constructor(workspaceId: string) {
@@ -39,6 +41,22 @@ export class TestDestinations {
       const { id } = Reflect.get(this, "ctx") as DurableObjectState;
       if (id.name === workspaceId) await take(events);
     } as unknown as Destinations["raise"]);
+    const deletePerson = (email: string) => this.#delete(email);
+    vi.spyOn(Destinations.prototype, "deletePerson").mockImplementation(async function (
+      this: Destinations,
+      email: string,
+    ) {
+      const { id } = Reflect.get(this, "ctx") as DurableObjectState;
+      if (id.name === workspaceId) await deletePerson(email);
+    } as unknown as Destinations["deletePerson"]);
+  }
+
+  async #delete(email: string): Promise<void> {
+    await this.gate;
+    const fault = this.faults.shift() ?? "none";
+    if (fault === "before") throw new Error("crash before the call");
+    this.deleted.push(email);
+    if (fault === "after") throw new Error("crash after the call");
   }
 
   async #take(events: WorkspaceEvent[]): Promise<void> {

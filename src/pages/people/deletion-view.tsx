@@ -132,6 +132,38 @@ export function ReceiptView({
   );
 }
 
+/** A deletion that was asked for and did not reach the store. */
+export function NotBegunView({
+  base,
+  email,
+  askedMs,
+  nowMs,
+}: {
+  base: string;
+  /** Null: not known, because the deletion was found by its receipt. */
+  email: string | null;
+  askedMs: number;
+  nowMs: number;
+}) {
+  return (
+    <>
+      <PageHead title="Deletion receipt" crumbs={<Crumbs base={base} email={email} />} />
+      <Notice tone="bad" title="The deletion did not begin.">
+        <p>
+          It was requested <Time ms={askedMs} nowMs={nowMs} /> and interrupted before anything was deleted.{" "}
+          {email === null ? (
+            <>
+              <a href={`${base}/people`}>Find the person</a> by their email, and delete them again.
+            </>
+          ) : (
+            <a href={`${personPath(base, email)}/delete`}>Delete the person again</a>
+          )}
+        </p>
+      </Notice>
+    </>
+  );
+}
+
 const COUNTS = [
   ["people", "People"],
   ["identities", "Identities"],

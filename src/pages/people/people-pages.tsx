@@ -1,6 +1,7 @@
 /** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
 import type { Context } from "hono";
 import { iso } from "../../control/database.ts";
+import { deletionAskedMs } from "../../control/deletions.ts";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { PersonTimeline } from "../../store/protocol/people-pages.ts";
@@ -14,7 +15,7 @@ import { readExport } from "./export-copy.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { readPeopleQuery } from "./people-query.ts";
 import { requireManager } from "../session/require-sign-in.ts";
-import { DeletePersonView, ReceiptView } from "./deletion-view.tsx";
+import { DeletePersonView, NotBegunView, ReceiptView } from "./deletion-view.tsx";
 import { PeopleView, personPath } from "./people-view.tsx";
 import { PersonView } from "./person-view.tsx";
 
@@ -46,7 +47,7 @@ export const peoplePages = pages
   })
   .get("/deletions/:deletion_id", async (c) => {
     const receipt = await storeOf(c).deletionById(c.req.param("deletion_id"));
-    if (receipt === null) return notFoundPage(c, "deletion");
+    if (receipt === null) return notBegunOr404(c, { id: c.req.param("deletion_id") });
     const view = { base: workspacePath(c), email: null, receipt, isBack: false, nowMs: Date.now() };
     return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
   })
@@ -97,7 +98,7 @@ export const peoplePages = pages
   .get("/:email/deletion", async (c) => {
     const email = addressOf(c);
     const [receipt, isBack] = await Promise.all([storeOf(c).deletion(email), isThere(c, email)]);
-    if (receipt === null) return notFoundPage(c, "deletion");
+    if (receipt === null) return notBegunOr404(c, { email });
     const view = { base: workspacePath(c), email, receipt, isBack, nowMs: Date.now() };
     return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
   });
@@ -122,6 +123,15 @@ async function isThere(c: Ctx, email: string): Promise<boolean> {
 
 async function receiptOr404(c: Ctx, email: string): Promise<Response> {
   return (await storeOf(c).deletion(email)) === null ? notFoundPage(c, "person") : toReceipt(c, email);
+}
+
+/** A deletion that D1 knows and the store does not: whoever asked for it was told of an error. */
+async function notBegunOr404(c: Ctx, which: { id: string } | { email: string }): Promise<Response> {
+  const nowMs = Date.now();
+  const askedMs = await deletionAskedMs(c.get("db"), c.get("workspace").id, which, nowMs);
+  if (askedMs === null) return notFoundPage(c, "deletion");
+  const view = { base: workspacePath(c), email: "email" in which ? which.email : null, askedMs, nowMs };
+  return page(c, { title: "Deletion receipt", section: "people" }, <NotBegunView {...view} />);
 }
 
 function toReceipt(c: Ctx, email: string): Response {

@@ -4,6 +4,7 @@
  * somebody new's. What is left is read off the tables: identities, then the list of the person's lines, then held
  * signals and dead letters, a portion at a time. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
+import { hashOfName } from "../../domain/signal/hash-name.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import { deleteFromEvents } from "../events/deleted-in-events.ts";
@@ -14,7 +15,7 @@ import { AFTER_DELETION } from "../people/link-jobs.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { freeMomentMs, hashOfName, rememberHash, rememberName } from "../people/deleted-names.ts";
+import { freeMomentMs, rememberHash, rememberName } from "../people/deleted-names.ts";
 import { findJob, findJobById, insertJob, lookAgain, nextJob, toReceipt } from "./deletion-job.ts";
 import { DeletionStep } from "./deletion-step.ts";
 
@@ -23,6 +24,8 @@ export const DELETION_STEP_LINES = 2_000;
 /** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
 export const FULL_DRAINED_MS = 86_400_000;
 
+/** Deletions that only R2 may keep from their end. */
+const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
 const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 
 /**
@@ -42,7 +45,28 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   }
   deleteFromEvents(state, email);
   rememberName(sql, { kind: "email", value: email }, askedAtMs);
+  handOverDeletion(state, email, askedAtMs);
   stepDeletions(state, nowMs);
+}
+
+/** Notes that Destinations have deleted the person. The deletion has ended if nothing else was left to do. */
+export function handedOver({ sql }: StoreState, receiptId: string, nowMs: number): void {
+  sql.exec("UPDATE deletions SET hand_over = 0 WHERE id = ?", receiptId);
+  endDeletions(sql, nowMs);
+}
+
+/** Whether all that is left of the latest deletion of an email is for Destinations to do. */
+export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
+  const job = findJob(sql, email);
+  return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
+}
+
+/** Has Destinations delete the person too, behind the events that were raised before. One that waits already is enough. */
+function handOverDeletion({ sql, raised }: StoreState, email: string, atMs: number): void {
+  const { id, hand_over: waits } = findJob(sql, email) ?? {};
+  if (id === undefined || waits === 1) return;
+  sql.exec("UPDATE deletions SET hand_over = 1 WHERE id = ?", id);
+  raised.raiseDeletion({ receiptId: id, email, atMs });
 }
 
 /** Begins deletions again that a restore has undone. Those that the store knows change nothing. */
@@ -82,7 +106,7 @@ export function findDeletionById(sql: SqlStorage, id: string): DeletionReceipt |
 
 /** When a deletion is to go on, in milliseconds since 1970; null when none is under way. */
 export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): number | null {
-  const inR2 = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();
+  const inR2 = sql.exec(`SELECT 1 FROM deletions WHERE ${IS_DONE_HERE} LIMIT 1`).toArray();
   if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
   const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM deleted_names").one().at;
   return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
@@ -101,8 +125,12 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
   sql.exec("DELETE FROM deletions WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
   const job = nextJob(sql);
   if (job !== undefined) new DeletionStep(state, job, nowMs).run(DELETION_STEP_LINES);
-  if (isScrubbing(sql)) return;
-  sql.exec("UPDATE deletions SET finished_at = ? WHERE finished_at IS NULL AND email IS NULL", nowMs);
+  endDeletions(sql, nowMs);
+}
+
+/** Ends the deletions of which nothing is left here, in R2 or with Destinations. */
+function endDeletions(sql: SqlStorage, nowMs: number): void {
+  if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${IS_DONE_HERE}`, nowMs);
 }
 
 /**

@@ -3,7 +3,7 @@
  * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
-import { hashAtOnce } from "../../platform/hashes.ts";
+import { hashOfName } from "../../domain/signal/hash-name.ts";
 import { claimInForce } from "./claims.ts";
 import type { IdClaim } from "./claims.ts";
 import { claimsInStore } from "./identities.ts";
@@ -17,10 +17,6 @@ export interface Name {
   value: string;
   /** Since when an id was the deleted person's, in milliseconds since 1970, where others had it too. */
   sinceMs?: number;
-}
-
-export function hashOfName({ kind, value }: Name): string {
-  return hashAtOnce(`${kind} ${value}`).digest("base64url");
 }
 
 /** Remembers a name of a person who is deleted. @param atMs signals received later are not the deleted person's. */

@@ -1,0 +1,368 @@
+/**
+ * Releases, replays and deletions that are interrupted at each of their calls: each finishes by itself, or shows that it has
+ * not begun. Nothing is sent or counted twice, and the audit log has the numbers.
+ */
+import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { hashOfName } from "../../../src/domain/signal/hash-name.ts";
+import { Destinations } from "../../../src/destinations/destinations.ts";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { Outbox } from "../../../src/quota/outbox.ts";
+import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
+import { stepReturns } from "../../../src/store/returns/return-jobs.ts";
+import { StoreState } from "../../../src/store/state/store-state.ts";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { deletePerson } from "../../../src/workspace/delete-person.ts";
+import { releaseForWorkspace } from "../../../src/workspace/release-held.ts";
+import { replay } from "../../../src/workspace/replay-dead-letters.ts";
+import { TestCounter, type SendBatch } from "../../support/counter.ts";
+import { DAY, consumeMessages } from "../../support/deliver.ts";
+import { textOfTables } from "../../support/everything.ts";
+import { Interruption, type Harm } from "../../support/interruption.ts";
+import { newMembers } from "../../support/members.ts";
+import { crossed } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
+import { newPlan, newWorkspace, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+
+const HARMS: readonly Harm[] = ["fails", "is the last before a crash"];
+/** More than a page of 200. */
+const SIGNALS = 201;
+/** More calls than any of the operations makes. */
+const MOST_CALLS = 20;
+/** No work may wait longer for an alarm that is set. */
+const SOON_MS = 120_000;
+const JANE = "jane.doe@example.com";
+
+interface Entry {
+  target: string;
+  detail: Record<string, unknown>;
+}
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** With a rule that scores each form with one point. */
+async function withRule(options: NewWorkspace = {}): Promise<TestWorkspace> {
+  const workspace = await newWorkspace(options);
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 1 };
+  await workspace.operator("POST", "/rules", rule);
+  return workspace;
+}
+
+async function send(workspace: TestWorkspace, count: number, from = 0): Promise<void> {
+  const signals = Array.from({ length: count }, (_, n) => ({ event: "E", email: JANE, n: from + n }));
+  const answer = await workspace.send(signals, { path: "/api/signal-staging/webhook/batch/{key}" });
+  expect(answer.status).toBe(202);
+}
+
+async function scoreOf(workspace: TestWorkspace): Promise<number | undefined> {
+  const { items } = await workspace.operator<{ items: { score: number }[] }>("GET", `/people?email=${JANE}`);
+  return items[0]?.score;
+}
+
+const by = () => ({ actor: "operator", nowMs: Date.now() });
+
+async function entries(workspace: TestWorkspace, action: string): Promise<Entry[]> {
+  const { results } = await env.DB.prepare(
+    "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = ? ORDER BY id",
+  )
+    .bind(workspace.id, action)
+    .all<{ target: string; detail: string }>();
+  return results.map(({ target, detail }) => ({ target, detail: JSON.parse(detail) as Entry["detail"] }));
+}
+
+/** Rings the alarms of the store and of the counter that are due soon, as the platform would. */
+async function ringDueAlarms(workspace: TestWorkspace): Promise<void> {
+  const dueMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+  if (dueMs !== null && dueMs <= Date.now() + SOON_MS) await runDurableObjectAlarm(workspace.store);
+  await runDurableObjectAlarm(workspace.counter);
+}
+
+/** Whether the store knows of a job that sends signals again. */
+function hasJob(workspace: TestWorkspace): Promise<boolean> {
+  return runInDurableObject(
+    workspace.store,
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM returns").toArray().length > 0,
+  );
+}
+
+/** Waits until the job of a single call has ended, or sees that it has not begun and begins it again. */
+async function finishes(
+  workspace: TestWorkspace,
+  action: string,
+  numbers: Record<string, number>,
+  again: () => Promise<unknown>,
+): Promise<void> {
+  if (await hasJob(workspace)) {
+    await until(async () => {
+      await ringDueAlarms(workspace);
+      expect(await entries(workspace, action)).toEqual([{ target: workspace.id, detail: numbers }]);
+    });
+    return;
+  }
+  const before = await entries(workspace, action);
+  expect(before.every(({ detail }) => Object.keys(detail).length === 0)).toBe(true);
+  await again();
+  expect((await entries(workspace, action)).at(-1)?.detail).toEqual(numbers);
+}
+
+describe.each(HARMS)("where a call that has taken effect %s", (harm) => {
+  test("a release releases each held signal once, and the audit log says how many", async () => {
+    let calls = 0;
+    for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
+      /* oxlint-disable no-await-in-loop -- one history after the other */
+      const workspace = await withRule({ plan: await newPlan(SIGNALS) });
+      await send(workspace, 2 * SIGNALS);
+      await workspace.settled();
+      await workspace.operator("PATCH", "", { overages: true });
+      const interruption = new Interruption(calls, harm);
+      await interruption.run(workspace.id, (bindings) =>
+        releaseForWorkspace(bindings, controlDatabase(bindings.DB), workspace.id, by()),
+      );
+      isReached = interruption.hasHappened;
+      await finishes(workspace, "held.released", { released: SIGNALS, still_held: 0 }, () =>
+        workspace.operator("POST", "/held/release"),
+      );
+      expect(await workspace.settled()).toMatchObject({ processed: 2 * SIGNALS, held: 0, balanced: true });
+      const usage = await workspace.operator("GET", "/usage");
+      expect(usage).toMatchObject({ accepted: 2 * SIGNALS, held: 0, overage: SIGNALS });
+      expect(await scoreOf(workspace)).toBe(2 * SIGNALS);
+      /* oxlint-enable no-await-in-loop */
+    }
+    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, numbers.
+    expect(calls).toBe(9);
+  }, 120_000);
+
+  test("a replay replays each dead letter once, and the audit log says how many", async () => {
+    let calls = 0;
+    for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
+      /* oxlint-disable no-await-in-loop -- one history after the other */
+      const workspace = await withRule();
+      await sendToDeadLetters(workspace, SIGNALS);
+      const interruption = new Interruption(calls, harm);
+      await interruption.run(workspace.id, (bindings) =>
+        replay(bindings, controlDatabase(bindings.DB), workspace.id, null, by()),
+      );
+      isReached = interruption.hasHappened;
+      await finishes(workspace, "dead_letters.replayed", { replayed: SIGNALS }, () =>
+        workspace.operator("POST", "/dead-letters/replay", {}),
+      );
+      expect(await workspace.settled()).toMatchObject({ processed: SIGNALS, dead_lettered: 0, balanced: true });
+      expect(await scoreOf(workspace)).toBe(SIGNALS);
+      /* oxlint-enable no-await-in-loop */
+    }
+    // Of the Worker: entry, store. Of the store: two pages, numbers.
+    expect(calls).toBe(6);
+  }, 120_000);
+
+  test("a deletion leaves nothing of the person in the store or in Destinations, or says that it did not begin", async () => {
+    let calls = 0;
+    for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
+      /* oxlint-disable no-await-in-loop -- one history after the other */
+      const { workspace, home, member } = await newMembers();
+      await keepEventOf(workspace, JANE);
+      await send(workspace, 2);
+      await workspace.settled();
+      const interruption = new Interruption(calls, harm);
+      await interruption.run(workspace.id, (bindings) =>
+        deletePerson(bindings, controlDatabase(bindings.DB), workspace.id, JANE, by()),
+      );
+      isReached = interruption.hasHappened;
+      const [entry] = await entries(workspace, "person.deleted");
+      if (entry === undefined || (await workspace.store.deletionById(entry.target)) === null) {
+        if (entry !== undefined) {
+          for (const path of [`deletions/${entry.target}`, `${JANE}/deletion`]) {
+            expect(await member.see(`${home}/people/${path}`)).toContain("The deletion did not begin.");
+          }
+        }
+        expect(await scoreOf(workspace)).toBeDefined();
+        await workspace.operator("DELETE", `/people/${JANE}`);
+      }
+      await until(async () => {
+        await ringDueAlarms(workspace);
+        const [last] = (await entries(workspace, "person.deleted")).slice(-1);
+        expect(last?.detail).toEqual({});
+        const receipt = await workspace.store.deletionById(last?.target ?? "");
+        expect(receipt).toMatchObject({ people: 1, signals: 2, finishedAtMs: expect.any(Number) as number });
+      });
+      expect(await tablesOf(env.DESTINATIONS.getByName(workspace.id))).not.toContain(JANE);
+      expect(await tablesOf(workspace.store)).not.toContain(JANE);
+      expect(await workspace.settled()).toMatchObject({ processed: 2, balanced: true });
+      /* oxlint-enable no-await-in-loop */
+    }
+    // Of the Worker: D1, store. Of the store: Destinations.
+    expect(calls).toBe(4);
+  }, 120_000);
+});
+
+/** Whatever is sent becomes dead letters. */
+const buryAll: SendBatch = (messages) =>
+  consumeMessages(
+    messages.map(({ body }) => body),
+    { queue: "signals-dlq" },
+  );
+
+async function sendToDeadLetters(workspace: TestWorkspace, count: number): Promise<void> {
+  await new TestCounter(workspace.id).sendTo(buryAll);
+  await send(workspace, count);
+  expect(await workspace.settled()).toMatchObject({ dead_lettered: count, balanced: true });
+  await abortAllDurableObjects();
+}
+
+/** Has Destinations keep an event of somebody: its receiver does not answer. */
+async function keepEventOf(workspace: TestWorkspace, email: string): Promise<void> {
+  const body = { name: "CRM", type: "webhook", target: "https://crm.example/", events: ["person.score_crossed"] };
+  await workspace.operator("POST", "/destinations", body);
+  const destinations = env.DESTINATIONS.getByName(workspace.id);
+  await destinations.raise([crossed(email)]);
+  expect(await tablesOf(destinations)).toContain(email);
+}
+
+function tablesOf(object: DurableObjectStub): Promise<string> {
+  return runInDurableObject(object, (_, { storage }) => textOfTables(storage.sql));
+}
+
+describe("a resumed job", () => {
+  /** Releases while calls of the counter fail after one page, and gives the workspace back as it is then. */
+  async function interruptedRelease(): Promise<TestWorkspace> {
+    const workspace = await withRule({ plan: await newPlan(SIGNALS) });
+    await send(workspace, 2 * SIGNALS);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    const original = QuotaCounter.prototype.release;
+    vi.spyOn(QuotaCounter.prototype, "release").mockImplementation(function (this: QuotaCounter, ...given) {
+      if (given[0].page > 1) throw new Error("the counter does not answer");
+      return original.apply(this, given);
+    });
+    expect(await workspace.operator("POST", "/held/release")).toEqual({
+      released: 200,
+      still_held: 1,
+      under_way: true,
+    });
+    expect(await entries(workspace, "held.released")).toEqual([{ target: workspace.id, detail: {} }]);
+    vi.restoreAllMocks();
+    return workspace;
+  }
+
+  const released = async (workspace: TestWorkspace) => (await entries(workspace, "held.released"))[0]?.detail;
+
+  test("is tried again a minute after the counter did not answer, and is a failing job meanwhile", async () => {
+    const workspace = await interruptedRelease();
+    expect((await workspace.store.health()).failingJobs).toMatchObject([{ job: "send_again" }]);
+    await ringDueAlarms(workspace);
+    expect(await released(workspace)).toEqual({});
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + CHORE_REST_MS });
+    await ringDueAlarms(workspace);
+    expect(await released(workspace)).toEqual({ released: SIGNALS, still_held: 0 });
+    expect((await workspace.store.health()).failingJobs).toEqual([]);
+  });
+
+  test("releases nothing more once overages are off", async () => {
+    const workspace = await interruptedRelease();
+    await workspace.operator("PATCH", "", { overages: false });
+    await workspace.operator("PATCH", "", { plan: await newPlan(10 * SIGNALS) });
+    await abortAllDurableObjects();
+    await ringDueAlarms(workspace);
+    expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
+    expect(await workspace.settled()).toMatchObject({ held: 1, balanced: true });
+    // A new release is asked for with the terms of now.
+    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 0 });
+  });
+
+  test("releases nothing more once its billing period has ended", async () => {
+    const workspace = await interruptedRelease();
+    const { periodEndMs = 0 } = (await workspace.counter.usage()) ?? {};
+    await workspace.settled();
+    vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
+    // The held signals are purged later than the release goes on.
+    await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
+      sql.exec("UPDATE returns SET due_at = 0");
+      await stepReturns({ state: new StoreState(sql), env, workspaceId: workspace.id }, Date.now() + 1_000);
+    });
+    expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
+    expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });
+  });
+
+  test("leaves out signals that were held, or became dead letters, after it had begun", async () => {
+    const workspace = await withRule();
+    await sendToDeadLetters(workspace, SIGNALS);
+    vi.spyOn(QuotaCounter.prototype, "replay").mockImplementation(() => {
+      throw new Error("the counter does not answer");
+    });
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
+    vi.restoreAllMocks();
+    await new TestCounter(workspace.id).sendTo(buryAll);
+    await send(workspace, 1, SIGNALS);
+    expect(await workspace.settled()).toMatchObject({ dead_lettered: SIGNALS + 1 });
+    await abortAllDurableObjects();
+    await ringDueAlarms(workspace);
+    expect(await workspace.settled()).toMatchObject({ processed: SIGNALS, dead_lettered: 1, balanced: true });
+    expect((await entries(workspace, "dead_letters.replayed"))[0]?.detail).toEqual({ replayed: SIGNALS });
+  });
+
+  test("waits with a replay while the outbox is full, and goes on when it has room", async () => {
+    const workspace = await withRule();
+    await sendToDeadLetters(workspace, 2);
+    const full = vi.spyOn(Outbox.prototype, "isFull").mockReturnValue(true);
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
+    // A later call joins the replay that waits; of other dead letters it has its own turn.
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
+    expect((await workspace.store.health()).failingJobs).toEqual([]);
+    full.mockRestore();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + SAFETY_ALARM_MS });
+    await ringDueAlarms(workspace);
+    expect(await workspace.settled()).toMatchObject({ processed: 2, dead_lettered: 0, balanced: true });
+    const [first, second] = await entries(workspace, "dead_letters.replayed");
+    expect(first?.detail).toEqual({ replayed: 2 });
+    expect(second?.detail).toEqual({ joined: expect.stringMatching(/^aud_/) as string });
+  });
+
+  test("ends a release where no more signals fit, and the next release begins anew", async () => {
+    const workspace = await withRule({ plan: await newPlan(2) });
+    await send(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { plan: await newPlan(3) });
+    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 1 });
+    expect(await workspace.operator("POST", "/held/release")).toMatchObject({ released: 0 });
+    expect((await entries(workspace, "held.released")).map(({ detail }) => detail["released"])).toEqual([1, 0]);
+  });
+});
+
+describe("a deletion in D1", () => {
+  test("names the email by its hash only, and clears rows older than 31 days, of all workspaces", async () => {
+    const [workspace, other] = [await withRule(), await newWorkspace()];
+    const old = new Date(Date.now() - 32 * DAY).toISOString();
+    await env.DB.prepare("INSERT INTO deletions (id, workspace_id, requested_at, email_hash) VALUES (?, ?, ?, 'x')")
+      .bind(`del_old_${other.id}`, other.id, old)
+      .run();
+    const { id } = await workspace.operator<{ id: string }>("DELETE", `/people/${JANE}`);
+    const { results } = await env.DB.prepare("SELECT id, email_hash FROM deletions WHERE workspace_id IN (?, ?)")
+      .bind(workspace.id, other.id)
+      .all();
+    expect(results).toEqual([{ id, email_hash: hashOfName({ kind: "email", value: JANE }) }]);
+  });
+
+  test("that joins a deletion under way names the receipt of that deletion in the audit log", async () => {
+    const workspace = await withRule();
+    await send(workspace, 1);
+    await workspace.settled();
+    vi.spyOn(Destinations.prototype, "deletePerson").mockImplementation(() => {
+      throw new Error("Destinations do not answer");
+    });
+    const first = await workspace.operator<{ id: string; complete: boolean }>("DELETE", `/people/${JANE}`);
+    const second = await workspace.operator<{ id: string }>("DELETE", `/people/${JANE}`);
+    expect([first.complete, second.id]).toEqual([false, first.id]);
+    expect((await entries(workspace, "person.deleted")).map(({ target }) => target)).toEqual([first.id, first.id]);
+    vi.restoreAllMocks();
+    await abortAllDurableObjects();
+    await until(async () => {
+      await ringDueAlarms(workspace);
+      expect((await workspace.store.deletionById(first.id))?.finishedAtMs).toEqual(expect.any(Number));
+    });
+    expect(await tablesOf(workspace.store)).not.toContain(JANE);
+  });
+});
