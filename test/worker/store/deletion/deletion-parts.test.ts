@@ -7,6 +7,7 @@ import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   beginDeletion,
+  handedOver,
   findDeletion,
   nextDeletionMs,
   stepDeletions,
@@ -33,6 +34,7 @@ import { textOfBucket, textOfTables } from "../../../support/everything.ts";
 import { rowsRead } from "../../../support/rows-read.ts";
 import { TestStore, inStore } from "../../../support/store.ts";
 import type { Sent } from "../../../support/store.ts";
+import type { StoreState } from "../../../../src/store/state/store-state.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
@@ -66,8 +68,17 @@ function finish(store: TestStore, nowMs = LATER): number {
   return steps;
 }
 
+/** Begins a deletion, which Destinations have taken over at once. */
+function beginHere(state: StoreState, id: string, email: string, nowMs: number): void {
+  beginDeletion(state, id, email, nowMs);
+  for (let next = state.raised.next(); next !== null; next = state.raised.next()) {
+    state.raised.handedOn(next.lastRow);
+    if (next.deletion !== null) handedOver(state, next.deletion.receiptId, nowMs);
+  }
+}
+
 function deletePerson(store: TestStore, email = JANE, nowMs = LATER) {
-  beginDeletion(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
+  beginHere(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
   finish(store, nowMs);
   return findDeletion(store.sql, email);
 }
@@ -80,7 +91,7 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
 
 /** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
 const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
+  /^(product_org|rule_(days|jobs)$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
 
 /** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
 function columnsThatSayNothing({ sql }: TestStore): string[] {
@@ -386,7 +397,7 @@ describe("what is not linked yet", () => {
     await inStore((store) => {
       const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
       waiting(store, ...more);
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
       expect(firstEntries(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
       expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
@@ -409,7 +420,7 @@ describe("what is not linked yet", () => {
         const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
         waiting(store, ...more);
         if (else_ === "somebody") store.record(NOW + 1, identify(BOB, "v-jane"));
-        beginDeletion(store.state, "del_1", JANE, LATER);
+        beginHere(store.state, "del_1", JANE, LATER);
         // By the clock that linking goes by, months have passed.
         const { state, storage, objects } = store;
         const rules = async () => ({ version: 1, rules: compileRules([]) });
@@ -433,8 +444,8 @@ describe("what is not linked yet", () => {
       waiting(store, ...more);
       store.record(NOW + 10, identify(BOB, "v-jane"));
       store.record(NOW + 20, { ...visit("v-jane", -1), receivedAtMs: NOW + 20 });
-      beginDeletion(store.state, "del_1", BOB, LATER);
-      beginDeletion(store.state, "del_2", JANE, LATER + 1);
+      beginHere(store.state, "del_1", BOB, LATER);
+      beginHere(store.state, "del_2", JANE, LATER + 1);
       while (findDeletion(store.sql, JANE)?.finishedAtMs === null) {
         for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
         stepDeletions(state, LATER + 1);
@@ -528,7 +539,7 @@ describe("a large person", () => {
          INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('av-jane-' || i AS BLOB), 1, 1, 1 FROM n`,
       );
       const [waiting] = store.record(NOW, held(visit(`v-jane-${IDS - 1}`)));
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
       const claims = new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: `v-jane-${IDS}` });
       expect(claims).toEqual([]);
@@ -554,7 +565,7 @@ describe("a large person", () => {
         store.seal();
       }
       const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       for (let [before, now] = [segments, left()]; before > 0; [before, now] = [now, left()]) {
         expect(before - now).toBeLessThan(2 * RULE_STEP_SEGMENTS);
         stepDeletions(store.state, LATER);
@@ -577,7 +588,7 @@ describe("a large person", () => {
       const left = () =>
         linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane").length;
       let [before, steps] = [left(), 0];
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       for (; findDeletion(store.sql, JANE)?.finishedAtMs === null; steps++) {
         expect(before - left()).toBeLessThan(2 * RULE_STEP_SEGMENTS);
         before = left();
@@ -599,7 +610,7 @@ describe("a large person", () => {
       const [shared] = store.record(NOW + 2, {
         payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-jane", userId: "u-bob" },
       });
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       store.record(LATER + 1, { payload: { type: "identify", userId: "u-bob", traits: { email: BOB } } });
       const { state, storage, objects } = store;
       await stepLinkJobs({ state, storage, objects, rules: async () => ({ version: 1, rules: compileRules([]) }) });
@@ -621,7 +632,7 @@ describe("a large person", () => {
       store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n)));
       store.record(NOW + 1, visitAt(LATER + 1, "v-jane", -1));
       store.record(NOW + 2, identify(JANE, "v-jane"), ...more);
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       const [progress] = store.sql.exec("SELECT step, position FROM deletions");
       expect(progress).toEqual({ step: "identities", position: DELETION_STEP_LINES + 1 });
     };
@@ -657,7 +668,7 @@ describe("a large person", () => {
       inStore((store) => {
         begin(store);
         const [since] = store.record(LATER + 2, visitAt(LATER + 2, "v-jane", -2));
-        beginDeletion(store.state, "del_2", JANE, LATER + 10);
+        beginHere(store.state, "del_2", JANE, LATER + 10);
         finish(store, LATER + 10);
         expect(anonymousIdOf(store, since)).toBeNull();
       }));
@@ -666,10 +677,10 @@ describe("a large person", () => {
   test("that is asked for again does not reach further for another who was deleted at the same moment", async () => {
     await inStore((store) => {
       store.record(NOW, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)), form(BOB));
-      beginDeletion(store.state, "del_1", JANE, LATER);
-      beginDeletion(store.state, "del_2", BOB, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_2", BOB, LATER);
       const [again] = store.record(LATER + 60_000, held(form(BOB, 1)));
-      beginDeletion(store.state, "del_3", JANE, LATER + 120_000);
+      beginHere(store.state, "del_3", JANE, LATER + 120_000);
       finish(store, LATER + 120_000);
       expect(statusOf(store, again)).toBe("held");
     });
@@ -679,7 +690,7 @@ describe("a large person", () => {
     const workspaceId = await inStore((store) => {
       const count = 2 * DELETION_STEP_LINES + 1;
       store.record(NOW, ...Array.from({ length: count }, (_, n) => form(JANE, n)), form(BOB));
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
       expect(left()).toBeGreaterThan(0);
       expect(left()).toBeLessThan(count);
@@ -711,14 +722,14 @@ describe("a deletion that is asked for again", () => {
       store.record(NOW, form(JANE), identify(JANE, "v-jane"));
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       const ids = store.record(
         LATER + 5,
         { ...held(form(JANE, 1)), receivedAtMs: LATER + 5 },
         { ...held(visit("v-jane", 1)), receivedAtMs: LATER + 5 },
       );
       expect(ids.map((id) => statusOf(store, id))).toEqual(["held", "held"]);
-      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      beginHere(store.state, "del_2", JANE, LATER + 10);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
       expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
       return store.workspaceId;
@@ -731,27 +742,27 @@ describe("a deletion that is asked for again", () => {
       store.record(NOW, form(JANE), identify(JANE, "v-jane"));
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       const [since, heldSince] = store.record(
         LATER + 5,
         { ...visit("v-jane", 1), receivedAtMs: LATER + 5 },
         { ...held(visit("v-jane", 2)), receivedAtMs: LATER + 5 },
       );
-      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      beginHere(store.state, "del_2", JANE, LATER + 10);
       const [late] = store.record(LATER + 20, { ...visit("v-jane", 3), receivedAtMs: LATER + 6 });
       expect([since, heldSince, late].map((id) => statusOf(store, id))).toEqual(["anonymous", "purged", "purged"]);
       await store.workOnCold(LATER + 20);
       finish(store, LATER + 20);
-      beginDeletion(store.state, "del_3", JANE, LATER + 30);
+      beginHere(store.state, "del_3", JANE, LATER + 30);
       expect(statusOf(store, since)).toBe("anonymous");
     }));
 
   test("is another one where somebody new has the email by now, and both are carried out", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES + 900 }, (_, n) => form(JANE, n)));
-      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginHere(store.state, "del_1", JANE, LATER);
       store.record(LATER + 5, { ...form(JANE, -1), receivedAtMs: LATER + 5 });
-      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      beginHere(store.state, "del_2", JANE, LATER + 10);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
       finish(store, LATER + 10);
       expect(findDeletion(store.sql, JANE)).toMatchObject({
