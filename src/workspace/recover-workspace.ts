@@ -62,8 +62,8 @@ export async function recoverWorkspace(
 async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<{ lost: number; deletions: number }> {
   const { id, workspaceId } = restore;
   // It has changed since the restore began where that was interrupted.
-  const before = (await findRestore(db, workspaceId, id))?.before;
-  if (before == null) throw new Error("a restore that has begun knows what was before");
+  const before = (await findRestore(db, workspaceId, id))?.before ?? null;
+  if (before === null) throw new Error("a restore that has begun knows what was before");
   const counter = quotaCounter(env, workspaceId);
   if (await counter.awaitsRestore(id)) throw new Error("The restore has not restored all objects. Repeat it.");
   const restored = await counter.afterRestore(before.highestRow);

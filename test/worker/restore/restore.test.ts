@@ -158,6 +158,24 @@ describe("a restore that is refused changes nothing", () => {
   });
 });
 
+test("a restore that the first object refuses changes nothing: the call is refused, and the workspace goes on", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const at = await moment(workspace);
+  await sent(workspace, "b");
+  await runInDurableObject(workspace.store, (_, { storage }) => {
+    vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("the bookmark is too old"));
+  });
+  const refused = await ask(workspace, "/restore", { at });
+  expect([refused.status, await refused.json()]).toMatchObject([
+    409,
+    { code: "not_restorable", detail: expect.stringContaining("the bookmark is too old") },
+  ]);
+  await sent(workspace, "c");
+  expect(await people(workspace)).toEqual(["a", "b", "c"]);
+  expect(await alarms(workspace)).toEqual([]);
+});
+
 test("a restore that one object does not go along with is visible, records nothing, and is finished by the same call", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
