@@ -38,7 +38,7 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   refusedToldMs: number;
   /** The counter is not told of `refused` before this time, for it has been told enough for now. */
   refusedPauseMs: number;
-  /** The workspace's configuration is not pushed to its counter before this time: a push is under way, or has just failed. */
+  /** The workspace's configuration is not pushed to its counter before this time: a push has just begun or failed. */
   configPushFromMs: number;
 }
 

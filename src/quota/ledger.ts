@@ -85,7 +85,7 @@ export function createLedgerTables(sql: SqlStorage): void {
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
-  // Objects from before 0.2 have the table without this column.
+  // An object of version 0.1.0 has the table without this column.
   if (!sql.exec("SELECT * FROM ledger").columnNames.includes("config_version")) sql.exec(ADD_CONFIG_VERSION);
 }
 
