@@ -171,6 +171,8 @@ test("a restore that the first object refuses changes nothing: the call is refus
     409,
     { code: "not_restorable", detail: expect.stringContaining("the bookmark is too old") },
   ]);
+  // Nothing stays armed for a later start.
+  await abortAllDurableObjects();
   await sent(workspace, "c");
   expect(await people(workspace)).toEqual(["a", "b", "c"]);
   expect(await alarms(workspace)).toEqual([]);
@@ -208,6 +210,62 @@ test("senders get a 503 that asks them to come again while a workspace is about 
   expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^\d+$/)]);
   later(60_000);
   expect((await workspace.send({ event: "E", email: "a@example.com" })).status).toBe(202);
+});
+
+describe("held signals", () => {
+  async function withHeld(): Promise<TestWorkspace> {
+    const workspace = await newWorkspace({ signalLimit: 2 });
+    await sent(workspace, "a", "b", "c");
+    expect(await workspace.books()).toMatchObject({ processed: 2, held: 1 });
+    return workspace;
+  }
+  async function release(workspace: TestWorkspace): Promise<unknown> {
+    await workspace.operator("PATCH", "", { overages: true });
+    const released = await workspace.operator("POST", "/held/release");
+    await workspace.settled();
+    return released;
+  }
+
+  test("that were released since the moment restored to are held again, and may be released again", async () => {
+    const workspace = await withHeld();
+    const at = await moment(workspace);
+    expect(await release(workspace)).toEqual({ released: 1, still_held: 0 });
+    expect(await workspace.operator("POST", "/restore", { at })).toMatchObject({ lost: 0 });
+    expect(await workspace.books()).toMatchObject({ processed: 2, held: 1, balanced: true });
+    expect(await release(workspace)).toEqual({ released: 1, still_held: 0 });
+    expect(await people(workspace)).toEqual(["a", "b", "c"]);
+    expect(await workspace.books()).toMatchObject({ processed: 3, held: 0, lost: 0, balanced: true });
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3, held: 0 });
+  });
+
+  test("that were released before the moment restored to stay released", async () => {
+    const workspace = await withHeld();
+    await release(workspace);
+    const at = await moment(workspace);
+    await sent(workspace, "d");
+    await workspace.operator("POST", "/restore", { at });
+    expect(await release(workspace)).toEqual({ released: 0, still_held: 0 });
+    expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 3, held: 0, lost: 1, balanced: true });
+  });
+});
+
+test("notifications go back too, and the counter and the store know again which events are wanted", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  const destination = { type: "webhook", target: "https://crm.example.com/in", events: ["usage.level"] };
+  await workspace.operator("POST", "/destinations", { ...destination, name: "before" });
+  const at = await moment(workspace);
+  await workspace.operator("POST", "/destinations", {
+    ...destination,
+    name: "since",
+    events: ["dead_letters.added"],
+  });
+  await workspace.operator("POST", "/restore", { at });
+  const { items } = await workspace.operator<{ items: { name: string }[] }>("GET", "/destinations");
+  expect(items.map(({ name }) => name)).toEqual(["before"]);
+  const wanted = await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
+    sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events").one(),
+  );
+  expect(JSON.parse(wanted.wanted)).toMatchObject({ types: ["usage.level"], destinations: 1 });
 });
 
 describe("payloads in R2", () => {
