@@ -238,6 +238,18 @@ describe("held signals", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3, held: 0 });
   });
 
+  test("that were on their way then are counted once: the store has them, and the outbox", async () => {
+    const workspace = await withHeld();
+    await new TestCounter(workspace.id).sendTo(lose);
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await workspace.operator("POST", "/held/release")).toMatchObject({ released: 1 });
+    const at = await moment(workspace);
+    await workspace.send({ email: "lost@example.com", event: "E" });
+    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({ lost: 1 });
+    await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 3, held: 0, lost: 1, balanced: true });
+  });
+
   test("that were released before the moment restored to stay released", async () => {
     const workspace = await withHeld();
     await release(workspace);
