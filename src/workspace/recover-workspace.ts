@@ -35,10 +35,10 @@ export async function recoverWorkspace(
   const counter = quotaCounter(env, workspaceId);
   // Deactivated keys come first: until the counter knows them again, it accepts calls with them.
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
-  // A restored D1 may have an older version of plan and overages than the counter, which would ignore it.
-  await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
-  await configureCounter(env, db, workspaceId);
   const restore = await unfinishedRestore(db, workspaceId);
+  // A restored D1 may have an older version of plan and overages than the counter, which would ignore it.
+  if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
+  await configureCounter(env, db, workspaceId);
   const finished = restore === null ? null : await finish(env, db, restore);
   const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
   // Which events are wanted may have changed since the moment restored to.
