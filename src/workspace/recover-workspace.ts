@@ -74,7 +74,6 @@ async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<
     unsettled,
     deletions,
   });
-  await counter.settle(store.recorded);
   const recorded = new Set(store.recorded);
   const waiting = restored.unsettled.filter(({ row }) => !recorded.has(row));
   const corrections = correctionsOf(before, { counted: restored.accepted, recorded: store.signals, waiting });
