@@ -182,7 +182,7 @@ describe("design §6: a release of held signals", () => {
         duplicateWindowMs: 0,
       },
     };
-    await workspace.store.record([{ row: 1_000, atMs: Date.now(), signals: [released] }]);
+    await workspace.store.record([{ row: 2 ** 52, signals: [released] }]);
     expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });
     expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 2, purged: 0, balanced: true });
   });
