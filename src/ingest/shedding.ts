@@ -15,8 +15,8 @@ export const SHED_ASK_MS = 1_000;
 
 /** Takes a call from the key's token bucket in this isolate. */
 export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateDecision {
-  const taken = takeRequest(key.shedEmptyAtMs, nowMs, shedRate(rate));
-  key.shedEmptyAtMs = taken.emptyAtMs;
+  const taken = takeRequest(key.shedBucket, nowMs, shedRate(rate));
+  key.shedBucket = taken.bucket;
   return taken;
 }
 
@@ -28,14 +28,9 @@ export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateD
 export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, requests: number): number {
   if (requests === 1) return 0;
   const shed = shedRate(rate);
-  const isEmpty = requestsLeft(key.shedEmptyAtMs, nowMs, shed).remaining === 0;
-  key.shedEmptyAtMs = chargeRequests(
-    key.shedEmptyAtMs,
-    nowMs,
-    shed,
-    (Math.min(requests, rate.burst) - 1) * SHED_FACTOR,
-  );
-  return isEmpty ? takeRequest(key.shedEmptyAtMs, nowMs, shed).retryAfterMs : 0;
+  const isEmpty = requestsLeft(key.shedBucket, nowMs, shed).remaining === 0;
+  key.shedBucket = chargeRequests(key.shedBucket, nowMs, shed, (Math.min(requests, rate.burst) - 1) * SHED_FACTOR);
+  return isEmpty ? takeRequest(key.shedBucket, nowMs, shed).retryAfterMs : 0;
 }
 
 /** The refusal of a call that comes too fast. `requests`: the number of requests that its body counts as. */

@@ -8,7 +8,7 @@
  */
 import { addRejection, forgetOld } from "../domain/keys/rejection.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
-import { takeRequest } from "../domain/quota/request-rate.ts";
+import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 
@@ -46,7 +46,7 @@ export class Rejections {
   #gathering: Gathering | null = null;
   #lastAddedMs = 0;
   /** State of the rate of writes at once, see domain/quota/request-rate.ts. */
-  #writesEmptyAtMs = 0;
+  #writes = FULL_BUCKET;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -78,9 +78,9 @@ export class Rejections {
   /** Writes what is due: one row at most. */
   write(nowMs: number): void {
     if (this.#gathering === null) {
-      const taken = takeRequest(this.#writesEmptyAtMs, nowMs, REJECTION_WRITES);
+      const taken = takeRequest(this.#writes, nowMs, REJECTION_WRITES);
       this.#writeList(nowMs, taken.allowed ? "complete" : "open");
-      this.#writesEmptyAtMs = taken.emptyAtMs;
+      this.#writes = taken.bucket;
       if (!taken.allowed) this.#gathering = { sinceMs: nowMs, writes: 0 };
     } else if (this.#unwritten.size > 0) {
       this.#writeList(nowMs, "open");
