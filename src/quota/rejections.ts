@@ -60,10 +60,11 @@ export class Rejections {
     for (const { open, keyId, lastAtMs } of stored) if (open === true) this.#addToDay(keyId, "lost", 1, lastAtMs);
   }
 
-  add(refused: RefusedCalls, nowMs: number): void {
+  /** @param newCalls calls of `refused` that the days of the key have not counted yet. */
+  add(refused: RefusedCalls, newCalls: number, nowMs: number): void {
     this.#unwritten.add(addRejection(this.#list, refused));
-    const { keyId, calls, lastAtMs, atLeast } = refused;
-    this.#addToDay(keyId, "calls", calls, lastAtMs);
+    const { keyId, lastAtMs, atLeast } = refused;
+    if (newCalls > 0) this.#addToDay(keyId, "calls", newCalls, lastAtMs);
     if (atLeast) this.#addToDay(keyId, "lost", 1, lastAtMs);
     this.#lastAddedMs = nowMs;
   }
