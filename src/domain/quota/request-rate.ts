@@ -41,17 +41,17 @@ export interface RateDecision extends RateState {
  */
 export const REQUEST_BODY_BYTES = 32_768;
 
-/** How many requests a body counts as: one for each started REQUEST_BODY_BYTES, after decompression. */
-export function requestsOfBody(bytes: number): number {
-  return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES));
-}
-
 /** Signals of a body that count as one request: each of them is parsed, checked and answered. */
 export const REQUEST_SIGNALS = 100;
 
-/** How many requests a body counts as: one for each started REQUEST_BODY_BYTES or REQUEST_SIGNALS, whichever are more. */
-export function requestsOfSignals(requests: number, signals: number): number {
-  return Math.max(requests, Math.ceil(signals / REQUEST_SIGNALS));
+/**
+ * How many requests a body counts as: one for each started REQUEST_BODY_BYTES after decompression, or for each started
+ * REQUEST_SIGNALS, whichever are more.
+ *
+ * @param signals 1 until the body has been read.
+ */
+export function requestsOfBody(bytes: number, signals = 1): number {
+  return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES), Math.ceil(signals / REQUEST_SIGNALS));
 }
 
 /**

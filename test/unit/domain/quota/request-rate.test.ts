@@ -187,9 +187,14 @@ describe("§8.7 for any rate and any calls", () => {
 
 describe("a large body counts as several requests", () => {
   test("one for each started 32 KB after decompression", () => {
-    const counts = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, 2 * REQUEST_BODY_BYTES].map(requestsOfBody);
-    expect(counts).toEqual([1, 1, 1, 2, 2]);
+    const bytes = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, 2 * REQUEST_BODY_BYTES];
+    expect(bytes.map((length) => requestsOfBody(length))).toEqual([1, 1, 1, 2, 2]);
     expect(requestsOfBody(BULK_MAX_BYTES)).toBe(512);
+  });
+
+  test("one for each started 100 signals where these are more", () => {
+    expect([0, 1, 100, 101, 10_000].map((signals) => requestsOfBody(1, signals))).toEqual([1, 1, 1, 2, 100]);
+    expect(requestsOfBody(3 * REQUEST_BODY_BYTES, 101)).toBe(3);
   });
 
   test("the largest body gets through with any burst, and a request after it waits for what the body was charged", () => {
