@@ -34,7 +34,7 @@ let penalisedBucket = FULL_BUCKET;
  * Unsuccessful look-ups a second and isolate, of all networks together. Each look-up asks the database that all workspaces
  * share, and a limit for each network does not stop an attacker with many networks. Honest senders mistype a key sometimes.
  */
-export const MISSES_PER_SECOND = 200;
+const MISSES_PER_SECOND = 200;
 /** Burst of unsuccessful look-ups, such as many senders that start with the keys of another environment. */
 export const MISSES_BURST = 1_000;
 const MISSES = { perSecond: MISSES_PER_SECOND, burst: MISSES_BURST };
