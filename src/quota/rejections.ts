@@ -13,7 +13,7 @@ import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 
 /** Keys whose refused calls are kept by day, in some 100 bytes each: those that were refused last. */
-const REJECTED_KEYS_KEPT = 500;
+export const REJECTED_KEYS_KEPT = 500;
 /** Refusals that are each written at once: as often as an object that sleeps in between would forget them. */
 export const REJECTION_WRITES = { perSecond: 0.1, burst: 6 } as const;
 /**
