@@ -134,7 +134,7 @@ export function admitCall(
     text += writeSignal({ id: ids?.[index] ?? `sig_${crypto.randomUUID()}`, key: keyId }, payload);
   }
   const chunks = count === 0 ? [] : [{ text, count, bytes: new TextEncoder().encode(text).length }];
-  return { keyId, chunks, requestId: "req_test", firstSlice: true, invalid: [], ...call };
+  return { keyId, chunks, requestId: `req_${crypto.randomUUID()}`, firstSlice: true, invalid: [], ...call };
 }
 
 /** Takes every message and loses it. */

@@ -2,9 +2,10 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
+import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
+import { findInFlight } from "../../../src/quota/in-flight.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
@@ -288,6 +289,42 @@ describe("packing", () => {
   });
 });
 
+/** A counter with a row for each second of the last two minutes, with one signal each. */
+async function counterOfTwoMinutes() {
+  const counter = await newCounter();
+  await counter.sendTo(lose);
+  const start = Date.now();
+  const ids: string[] = [];
+  for (let second = 0; second < 120; second++) {
+    vi.setSystemTime(start + second * 1_000);
+    ids.push(newId("sig"));
+    await counter.admit(1, { ids: ids.slice(-1) });
+  }
+  return { counter, ids };
+}
+
+/** Counts the rows that SQLite reads, and the bodies that come to JavaScript. */
+function countReads(sql: SqlStorage) {
+  const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
+  let bodies = 0;
+  const exec = (query: string, ...bindings: unknown[]) => {
+    const cursor = sql.exec(query, ...bindings);
+    cursors.push(cursor);
+    function* rows() {
+      for (const row of cursor) {
+        if ("body" in row) bodies++;
+        yield row;
+      }
+    }
+    return { [Symbol.iterator]: rows, toArray: () => [...rows()], one: () => cursor.one() };
+  };
+  return {
+    sql: { exec } as unknown as SqlStorage,
+    bodies: () => bodies,
+    rows: () => cursors.reduce((sum, { rowsRead }) => sum + rowsRead, 0),
+  };
+}
+
 describe("a signal in flight", () => {
   test("is found by its id, also when another signal's payload quotes that", async () => {
     const counter = await newCounter({ signalLimit: 1 });
@@ -298,6 +335,7 @@ describe("a signal in flight", () => {
     expect(await counter.stub.inFlight(id)).toMatchObject({ id, verdict: "held", ordinal: 2 });
     expect(await counter.stub.inFlight(other)).toBeNull();
     expect(await counter.stub.inFlight("sig_x")).toBeNull();
+    expect(await (await newCounter()).stub.inFlight(id)).toBeNull();
   });
 
   test("is found among many of other times, settled ones between them", async () => {
@@ -315,6 +353,37 @@ describe("a signal in flight", () => {
     const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
     const gone = [0, 1, 2, 8, 9, 23];
     expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
+  });
+
+  test("is found among rows of sparse numbers", async () => {
+    const { counter, ids } = await counterOfTwoMinutes();
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE outbox SET row = at * 1024 + row * 7");
+      const found = ids.map((id) => findInFlight(sql, counter.id, id)?.id);
+      expect(found).toEqual(ids);
+    });
+  });
+
+  test("is found when its commit came up to ten seconds after its id, and the clocks differed by seconds", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const start = Date.now();
+    const ids = [-5_000, 0, CALL_TIMEOUT_MS, CALL_TIMEOUT_MS + 5_000].map((late) => newId("sig", start - late));
+    await counter.admit(ids.length, { ids });
+    const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
+    expect(found.map((admission) => admission?.id)).toEqual(ids);
+  });
+
+  test("is looked for by SQLite: only the row that holds its id comes to JavaScript, and only seconds of rows are read", async () => {
+    const { counter, ids } = await counterOfTwoMinutes();
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      const reads = countReads(sql);
+      expect(findInFlight(reads.sql, counter.id, ids[60] ?? "")?.id).toBe(ids[60]);
+      expect(findInFlight(reads.sql, counter.id, newId("sig", Date.now() - 60_000))).toBeNull();
+      expect(reads.bodies()).toBe(1);
+      // For each: the rows of 20 seconds, and a dozen for each end of them.
+      expect(reads.rows()).toBeLessThan(2 * 50);
+    });
   });
 
   test("is counted, in all and by period, through failed commits, settling twice and a restart", async () => {
