@@ -44,7 +44,7 @@ class Road {
       alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
       send: (messages) => {
         this.lows.push(...messages.map(({ body }) => Number(/^ws (\d+)/.exec(body)?.[1])));
-        this.sent.push([Date.now() - START, messages.map(({ body }) => body.replace(/^ws \d+/, "ws"))]);
+        this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
         return this.outcomes.shift()?.() ?? Promise.resolve();
       },
     });
@@ -72,8 +72,9 @@ class Road {
 
   #lastRow = 0;
 
-  commit(bytes = 100): void {
+  commit(bytes = 100, writeText?: (row: number) => string): void {
     const row = rowOf(Math.max(this.#lastRow, this.rows.at(-1)?.row ?? 0) + 1, bytes);
+    if (writeText !== undefined) row.text = writeText(row.row);
     this.#lastRow = row.row;
     this.rows.push(row);
     this.drain.committed([row]);
@@ -365,8 +366,9 @@ describe("a full store", () => {
 
 test("each message says which row is the lowest that is not settled", async () => {
   const road = new Road();
+  const header = { at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 0, accepted: 0 };
   for (let n = 0; n < 3; n++) {
-    road.commit();
+    road.commit(100, (row) => writeRow({ ...header, row }, ""));
     // oxlint-disable-next-line no-await-in-loop -- one after the other
     await road.pass(60_000);
     if (n === 1) road.settle(1, 2);

@@ -75,7 +75,8 @@ describe("a large body", () => {
       slices.push({ bytes, written: sum(({ text }) => Buffer.byteLength(text)), signals: count });
       const verdicts = { accepted: count, held: 0, rejected: 0, refusal: null };
       const period = { remaining: null, ceiling: null, periodEndMs: 0 };
-      return Promise.resolve({ outcome: "counted", ...verdicts, rate: { remaining: 1, resetMs: 1 }, period });
+      const rate = { remaining: 1, resetMs: 1 };
+      return Promise.resolve({ outcome: "counted", ...verdicts, rate, period, configVersion: 1 });
     };
     const answer = await send(workspace, signals, { slice: 1, fault: record, headers, source });
     expect(answer.status).toBe(202);
