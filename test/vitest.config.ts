@@ -12,7 +12,7 @@ export default defineConfig({
         // The outages take too long for `npm test`.
         include: ["test/worker/**/*.test.ts", "test/long/!(outages).test.ts"],
       }),
-      unitProject,
+      unitProject(["test/unit/**/*.test.ts"]),
     ],
   },
 });

@@ -1,4 +1,5 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
+import { cut } from "../domain/cut.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { DAY_MS } from "../domain/duration.ts";
@@ -97,7 +98,7 @@ function withShortValues(detail: JsonObject, characters: number): JsonObject {
     Object.entries(detail).map(([name, value]) => {
       if (isJsonObject(value)) return [name, withShortValues(value, characters)];
       const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-      return [name, text.length > characters ? `${text.slice(0, characters)}…` : value];
+      return [name, text.length > characters ? cut(text, characters) : value];
     }),
   );
 }

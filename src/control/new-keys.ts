@@ -45,7 +45,7 @@ export interface MadeBefore {
 
 export interface Rotation {
   keyId: string;
-  /** How long the old key goes on; 0: the caller ends it after the rotation. */
+  /** How long the old key goes on; 0: it ends now, and the caller also deactivates it, see rotateKey. */
   overlapMs: number;
   /** The successor's expiration; undefined: what was asked for the old key. */
   expiresAt?: string | null | undefined;
@@ -90,7 +90,8 @@ export async function createKeyOnce(
 /**
  * Makes a successor with the same settings (design §5). The old key ends with the overlap, or at its own earlier end; the
  * successor does not end with it. The overlap must be longer than key facts are cached. Without an overlap the caller
- * deactivates the old key after this.
+ * deactivates the old key after this, so that it ends at once. If the caller fails before that, the old key ends when the
+ * cached facts are read again.
  */
 export async function rotateKey(
   db: ControlDatabase,
@@ -117,7 +118,7 @@ export async function rotateKey(
     auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
     db
       .update(apiKeys)
-      .set({ overlapEndsAt: overlapMs === 0 ? old.overlapEndsAt : neverLater })
+      .set({ overlapEndsAt: neverLater })
       .where(and(isKey(workspaceId, keyId), isMade)),
   ]);
   return inserted.length === 1 ? ok(draft.created) : whyNotInserted(db, draft, reached);

@@ -75,12 +75,15 @@ export async function openRestores(
 }
 
 /** Nothing was changed: the workspace goes on as it was. */
-export async function refuseRestore(db: ControlDatabase, id: string, nowMs: number): Promise<void> {
+export async function refuseRestore(db: ControlDatabase, { id, workspaceId }: Restore, nowMs: number): Promise<void> {
   const state: RestoreState = "refused";
-  await db
-    .update(restores)
-    .set({ state, acknowledgedAt: iso(nowMs) })
-    .where(eq(restores.id, id));
+  await db.batch([
+    db
+      .update(restores)
+      .set({ state, acknowledgedAt: iso(nowMs) })
+      .where(eq(restores.id, id)),
+    db.update(workspaces).set({ restoring: null }).where(eq(workspaces.id, workspaceId)),
+  ]);
 }
 
 /** From here on the restore only goes forward, and nothing is recorded until it ends. */

@@ -159,13 +159,14 @@ export async function unknownWorkspaces(db: ControlDatabase, ids: readonly strin
 }
 
 /**
- * Raises a workspace's version of its configuration above the counter's where that is later: D1 was restored then.
+ * Raises a workspace's version of its configuration to more than `above`: after a restore of D1, its objects may have a later
+ * version than D1.
  */
-export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, ofCounter: number): Promise<void> {
+export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, above: number): Promise<void> {
   await db
     .update(workspaces)
-    .set({ configVersion: nextConfigVersion(Math.max(Date.now(), ofCounter + 1)) })
-    .where(and(eq(workspaces.id, workspaceId), lt(workspaces.configVersion, ofCounter)));
+    .set({ configVersion: nextConfigVersion(Math.max(Date.now(), above + 1)) })
+    .where(eq(workspaces.id, workspaceId));
 }
 
 /** What the objects of a workspace are to go by, as D1 has it. */

@@ -2,7 +2,7 @@
  * Hands what is due to the queue, and to its consumer what to send. Which deliveries are under way is known in memory only:
  * after a restart a few more may be.
  */
-import { takeRequest } from "../domain/quota/request-rate.ts";
+import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { Parcel } from "./destination-calls.ts";
@@ -32,7 +32,7 @@ export class Courier {
   readonly #underWay = new Map<string, UnderWay>();
   /** When gathered events were last sent, by destination. */
   readonly #gatheredMs = new Map<string, number>();
-  #emptyAtMs = 0;
+  #bucket = FULL_BUCKET;
   /** The destination whose turn comes first. It moves on, so that none is always last when the rate is used up. */
   #turn = 0;
 
@@ -58,9 +58,9 @@ export class Courier {
     for (const destination of [...all.slice(first), ...all.slice(0, first)]) {
       for (const kind of kindsOf(destination)) {
         for (const one of this.#deliveries.due(destination.id, kind, nowMs, this.#room(destination.id, kind, nowMs))) {
-          const decision = takeRequest(this.#emptyAtMs, nowMs, DELIVERY_RATE);
+          const decision = takeRequest(this.#bucket, nowMs, DELIVERY_RATE);
           if (!decision.allowed) return taken;
-          this.#emptyAtMs = decision.emptyAtMs;
+          this.#bucket = decision.bucket;
           const untilMs = nowMs + this.#leaseMs;
           this.#deliveries.dueAt(one.id, untilMs);
           this.#underWay.set(one.id, { destinationId: destination.id, untilMs, takenMs: 0 });
@@ -74,7 +74,7 @@ export class Courier {
 
   /** When there will be something to take, in milliseconds since 1970; infinity: never, as things stand. */
   nextMs(nowMs: number): number {
-    const { allowed, retryAfterMs } = takeRequest(this.#emptyAtMs, nowMs, DELIVERY_RATE);
+    const { allowed, retryAfterMs } = takeRequest(this.#bucket, nowMs, DELIVERY_RATE);
     const rateMs = allowed ? 0 : nowMs + Math.ceil(retryAfterMs);
     const dues = this.#roster.all().flatMap((destination) =>
       kindsOf(destination).map((kind) => {

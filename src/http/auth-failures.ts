@@ -4,7 +4,7 @@
  * customers share addresses, and the errors of a sender must not delay its neighbours: a key that this isolate knows never
  * waits, and a new key hardly ever does.
  */
-import { takeRequest } from "../domain/quota/request-rate.ts";
+import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
@@ -28,17 +28,17 @@ const LIMITER_TIMEOUT_MS = 1_000;
 const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
 
 const PENALISED_LOOKUPS = { perSecond: PENALISED_LOOKUPS_PER_SECOND, burst: PENALISED_LOOKUPS_PER_SECOND };
-let penalisedEmptyAtMs = 0;
+let penalisedBucket = FULL_BUCKET;
 
 /**
  * Unsuccessful look-ups a second and isolate, of all networks together. Each look-up asks the database that all workspaces
  * share, and a limit for each network does not stop an attacker with many networks. Honest senders mistype a key sometimes.
  */
-export const MISSES_PER_SECOND = 200;
+const MISSES_PER_SECOND = 200;
 /** Burst of unsuccessful look-ups, such as many senders that start with the keys of another environment. */
 export const MISSES_BURST = 1_000;
 const MISSES = { perSecond: MISSES_PER_SECOND, burst: MISSES_BURST };
-let missesEmptyAtMs = 0;
+let missesBucket = FULL_BUCKET;
 
 /**
  * Returns the milliseconds until this isolate may look up an unknown key or session for a network; 0: now.
@@ -46,18 +46,21 @@ let missesEmptyAtMs = 0;
 export function lookupWaitMs(network: string, nowMs: number): number {
   const leftMs = Math.max(penaltyLeftMs(network, nowMs), missesWaitMs(nowMs));
   if (leftMs === 0) return 0;
-  const taken = takeRequest(penalisedEmptyAtMs, nowMs, PENALISED_LOOKUPS);
-  penalisedEmptyAtMs = taken.emptyAtMs;
+  const taken = takeRequest(penalisedBucket, nowMs, PENALISED_LOOKUPS);
+  penalisedBucket = taken.bucket;
   return taken.allowed ? 0 : leftMs;
 }
 
 /** Counts an unsuccessful look-up. */
 export function countMiss(nowMs: number): void {
-  missesEmptyAtMs = takeRequest(missesEmptyAtMs, nowMs, MISSES).emptyAtMs;
+  missesBucket = takeRequest(missesBucket, nowMs, MISSES).bucket;
 }
 
 function missesWaitMs(nowMs: number): number {
-  return takeRequest(missesEmptyAtMs, nowMs, MISSES).retryAfterMs;
+  const { allowed, bucket, retryAfterMs } = takeRequest(missesBucket, nowMs, MISSES);
+  // A miss is taken when it is counted. Until then only the clock of the debt may change.
+  if (!allowed) missesBucket = bucket;
+  return retryAfterMs;
 }
 
 /** Counts a failed authentication. Returns the milliseconds until the next attempt; 0 below the limit. */

@@ -27,7 +27,7 @@ export type BodyProblem = BodyRefusal | (Unavailable & Described);
 export interface ReadBodyOptions {
   /** What the body may have after decompression. */
   maxBytes: number;
-  /** Whose share of the room for large bodies it takes from: a workspace's id, "operator", a member, a network. */
+  /** Whose share of the room for large bodies it takes from: a workspace's id, "operator", a member, or "strangers". */
   holder: string;
 }
 

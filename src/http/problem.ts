@@ -2,6 +2,7 @@
  * Error responses: RFC 9457 problem details, and the one place that turns a refusal into a status (spec §7). A problem
  * never names the path: it holds the key.
  */
+import { cut } from "../domain/cut.ts";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AppEnv } from "../env.ts";
 import { toSender } from "../domain/keys/echo.ts";
@@ -70,5 +71,5 @@ const STORED_DETAIL_MAX_LENGTH = 1_500;
 /** The detail as it may be stored and shown to everybody: what the sender is told, without the sender's own text. */
 export function storedDetail(refusal: Refusal): string {
   const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
-  return detail.length <= STORED_DETAIL_MAX_LENGTH ? detail : `${detail.slice(0, STORED_DETAIL_MAX_LENGTH)}…`;
+  return cut(detail, STORED_DETAIL_MAX_LENGTH);
 }

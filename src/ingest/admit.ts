@@ -22,8 +22,8 @@ import { pushConfiguration } from "./push-configuration.ts";
 import { tooFast } from "./shedding.ts";
 
 /**
- * What one `admit` call carries at most: a Durable Object stays responsive between slices, and what is made of one of them is
- * let go of before the next.
+ * Bytes that one `admit` call carries at most, as they are written: a Durable Object stays responsive between slices, and what
+ * is made of one of them is let go of before the next.
  */
 export const ADMIT_SLICE_MAX_BYTES = 500_000;
 
@@ -70,6 +70,9 @@ export interface Admittance {
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
 const DEACTIVATED = { code: "unauthorized", cause: "key_deactivated" } as const;
 
+/** As long as each id of a signal: `sig_` and a UUID. */
+const LONGEST_ID = "sig_".padEnd(40, "0");
+
 /** Attempts to reach the Quota Counter before the sender is asked to come again. */
 const ATTEMPTS = 3;
 
@@ -79,10 +82,11 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
   let limits: Limits = { rate: null, period: null, configVersion: Infinity };
   let kept = 0;
+  const records = new RecordWriter(call);
   for (let from = 0; from < call.signals.length;) {
-    const until = endOfSlice(call.signals, from);
+    const until = endOfSlice(call.signals, from, records.envelopeMaxBytes);
     // oxlint-disable-next-line no-await-in-loop
-    const answer = await admitSlice(env, call, from, until);
+    const answer = await admitSlice(env, call, records, [from, until]);
     if (answer === null || answer.result.outcome === "key_deactivated") {
       const why = answer === null ? UNAVAILABLE : DEACTIVATED;
       if (kept === 0) return { ok: false, refusal: why, ...limits };
@@ -133,13 +137,13 @@ type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
 async function admitSlice(
   env: Env,
   call: Admittance,
-  from: number,
-  until: number,
+  records: RecordWriter,
+  [from, until]: readonly [number, number],
 ): Promise<{ result: Answer; ids: [number, string][] } | null> {
   const firstSlice = from === 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const ids = newIds(call.signals, from, until);
-    const chunks = composeChunks(call, ids);
+    const chunks = composeChunks(call, records, ids);
     const { key, requestId } = call;
     const invalid = firstSlice ? invalidSignals(call.signals) : [];
     const request: AdmitCall = { keyId: key.keyId, chunks, requestId, firstSlice, invalid };
@@ -164,11 +168,12 @@ async function admitSlice(
   return null;
 }
 
-function endOfSlice(signals: BodySignal[], from: number): number {
+/** A slice has at least one signal. Refused signals count too, although they are not written. */
+function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number): number {
   let bytes = 0;
   let until = from;
   for (; until < signals.length; until++) {
-    bytes += signals[until]?.bytes ?? 0;
+    bytes += envelopeBytes + (signals[until]?.bytes ?? 0);
     if (bytes > ADMIT_SLICE_MAX_BYTES && until > from) break;
   }
   return until;
@@ -196,23 +201,42 @@ function newIds(signals: BodySignal[], from: number, until: number): [number, st
   return ids;
 }
 
+/** Writes the records of a call's signals. */
+class RecordWriter {
+  /** Bytes of a record without its payload, at most. */
+  readonly envelopeMaxBytes: number;
+  /** UTF-8 bytes of a record beyond its length: all but the path's source is ASCII. */
+  readonly #sourceExtraBytes: number;
+  readonly #write: ReturnType<typeof signalWriter>;
+  readonly #idempotencyKey: string | undefined;
+
+  constructor({ key, source, idempotencyKey, signals }: Admittance) {
+    const common: Omit<Envelope, "id" | "idem"> = { key: key.keyId };
+    if (key.endpointType === "product_org") common.endpoint = "product_org";
+    if (source !== undefined) common.source = source;
+    this.#write = signalWriter(common);
+    this.#idempotencyKey = idempotencyKey;
+    this.#sourceExtraBytes = source === undefined ? 0 : Buffer.byteLength(source) - source.length;
+    this.envelopeMaxBytes = this.write(LONGEST_ID, signals.length, "", 0).bytes;
+  }
+
+  /** @param payloadBytes UTF-8 length of the payload. */
+  write(id: string, index: number, payload: string, payloadBytes: number): { text: string; bytes: number } {
+    const idem = this.#idempotencyKey === undefined ? undefined : `${this.#idempotencyKey}:${index}`;
+    const text = this.#write(id, idem, payload);
+    return { text, bytes: text.length - payload.length + payloadBytes + this.#sourceExtraBytes };
+  }
+}
+
 /** These signals as outbox records. */
-function composeChunks(call: Admittance, ids: readonly [number, string][]): AdmitChunk[] {
+function composeChunks(call: Admittance, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
   const chunks: AdmitChunk[] = [];
   let chunk: AdmitChunk | undefined;
-  const common: Omit<Envelope, "id"> = { key: call.key.keyId };
-  if (call.key.endpointType === "product_org") common.endpoint = "product_org";
-  if (call.source !== undefined) common.source = call.source;
-  const writeSignal = signalWriter(common);
-  // The path's source may hold characters of up to three bytes per UTF-16 unit; all else in an envelope is ASCII.
-  const sourceBytes = 3 * (call.source?.length ?? 0);
   for (const [index, id] of ids) {
     const signal = call.signals[index];
     if (signal === undefined) continue;
-    const idem = call.idempotencyKey === undefined ? undefined : `${call.idempotencyKey}:${index}`;
     const payload = call.text.slice(signal.start, signal.end);
-    const text = writeSignal(id, idem, payload);
-    const bytes = text.length - payload.length + signal.bytes + sourceBytes;
+    const { text, bytes } = records.write(id, index, payload, signal.bytes);
     if (chunk === undefined || chunk.bytes + bytes > MESSAGE_MAX_BYTES)
       chunks.push((chunk = { text, count: 1, bytes }));
     else {

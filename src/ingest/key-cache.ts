@@ -8,6 +8,7 @@ import { digestHex } from "../platform/hashes.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
@@ -29,7 +30,7 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   /** Whether the Quota Counter has said that the key is deactivated. */
   isDeactivated: boolean;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
-  shedEmptyAtMs: number;
+  shedBucket: RateBucket;
   /** From then on one call of a flood is let through, to ask whether the key is still active. */
   shedAskAtMs: number;
   /** Calls that did not authenticate and of which the counter has not been told yet. */
@@ -38,7 +39,7 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   refusedToldMs: number;
   /** The counter is not told of `refused` before this time, for it has been told enough for now. */
   refusedPauseMs: number;
-  /** The workspace's configuration is not pushed to its counter before this time: a push is under way, or has just failed. */
+  /** The workspace's configuration is not pushed to its counter before this time: a push has just begun or failed. */
   configPushFromMs: number;
 }
 
@@ -106,7 +107,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   // A key that is known keeps its notes: else calls that look it up at the same time would each have a full bucket.
   const notes = entries.get(value)?.key ?? {
     isDeactivated: false,
-    shedEmptyAtMs: 0,
+    shedBucket: FULL_BUCKET,
     shedAskAtMs: 0,
     refused: [],
     refusedToldMs: 0,

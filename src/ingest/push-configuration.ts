@@ -23,7 +23,7 @@ export async function pushConfiguration(env: Env, workspaceId: string): Promise<
   return config.quota.configVersion;
 }
 
-/** Pushes the configuration behind the answer, unless an earlier call with the key does so, or has just failed to. */
+/** Pushes the configuration behind the answer, unless an earlier call with the key has just begun to, or failed. */
 export function pushBehindAnswer(c: Context<AppEnv>, key: KnownKey): void {
   const nowMs = Date.now();
   if (nowMs < key.configPushFromMs) return;
@@ -36,7 +36,6 @@ async function push(env: Env, key: KnownKey): Promise<void> {
     const version = await within(CALL_TIMEOUT_MS, pushConfiguration(env, key.workspaceId));
     // The primary's word: what the look-up brought may be from before a restore of D1.
     if (version !== null) key.configVersion = version;
-    key.configPushFromMs = 0;
   } catch (error) {
     logEvent("configure_failed", { workspace: key.workspaceId, error: errorText(error) });
     key.configPushFromMs = Date.now() + PUSH_PAUSE_MS;

@@ -10,7 +10,7 @@ import { holdsCredential } from "../domain/keys/echo.ts";
 import { mapAccount, REQUEST_MAX_STEPS, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { StepBudget } from "../domain/accounts/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
-import { requestsOfBody, requestsOfSignals } from "../domain/quota/request-rate.ts";
+import { requestsOfBody } from "../domain/quota/request-rate.ts";
 import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
@@ -134,7 +134,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   if (!options.ok) return refuseKnown(options.refusal);
   const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder: key.workspaceId });
   const requests = requestsOfBody(body.ok ? body.bytes.length : body.bytes);
-  const waitMs = shedBody(key, Date.now(), rate, requests);
+  const waitMs = shedBody(key, Date.now(), rate, requests - 1);
   if (!body.ok) return refuseKnown(body.refusal, requests);
   try {
     if (waitMs > 0) return refuseShed(tooFast(waitMs, requests));
@@ -146,8 +146,8 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     const bad = signals.find((signal) => signal.refusal !== null);
     if (bad?.refusal && !several) return refuseKnown(bad.refusal, requests);
 
-    const counted = requestsOfSignals(requests, signals.length);
-    shedBody(key, Date.now(), rate, 1 + counted - requests);
+    const counted = requestsOfBody(body.bytes.length, signals.length);
+    shedBody(key, Date.now(), rate, counted - requests);
     const requestId = c.get("requestId");
     const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
     if (admission.configVersion < key.configVersion) pushBehindAnswer(c, key);

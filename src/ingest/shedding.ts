@@ -3,9 +3,14 @@
  * bodies before it parses them. The Quota Counter decides exactly, and would also refuse every call that is refused here.
  */
 import type { Refusal } from "../domain/keys/refusal.ts";
-import { REQUEST_BODY_BYTES, chargeRequests, requestsLeft, takeRequest } from "../domain/quota/request-rate.ts";
+import {
+  REQUEST_BODY_BYTES,
+  REQUEST_SIGNALS,
+  chargeRequests,
+  requestsLeft,
+  takeRequest,
+} from "../domain/quota/request-rate.ts";
 import type { RateDecision, RequestRate } from "../domain/quota/request-rate.ts";
-import { grouped } from "../domain/grouped.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 /** An isolate refuses calls of a key beyond this multiple of the request rate. */
@@ -15,8 +20,8 @@ export const SHED_ASK_MS = 1_000;
 
 /** Takes a call from the key's token bucket in this isolate. */
 export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateDecision {
-  const taken = takeRequest(key.shedEmptyAtMs, nowMs, shedRate(rate));
-  key.shedEmptyAtMs = taken.emptyAtMs;
+  const taken = takeRequest(key.shedBucket, nowMs, shedRate(rate));
+  key.shedBucket = taken.bucket;
   return taken;
 }
 
@@ -24,18 +29,15 @@ export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateD
  * Charges the call for its body, which was read and unpacked. If the bucket was empty before the charge, as it is with many
  * bodies at the same time, returns the milliseconds to wait, and the caller does not parse the body. Bytes are charged at the
  * rate itself, not at SHED_FACTOR times the rate: a small call is cheap to pass on, but bytes take CPU time of this isolate.
+ *
+ * @param more requests that the body counts as, beyond those that were taken.
  */
-export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, requests: number): number {
-  if (requests === 1) return 0;
+export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, more: number): number {
+  if (more === 0) return 0;
   const shed = shedRate(rate);
-  const isEmpty = requestsLeft(key.shedEmptyAtMs, nowMs, shed).remaining === 0;
-  key.shedEmptyAtMs = chargeRequests(
-    key.shedEmptyAtMs,
-    nowMs,
-    shed,
-    (Math.min(requests, rate.burst) - 1) * SHED_FACTOR,
-  );
-  return isEmpty ? takeRequest(key.shedEmptyAtMs, nowMs, shed).retryAfterMs : 0;
+  const isEmpty = requestsLeft(key.shedBucket, nowMs, shed).remaining === 0;
+  key.shedBucket = chargeRequests(key.shedBucket, nowMs, shed, Math.min(more, rate.burst - 1) * SHED_FACTOR);
+  return isEmpty ? takeRequest(key.shedBucket, nowMs, shed).retryAfterMs : 0;
 }
 
 /** The refusal of a call that comes too fast. `requests`: the number of requests that its body counts as. */
@@ -43,7 +45,7 @@ export function tooFast(retryAfterMs: number, requests: number): Refusal {
   if (requests === 1) return { code: "rate_limited", retryAfterMs };
   const detail =
     `Requests came faster than the request rate allows: this body counts as ${requests} requests, one for each started ` +
-    `${grouped(REQUEST_BODY_BYTES)} bytes after decompression. Send again after Retry-After seconds, or send less.`;
+    `${REQUEST_BODY_BYTES / 1024} KB or ${REQUEST_SIGNALS} signals. Send again after Retry-After seconds, or send less.`;
   return { code: "rate_limited", retryAfterMs, detail };
 }
 

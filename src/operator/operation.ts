@@ -2,6 +2,7 @@
  * One description per route: `operation({...})` stands between a path and its handler, validates the request with its
  * zod schemas, and is what openapi.ts makes the document from. So the two cannot differ.
  */
+import { cut } from "../domain/cut.ts";
 import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import type { OperatorEnv } from "./environment.ts";
@@ -174,8 +175,4 @@ function shownName(name: string): string {
     .slice(0, NAME_CHARACTERS)
     .toWellFormed();
   return name.length > NAME_CHARACTERS ? `${shown}…` : shown;
-}
-
-function cut(text: string, max: number): string {
-  return text.length > max ? `${text.slice(0, max).toWellFormed()}…` : text;
 }

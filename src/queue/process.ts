@@ -31,7 +31,7 @@ export function rowsToRecord(
   rows: ReceivedRow[],
   process: (received: ReceivedSignal) => SignalToRecord,
 ): RowToRecord[] {
-  return rows.map(({ row, signals }) => ({ row: row.row, signals: signals.map(process) }));
+  return rows.map(({ row, signals }) => ({ row: row.row, atMs: row.at, signals: signals.map(process) }));
 }
 
 export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {

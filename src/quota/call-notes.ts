@@ -6,12 +6,23 @@
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { Lru } from "../platform/lru.ts";
 import type { CounterNews } from "./counter-news.ts";
 import { KeyUse } from "./key-use.ts";
 import type { AcceptedCall } from "./key-use.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { KeyCalls } from "./protocol.ts";
 import { Rejections } from "./rejections.ts";
+
+/** Latest refused calls that are remembered: more than the calls whose slices arrive at the same time. */
+const CALLS_REMEMBERED = 1_000;
+
+/** An entry for the rejections list. */
+interface CountedRefusal {
+  refused: RefusedCalls;
+  /** Calls of the entry that no earlier entry has counted: 0 where it is another reason, or another slice, of one call. */
+  newCalls: number;
+}
 
 export interface CallNotesOptions {
   workspaceId: string;
@@ -28,6 +39,8 @@ export class CallNotes {
   readonly #keyUse: KeyUse;
   readonly #rejections: Rejections;
   readonly #options: CallNotesOptions;
+  /** Request ids of the latest refused calls. */
+  readonly #counted = new Lru<string, true>(CALLS_REMEMBERED);
 
   constructor(sql: SqlStorage, options: CallNotesOptions) {
     this.#keyUse = new KeyUse(sql);
@@ -52,11 +65,12 @@ export class CallNotes {
 
   /** Lists refused calls, and writes what is due: also where none was refused. */
   refused(refused: readonly RefusedCalls[], nowMs: number): void {
-    for (const one of refused) {
-      this.#rejections.add(one, nowMs);
-      this.#options.watch(one);
+    const counted = refused.map((entry) => ({ refused: entry, newCalls: this.#countCalls(entry) }));
+    for (const entry of counted) {
+      this.#rejections.add(entry.refused, entry.newCalls, nowMs);
+      this.#options.watch(entry.refused);
     }
-    this.#write(refused, nowMs);
+    this.#write(counted, nowMs);
     this.#options.handOn();
   }
 
@@ -84,11 +98,17 @@ export class CallNotes {
     return this.#rejections.latest(limit, nowMs);
   }
 
+  #countCalls({ requestId, calls }: RefusedCalls): number {
+    if (this.#counted.has(requestId)) return 0;
+    this.#counted.set(requestId, true);
+    return calls;
+  }
+
   /** What cannot be written is left to the alarm: no call fails for it. */
-  #write(refused: readonly RefusedCalls[], nowMs: number): void {
+  #write(refused: readonly CountedRefusal[], nowMs: number): void {
     const { workspaceId, state, news, alarmBy } = this.#options;
     try {
-      for (const one of refused) news.refused(one, nowMs);
+      for (const entry of refused) news.refused(entry.refused, entry.newCalls, nowMs);
       this.#keyUse.writeDue(nowMs);
       if (this.#rejections.dueMs <= nowMs) {
         this.#rejections.write(nowMs);

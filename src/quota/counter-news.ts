@@ -66,9 +66,13 @@ export class CounterNews {
     this.#bursts?.called(keyId, calls, nowMs);
   }
 
-  /** Counts refused calls, of which `called` was told too, and raises a burst where they make one. */
-  refused(calls: RefusedCalls, nowMs: number): void {
-    const burst = this.#bursts?.refused(calls, nowMs) ?? null;
+  /**
+   * Counts refused calls, of which `called` was told too, and raises a burst where they make one.
+   *
+   * @param newCalls calls that no earlier entry has counted.
+   */
+  refused(calls: RefusedCalls, newCalls: number, nowMs: number): void {
+    const burst = this.#bursts?.refused(calls, newCalls, nowMs) ?? null;
     if (burst !== null) this.raised.raise([newEvent("refusals.burst", burst, nowMs)]);
   }
 

@@ -6,6 +6,7 @@
  * Everything else changes seldom, and with the ledger row.
  */
 import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing-period.ts";
+import { addColumn } from "../platform/add-column.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
@@ -68,8 +69,6 @@ const SAVE = `INSERT OR REPLACE INTO ledger (id, signal_limit, anchor_ms, period
     config_version)
   VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
-const ADD_CONFIG_VERSION = "ALTER TABLE ledger ADD COLUMN config_version INTEGER NOT NULL DEFAULT 0";
-
 export function createLedgerTables(sql: SqlStorage): void {
   sql.exec(`
     CREATE TABLE IF NOT EXISTS ledger (
@@ -85,8 +84,7 @@ export function createLedgerTables(sql: SqlStorage): void {
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
-  // Objects from before 0.2 have the table without this column.
-  if (!sql.exec("SELECT * FROM ledger").columnNames.includes("config_version")) sql.exec(ADD_CONFIG_VERSION);
+  addColumn(sql, "ledger", "config_version INTEGER NOT NULL DEFAULT 0");
 }
 
 /**

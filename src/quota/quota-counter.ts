@@ -140,6 +140,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   /** Writes what all restores have lost, and takes calls again. */
   correct(corrections: Correction[]): void {
     this.#restore.correct(corrections);
+    // A restored object may have lost its alarm.
+    this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
   }
 
   /**

@@ -27,8 +27,6 @@ interface Minute {
 interface Key {
   /** The latest minutes, a ring. */
   minutes: Minute[];
-  /** Id of the latest call that was refused: one call may be listed for several reasons, and counts once. */
-  requestId: string;
   quietUntilMs: number;
 }
 
@@ -39,13 +37,16 @@ export class RefusalBursts {
     minuteOf(this.#of(keyId, nowMs), nowMs).calls += calls;
   }
 
-  /** Counts refused calls, of which `called` was told too; returns what is to be told if they make a burst. */
-  refused({ keyId, code, calls, requestId }: RefusedCalls, nowMs: number): EventData["refusals.burst"] | null {
+  /**
+   * Counts refused calls, of which `called` was told too; returns what is to be told if they make a burst.
+   *
+   * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
+   */
+  refused({ keyId, code, calls }: RefusedCalls, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
     const key = this.#of(keyId, nowMs);
     const now = minuteOf(key, nowMs);
     now.codes.set(code, (now.codes.get(code) ?? 0) + calls);
-    if (key.requestId !== requestId) now.refused += calls;
-    key.requestId = requestId;
+    now.refused += newCalls;
     if (nowMs < key.quietUntilMs) return null;
     const firstMinute = now.minute - REFUSAL_BURST_MINUTES + 1;
     const latest = key.minutes.filter(({ minute }) => minute >= firstMinute);
@@ -69,7 +70,7 @@ export class RefusalBursts {
     const known = this.#keys.get(keyId);
     if (known !== undefined) return known;
     if (this.#keys.size >= REFUSAL_BURST_KEYS) this.#forgetSilent(nowMs);
-    const key = { minutes: [], requestId: "", quietUntilMs: 0 };
+    const key = { minutes: [], quietUntilMs: 0 };
     this.#keys.set(keyId, key);
     return key;
   }

@@ -8,12 +8,12 @@
  */
 import { addRejection, forgetOld } from "../domain/keys/rejection.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
-import { takeRequest } from "../domain/quota/request-rate.ts";
+import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 
 /** Keys whose refused calls are kept by day, in some 100 bytes each: those that were refused last. */
-const REJECTED_KEYS_KEPT = 500;
+export const REJECTED_KEYS_KEPT = 500;
 /** Refusals that are each written at once: as often as an object that sleeps in between would forget them. */
 export const REJECTION_WRITES = { perSecond: 0.1, burst: 6 } as const;
 /**
@@ -46,7 +46,7 @@ export class Rejections {
   #gathering: Gathering | null = null;
   #lastAddedMs = 0;
   /** State of the rate of writes at once, see domain/quota/request-rate.ts. */
-  #writesEmptyAtMs = 0;
+  #writes = FULL_BUCKET;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -60,10 +60,11 @@ export class Rejections {
     for (const { open, keyId, lastAtMs } of stored) if (open === true) this.#addToDay(keyId, "lost", 1, lastAtMs);
   }
 
-  add(refused: RefusedCalls, nowMs: number): void {
+  /** @param newCalls calls of `refused` that the days of the key have not counted yet. */
+  add(refused: RefusedCalls, newCalls: number, nowMs: number): void {
     this.#unwritten.add(addRejection(this.#list, refused));
-    const { keyId, calls, lastAtMs, atLeast } = refused;
-    this.#addToDay(keyId, "calls", calls, lastAtMs);
+    const { keyId, lastAtMs, atLeast } = refused;
+    if (newCalls > 0) this.#addToDay(keyId, "calls", newCalls, lastAtMs);
     if (atLeast) this.#addToDay(keyId, "lost", 1, lastAtMs);
     this.#lastAddedMs = nowMs;
   }
@@ -78,9 +79,9 @@ export class Rejections {
   /** Writes what is due: one row at most. */
   write(nowMs: number): void {
     if (this.#gathering === null) {
-      const taken = takeRequest(this.#writesEmptyAtMs, nowMs, REJECTION_WRITES);
+      const taken = takeRequest(this.#writes, nowMs, REJECTION_WRITES);
       this.#writeList(nowMs, taken.allowed ? "complete" : "open");
-      this.#writesEmptyAtMs = taken.emptyAtMs;
+      this.#writes = taken.bucket;
       if (!taken.allowed) this.#gathering = { sinceMs: nowMs, writes: 0 };
     } else if (this.#unwritten.size > 0) {
       this.#writeList(nowMs, "open");

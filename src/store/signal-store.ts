@@ -112,7 +112,7 @@ export class SignalStore extends StoreReads {
     }
     this.#alarmForNext();
     this.watchers.tell(signals.length, (limit) => recorded.flatMap((one) => one.live(limit)).slice(0, limit));
-    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs) };
+    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused: [] };
   }
 
   /**

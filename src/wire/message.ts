@@ -4,13 +4,16 @@
  * outbox, drain and queue pass them on as text. No raw JSON text can hold a separator, so a signal's payload is carried
  * exactly as it was sent, a broken one cannot spoil its neighbours, and neither can a broken row.
  *
- *     workspace id, space, lowest unsettled row  ( ␝row  ( ␞envelope ␞payload ){count} )+
+ *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
+ *
+ * The first row of a message also says `low`: the lowest row that was not settled when the message was sent.
  */
 import { readAdmission } from "./admission.ts";
 import type { Admission, Envelope, OutboxRow } from "./admission.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
+const ROW_BEGINS = `${ROW}{`;
 /** The version in which rows are written; see `READERS`. */
 const VERSION = 1;
 
@@ -63,7 +66,7 @@ export function writeRow(row: OutboxRow, signals: string): string {
 
 /** @param low the lowest row that is not settled. */
 export function writeMessage(workspaceId: string, low: number, rows: string): string {
-  return `${workspaceId} ${low}${rows}`;
+  return workspaceId + rows.replace(ROW_BEGINS, `${ROW_BEGINS}"low":${low},`);
 }
 
 /** Whether a row's text is one that no release can read: neither this one nor a later one. */
@@ -84,14 +87,17 @@ export function firstSignals(signals: string, count: number): string {
 
 /** Reads each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
 export function readMessage(body: string): ReceivedMessage {
-  const [head = "", ...rows] = body.split(ROW);
-  const [workspaceId = "", low] = head.split(" ");
-  const message: ReceivedMessage = { workspaceId, low: Number(low ?? 0), rows: [], unreadable: 0, newer: 0 };
+  const [workspaceId = "", ...rows] = body.split(ROW);
+  const message: ReceivedMessage = { workspaceId, low: 0, rows: [], unreadable: 0, newer: 0 };
   for (const text of rows) {
     try {
       const row = readRow(text);
       if (row === null) message.newer++;
-      else message.rows.push(row);
+      else {
+        const { low, ...received } = row;
+        message.low = Math.max(message.low, low);
+        message.rows.push(received);
+      }
     } catch {
       message.unreadable++;
     }
@@ -111,13 +117,13 @@ const READERS: Readonly<Record<number, (header: OutboxRow, records: readonly str
  * @returns null for a row of a version yet to come.
  * @throws Error when the text is no row of a version that is known.
  */
-function readRow(text: string): ReceivedRow | null {
+function readRow(text: string): (ReceivedRow & { low: number }) | null {
   const [header = "", ...records] = text.split(RECORD);
-  const { v, ...row } = JSON.parse(header) as OutboxRow & { v: number };
+  const { v, low = 0, ...row } = JSON.parse(header) as OutboxRow & { v: number; low?: number };
   const read = READERS[v];
   if (read === undefined && v > VERSION) return null;
   if (read === undefined) throw new Error("not a row of a version that is known");
-  return { row, signals: read(row, records) };
+  return { row, signals: read(row, records), low };
 }
 
 /** Version 1: an envelope and a payload for each signal. */

@@ -1,6 +1,6 @@
 /**
  * Destinations of a workspace's events, as the operator API and the pages manage them. The workspace's Destinations object
- * first, then the entry in the audit log, which has nothing of a secret in it.
+ * first, then the entry in the audit log, which has nothing of a secret in it; a deletion is the other way round.
  */
 import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
@@ -116,11 +116,16 @@ export async function resumeDestination(
   return noted(call, "destination.resumed", await destinationsOf(call.env, call.workspace.id).resume(id));
 }
 
-/** Deletes a destination with all its deliveries. False: there is none of that id. */
+/**
+ * Deletes a destination with all its deliveries. False: there is none of that id. The audit entry is written first, because
+ * a repeated call would no longer find what to name: if the removal fails, the entry tells of an attempt.
+ */
 export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
-  const removed = await destinationsOf(call.env, call.workspace.id).remove(id);
-  if (removed !== null) await note(call, "destination.deleted", removed);
-  return removed !== null;
+  const object = destinationsOf(call.env, call.workspace.id);
+  const destination = await object.find(id);
+  if (destination === null) return false;
+  await note(call, "destination.deleted", destination);
+  return (await object.remove(id)) !== null;
 }
 
 /** Gives a destination a new secret; the old one signs too until the overlap ends. */

@@ -35,10 +35,10 @@ export async function recoverWorkspace(
   const counter = quotaCounter(env, workspaceId);
   // Deactivated keys come first: until the counter knows them again, it accepts calls with them.
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
-  // A restored D1 may have an older version of plan and overages than the counter, which would ignore it.
-  await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
-  await configureCounter(env, db, workspaceId);
   const restore = await unfinishedRestore(db, workspaceId);
+  // A restored D1 may have an older version of plan and overages than the counter, which would ignore it.
+  if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
+  await configureCounter(env, db, workspaceId);
   const finished = restore === null ? null : await finish(env, db, restore);
   const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
   // Which events are wanted may have changed since the moment restored to.
@@ -62,8 +62,8 @@ export async function recoverWorkspace(
 async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<{ lost: number; deletions: number }> {
   const { id, workspaceId } = restore;
   // It has changed since the restore began where that was interrupted.
-  const before = (await findRestore(db, workspaceId, id))?.before;
-  if (before == null) throw new Error("a restore that has begun knows what was before");
+  const before = (await findRestore(db, workspaceId, id))?.before ?? null;
+  if (before === null) throw new Error("a restore that has begun knows what was before");
   const counter = quotaCounter(env, workspaceId);
   if (await counter.awaitsRestore(id)) throw new Error("The restore has not restored all objects. Repeat it.");
   const restored = await counter.afterRestore(before.highestRow);
@@ -74,7 +74,6 @@ async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<
     unsettled,
     deletions,
   });
-  await counter.settle(store.recorded);
   const recorded = new Set(store.recorded);
   const waiting = restored.unsettled.filter(({ row }) => !recorded.has(row));
   const corrections = correctionsOf(before, { counted: restored.accepted, recorded: store.signals, waiting });

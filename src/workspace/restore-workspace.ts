@@ -60,17 +60,24 @@ export async function restoreWorkspace(
   let restore = unfinished;
   if (restore === null) {
     const undone = "undo" in target ? await findRestore(db, workspaceId, target.undo) : null;
-    if ("undo" in target && undone?.before == null) return refuse({ reason: "no_such_restore" });
+    if ("undo" in target && (undone === null || undone.before === null)) return refuse({ reason: "no_such_restore" });
     const created = await createRestore(db, workspaceId, target, by);
     const prepared = await prepare(env, db, created, undone, force);
     if (!prepared.ok) {
       await quotaCounter(env, workspaceId).open();
-      await refuseRestore(db, created.id, Date.now());
+      await refuseRestore(db, created, Date.now());
       return prepared;
     }
     restore = { ...created, state: "restoring", before: prepared.value };
   }
-  await restoreObjects(env, db, restore);
+  try {
+    await restoreObjects(env, db, restore);
+  } catch (error) {
+    if (await isAnyRestored(env, restore)) throw error;
+    await quotaCounter(env, workspaceId).open();
+    await refuseRestore(db, restore, Date.now());
+    return refuse({ reason: "not_restorable", detail: errorText(error) });
+  }
   const recovered = await recoverWorkspace(env, db, workspaceId, by);
   return ok({ id: restore.id, recovered });
 }
@@ -130,8 +137,9 @@ async function restoreObjects(env: Env, db: ControlDatabase, { id, workspaceId, 
   if (before === null) throw new Error("a restore that has begun knows what was before");
   /* oxlint-disable no-await-in-loop -- one after the other */
   for (const object of RESTORED_OBJECTS) {
+    let lastError = "";
     for (let attempt = 1; await stubOf(env, object, workspaceId).awaitsRestore(id); attempt++) {
-      if (attempt > ATTEMPTS) throw new Error(`${object} has not been restored`);
+      if (attempt > ATTEMPTS) throw new Error(`${object} has not been restored: ${lastError}`);
       if (object === "quota_counter") {
         // What was admitted since an interruption is lost, and counted as lost.
         const counter = quotaCounter(env, workspaceId);
@@ -139,12 +147,17 @@ async function restoreObjects(env: Env, db: ControlDatabase, { id, workspaceId, 
         await updateBefore(db, id, { ...before, ...(await counter.beforeRestore()) });
       }
       // The call ends the object, and itself: whether the object was restored is asked of the new one.
-      await stubOf(env, object, workspaceId)
-        .restoreTo(id, before.target[object])
-        .catch((error: unknown) => logEvent("restored", { workspace: workspaceId, object, error: errorText(error) }));
+      const ended = await stubOf(env, object, workspaceId).restoreTo(id, before.target[object]).catch(errorText);
+      lastError = ended ?? "";
+      logEvent("restored", { workspace: workspaceId, object, error: lastError });
     }
   }
   /* oxlint-enable no-await-in-loop */
+}
+
+async function isAnyRestored(env: Env, { id, workspaceId }: Restore): Promise<boolean> {
+  const awaits = RESTORED_OBJECTS.map((object) => stubOf(env, object, workspaceId).awaitsRestore(id));
+  return (await Promise.all(awaits)).includes(false);
 }
 
 function stubOf(env: Env, object: RestoredObject, workspaceId: string) {

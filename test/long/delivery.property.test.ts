@@ -11,8 +11,8 @@ import { coldState, ring, ringUntilQuiet, withBindings } from "../support/cold.t
 import { assertForSoLong } from "../support/for-so-long.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { expectDaysToAddUp } from "../support/days.ts";
-import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../support/deliver.ts";
-import type { Delivered } from "../support/deliver.ts";
+import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../support/deliver.ts";
+import type { Delivered, Placed } from "../support/deliver.ts";
 import { Faults } from "../support/faults.ts";
 import type { Fault } from "../support/faults.ts";
 import { newWorkspace, operator } from "../support/workspace.ts";
@@ -96,20 +96,7 @@ const plan = fc.record({
   waves: fc.array(wave, { minLength: 1, maxLength: 9 }),
 });
 
-interface Placed extends Received {
-  id: string;
-  ordinal: number;
-  at: number;
-}
-
-/** In order of receipt; several have the same time, as those of one commit do. Each content comes once. */
-function place(received: readonly Received[]): Placed[] {
-  return received
-    .toSorted((a, b) => a.minute - b.minute)
-    .map((one, index) => ({ ...one, id: `sig_${index}`, ordinal: index + 1, at: START + one.minute * MINUTE }));
-}
-
-function payloadOf(one: Placed): Record<string, unknown> {
+function payloadOf(one: Placed<Received>): Record<string, unknown> {
   const traits = one.name === null ? {} : { name: one.name };
   const email = one.person === null ? {} : { email: emailOf(one.person) };
   return {
@@ -145,20 +132,20 @@ const EMAIL_RULE = {
 };
 
 /** What all rules make of it, those that score a person once a day, or once ever, too. */
-function matchedPoints(one: Placed, owner: string, withEmailRule: boolean): number {
+function matchedPoints(one: Placed<Received>, owner: string, withEmailRule: boolean): number {
   const limited = one.kind === "identify" ? 0 : one.event === "opened" ? 101_000 : 100_000;
   return pointsOf(one, owner, withEmailRule) + limited;
 }
 
 /** What such rules score, whichever of the signals it is that counts. */
-function limitedPoints(own: readonly Placed[]): number {
+function limitedPoints(own: readonly Placed<Received>[]): number {
   const signals = own.filter((one) => one.kind === "signal");
   const days = new Set(signals.filter((one) => one.event === "opened").map((one) => Math.floor(one.at / DAY)));
   return days.size * 1_000 + (signals.length > 0 ? 100_000 : 0);
 }
 
 /** By the other rules. */
-function pointsOf(one: Placed, owner: string, withEmailRule: boolean): number {
+function pointsOf(one: Placed<Received>, owner: string, withEmailRule: boolean): number {
   let points = 0;
   if (one.event === "clicked") points += 7;
   if (one.kind === "signal" && one.value === 1) points -= 2;
@@ -167,9 +154,9 @@ function pointsOf(one: Placed, owner: string, withEmailRule: boolean): number {
 }
 
 /** The whole history at once, with nothing incremental. */
-function expected(signals: readonly Placed[], withEmailRule: boolean) {
+function expected(signals: readonly Placed<Received>[], withEmailRule: boolean) {
   const accepted = signals.filter((one) => one.held !== "for good");
-  const isNamed = (one: Placed) => one.person !== null || one.userId !== null || one.anonymousId !== null;
+  const isNamed = (one: Placed<Received>) => one.person !== null || one.userId !== null || one.anonymousId !== null;
   const links = new Map<string, number>();
   for (const one of accepted) {
     if (one.kind !== "identify" || one.person === null) continue;
@@ -184,9 +171,9 @@ function expected(signals: readonly Placed[], withEmailRule: boolean) {
     links.set(user, person);
     links.set(anonymous, person);
   }
-  const ownerOf = (one: Placed): number | null =>
+  const ownerOf = (one: Placed<Received>): number | null =>
     one.person ?? links.get(`user-${one.userId}`) ?? links.get(`anonymous-${one.anonymousId}`) ?? null;
-  const isAnonymous = (one: Placed) => one.kind === "signal" && isNamed(one) && ownerOf(one) === null;
+  const isAnonymous = (one: Placed<Received>) => one.kind === "signal" && isNamed(one) && ownerOf(one) === null;
 
   const people = [];
   for (let person = 0; person < PEOPLE; person++) {
@@ -238,7 +225,7 @@ function expected(signals: readonly Placed[], withEmailRule: boolean) {
   };
 }
 
-async function actual(workspaceId: string, signals: readonly Placed[]) {
+async function actual(workspaceId: string, signals: readonly Placed<Received>[]) {
   const store = signalStore(env, workspaceId);
   const page = { cursor: null, limit: 100 };
   const people = (await store.people({}, page)).items;
@@ -281,7 +268,7 @@ async function workspaceWithRules(withEmailRule: boolean): Promise<Rules> {
 
 const PERIOD_END = Date.now() + DAY;
 
-function toDeliver(one: Placed, held = one.held !== "never"): Delivered {
+function toDeliver(one: Placed<Received>, held = one.held !== "never"): Delivered {
   return {
     id: one.id,
     at: one.at,
@@ -309,14 +296,17 @@ interface Delivery {
   at: number;
 }
 
-function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; buriedAt: number | null }): Delivery[] {
+function deliveriesOf(
+  one: Placed<Received>,
+  { at: places, buriedAt }: { at: number[]; buriedAt: number | null },
+): Delivery[] {
   const delivered = toDeliver(one);
   const normal = places.map((at): Delivery => ({ signal: delivered, queue: "signals", at }));
   return buriedAt === null ? normal : [...normal, { signal: delivered, queue: "signals-dlq", at: buriedAt }];
 }
 
 /** What is held and to be released, and what is dead, sent once more, each of it twice. */
-async function sendAgain(workspaceId: string, signals: readonly Placed[]): Promise<Delivery[]> {
+async function sendAgain(workspaceId: string, signals: readonly Placed<Received>[]): Promise<Delivery[]> {
   const released = new Map(signals.filter((one) => one.held === "released").map((one) => [one.id, one] as const));
   const held = await heldIn(workspaceId, PERIOD_END);
   const dead = await deadIn(workspaceId);
@@ -394,7 +384,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
   let fromCold = 0;
   await assertForSoLong(
     fc.asyncProperty(history, plan, fc.boolean(), async (received, { places, waves }, withEmailRule) => {
-      const signals = place(received);
+      const signals = inOrder(received, START);
       const deliveries = signals
         .flatMap((one, index) => deliveriesOf(one, nth(places, index)))
         .sort((a, b) => a.at - b.at);
@@ -441,7 +431,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
 test("§8: one signal after the other, in order and once, gives the people, links, scores, groups and totals of the history", async () => {
   await assertForSoLong(
     fc.asyncProperty(history, fc.boolean(), async (received, withEmailRule) => {
-      const signals = place(received);
+      const signals = inOrder(received, START);
       const { workspaceId } = await workspaceWithRules(withEmailRule);
       for (const one of signals) await deliver(workspaceId, [toDeliver(one)]);
       for (const { signal: again } of await sendAgain(workspaceId, signals)) await deliver(workspaceId, [again]);

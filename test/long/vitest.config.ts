@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { defineConfig } from "vitest/config";
-import { browserProject, builtProject, root, sharedOptions, workerProject } from "../support/projects.ts";
+import { browserProject, builtProject, root, sharedOptions, unitProject, workerProject } from "../support/projects.ts";
 
 const variables = { LONG_RUN: "yes" };
 /** Tests that do less in `npm test`: properties with fewer cases, and large numbers that are smaller there. */
@@ -22,7 +22,7 @@ export default defineConfig({
       // What thousands of lives and calls leave running makes a runtime unreliable.
       workerProject("long", { include: ["test/long/*.test.ts"], isolate: true, variables }),
       workerProject("properties", { include: shortened("test/worker"), variables }),
-      builtProject("unit", shortened("test/unit"), variables),
+      unitProject(shortened("test/unit"), variables),
       builtProject("built", ["test/{sdk,sign-in,events,fault}/**/*.test.ts"], variables),
     ],
   },

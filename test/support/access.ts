@@ -57,6 +57,8 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id/people/:person_email/deletion": "401 401 401 401 401 404",
   "POST /operator/workspaces/:workspace_id/restore": "401 401 401 401 401 422",
   "POST /operator/workspaces/:workspace_id/recover": "401 401 401 401 401 200",
+  "GET /operator/workspaces/:workspace_id/restores": "401 401 401 401 401 200",
+  "POST /operator/workspaces/:workspace_id/restores/:restore_id/acknowledge": "401 401 401 401 401 404",
   "GET /operator/workspaces/:workspace_id/rejections": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/rules": "401 401 401 401 401 200",
   "POST /operator/workspaces/:workspace_id/rules": "401 401 401 401 401 422",

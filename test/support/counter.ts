@@ -22,6 +22,8 @@ export async function newCounter(config: Partial<QuotaConfig> = {}): Promise<Tes
 
 export class TestCounter {
   readonly id: string;
+  /** Number of the first outbox row; null before `configure`. */
+  #firstRow: number | null = null;
 
   constructor(id: string) {
     this.id = id;
@@ -34,6 +36,35 @@ export class TestCounter {
 
   async configure(config: Partial<QuotaConfig>): Promise<void> {
     await this.stub.configure({ signalLimit: 1_000, paid: true, overages: false, anchorMs: ANCHOR, ...config });
+    this.#firstRow ??= await runInDurableObject(this.stub, (_, { storage: { sql } }) => {
+      const { next_row: next } = sql.exec<{ next_row: number }>("SELECT next_row FROM ledger").one();
+      return sql.exec<{ row: number }>("SELECT ifnull(min(row), ?) AS row FROM outbox", next).one().row;
+    });
+  }
+
+  /**
+   * Row numbers begin at the time when the object starts. A test says which row it means by the row's position: 1 for the
+   * counter's first row. Positions have no gaps as long as the object does not start again at a later time.
+   */
+  positionOf(row: number): number {
+    if (this.#firstRow === null) throw new Error("the counter is not configured");
+    return row - this.#firstRow + 1;
+  }
+
+  /** The numbers of the rows at these positions. */
+  rowsAt(...positions: number[]): number[] {
+    const before = this.positionOf(0);
+    return positions.map((position) => position - before);
+  }
+
+  /** Settles the rows at these positions. */
+  async settle(...positions: number[]): Promise<void> {
+    await this.stub.settle(this.rowsAt(...positions));
+  }
+
+  /** Positions of the rows that are not settled. */
+  async positions(): Promise<number[]> {
+    return (await this.rows()).map(({ row }) => this.positionOf(row));
   }
 
   /** Admits `count` signals in one call. */
@@ -103,7 +134,7 @@ export function admitCall(
     text += writeSignal({ id: ids?.[index] ?? `sig_${crypto.randomUUID()}`, key: keyId }, payload);
   }
   const chunks = count === 0 ? [] : [{ text, count, bytes: new TextEncoder().encode(text).length }];
-  return { keyId, chunks, requestId: "req_test", firstSlice: true, invalid: [], ...call };
+  return { keyId, chunks, requestId: `req_${crypto.randomUUID()}`, firstSlice: true, invalid: [], ...call };
 }
 
 /** Takes every message and loses it. */

@@ -26,6 +26,19 @@ export interface Delivered {
   again?: { from: "held" | "dead"; place: number };
 }
 
+/** What is received, as a Quota Counter numbers it. */
+export type Placed<Received> = Received & { id: string; ordinal: number; at: number };
+
+/** In order of receipt; several have the same time, as those of one commit do. */
+export function inOrder<Received extends { minute: number }>(
+  received: readonly Received[],
+  startMs: number,
+): Placed<Received>[] {
+  return received
+    .toSorted((a, b) => a.minute - b.minute)
+    .map((one, index) => ({ ...one, id: `sig_${index}`, ordinal: index + 1, at: startMs + one.minute * MINUTE }));
+}
+
 /** The number and the time of commit of each delivered signal's row, far behind those that a Quota Counter gives. */
 const committed = new Map<string, { row: number; at: number }>();
 const FIRST_ROW = 2 ** 52;

@@ -82,17 +82,12 @@ export function workerProject(
   };
 }
 
-export const unitProject: TestProjectInlineConfiguration = {
-  root,
-  test: {
-    name: "unit",
-    isolate: false,
-    include: ["test/unit/**/*.test.ts"],
-    environment: "node",
-    ...patience,
-    setupFiles: ["test/support/setup-unit.ts"],
-  },
-};
+/** The pure rules in Node. */
+export function unitProject(include: string[], env: Record<string, string> = {}): TestProjectInlineConfiguration {
+  const setupFiles = ["test/support/setup-unit.ts"];
+  const node = { isolate: false, environment: "node", ...patience, testTimeout: 180_000 };
+  return { root, test: { name: "unit", include, env, setupFiles, ...node } };
+}
 
 /** The built Worker in a separate process. The files of a test process share one build. */
 export function builtProject(

@@ -1,4 +1,5 @@
 /** An event as a sentence for people, and the page of the workspace that shows more of it. */
+import { cut } from "../cut.ts";
 import { grouped } from "../grouped.ts";
 import type { AnyEvent, EventData } from "./workspace-event.ts";
 
@@ -70,7 +71,7 @@ export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
 export function emailText(event: AnyEvent, pagesUrl: string): { subject: string; text: string } {
   const { text, page } = eventSentence(event);
   // A line's end in a subject would begin another header.
-  const subject = text.length > SUBJECT_MAX ? `${text.slice(0, SUBJECT_MAX)}…` : text;
+  const subject = cut(text, SUBJECT_MAX);
   return { subject: subject.replaceAll(/[\r\n]+/g, " "), text: `${text}\n\n${pagesUrl}/${page}\n` };
 }
 

@@ -1,5 +1,5 @@
 /**
- * The request rate of one key (spec §8.7) as a token bucket, in the form of GCRA: one number of state per key. A large body
+ * The request rate of one key (spec §8.7) as a token bucket, in the form of GCRA: two times of state per key. A large body
  * counts as several requests.
  */
 
@@ -16,10 +16,21 @@ export interface RateState {
   resetMs: number;
 }
 
+/** The state of a key's bucket. Times are milliseconds since 1970. */
+export interface RateBucket {
+  /** When the debt is paid off. */
+  readonly emptyAtMs: number;
+  /** The clock when the state was written. An earlier time shows that the clock was set back. */
+  readonly writtenAtMs: number;
+}
+
+/** The bucket of a key that was never seen. */
+export const FULL_BUCKET: RateBucket = { emptyAtMs: 0, writtenAtMs: 0 };
+
 export interface RateDecision extends RateState {
   allowed: boolean;
-  /** The key's new state; unchanged when the request is refused. */
-  emptyAtMs: number;
+  /** The key's new state. A refused request adds no debt. */
+  bucket: RateBucket;
   /** Milliseconds until a request is allowed; 0 when this one was. */
   retryAfterMs: number;
 }
@@ -30,17 +41,17 @@ export interface RateDecision extends RateState {
  */
 export const REQUEST_BODY_BYTES = 32_768;
 
-/** How many requests a body counts as: one for each started REQUEST_BODY_BYTES, after decompression. */
-export function requestsOfBody(bytes: number): number {
-  return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES));
-}
-
 /** Signals of a body that count as one request: each of them is parsed, checked and answered. */
 export const REQUEST_SIGNALS = 100;
 
-/** How many requests a body counts as: one for each started REQUEST_BODY_BYTES or REQUEST_SIGNALS, whichever are more. */
-export function requestsOfSignals(requests: number, signals: number): number {
-  return Math.max(requests, Math.ceil(signals / REQUEST_SIGNALS));
+/**
+ * How many requests a body counts as: one for each started REQUEST_BODY_BYTES after decompression, or for each started
+ * REQUEST_SIGNALS, whichever are more.
+ *
+ * @param signals 1 until the body has been read.
+ */
+export function requestsOfBody(bytes: number, signals = 1): number {
+  return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES), Math.ceil(signals / REQUEST_SIGNALS));
 }
 
 /**
@@ -54,28 +65,26 @@ const REQUEST_TICKS = 1_000;
 const MAX_BURSTS_OWED = 2;
 
 /** Where a key stands, without taking a request. */
-export function requestsLeft(emptyAtMs: number, nowMs: number, rate: RequestRate): RateState {
-  return stateOf(debtTicks(emptyAtMs, nowMs, rate), rate);
+export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRate): RateState {
+  return stateOf(debtTicks(bucket, nowMs, rate), rate);
 }
 
 /**
  * Takes requests, if one is allowed. More than one may overdraw the bucket, and then the next request waits for longer: so
  * every body gets through, whatever the burst is. No body counts as more than a burst.
  *
- * @param emptyAtMs state: when the bucket's debt is paid off; 0 for a key never seen.
  * @param nowMs whole milliseconds since 1970.
  * @param requests how many requests the call counts as.
  */
-export function takeRequest(emptyAtMs: number, nowMs: number, rate: RequestRate, requests = 1): RateDecision {
+export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate, requests = 1): RateDecision {
   const burstTicks = rate.burst * REQUEST_TICKS;
-  const before = debtTicks(emptyAtMs, nowMs, rate);
+  const before = debtTicks(bucket, nowMs, rate);
   const allowed = before + REQUEST_TICKS <= burstTicks;
   const debt = allowed ? before + Math.min(requests, rate.burst) * REQUEST_TICKS : before;
-  const state = stateOf(debt, rate);
   return {
-    ...state,
+    ...stateOf(debt, rate),
     allowed,
-    emptyAtMs: nowMs + state.resetMs,
+    bucket: bucketOf(debt, nowMs, rate),
     retryAfterMs: allowed ? 0 : (before + REQUEST_TICKS - burstTicks) / rate.perSecond,
   };
 }
@@ -83,18 +92,21 @@ export function takeRequest(emptyAtMs: number, nowMs: number, rate: RequestRate,
 /**
  * The state after a call that was let through turns out to count as more requests.
  *
- * @param emptyAtMs state after the call was let through.
+ * @param bucket state after the call was let through.
  * @param more requests beyond the one that was taken.
  */
-export function chargeRequests(emptyAtMs: number, nowMs: number, rate: RequestRate, more: number): number {
-  const debt = debtTicks(emptyAtMs, nowMs, rate) + more * REQUEST_TICKS;
-  return nowMs + Math.min(MAX_BURSTS_OWED * rate.burst * REQUEST_TICKS, debt) / rate.perSecond;
+export function chargeRequests(bucket: RateBucket, nowMs: number, rate: RequestRate, more: number): RateBucket {
+  const debt = debtTicks(bucket, nowMs, rate) + more * REQUEST_TICKS;
+  return bucketOf(Math.min(MAX_BURSTS_OWED * rate.burst * REQUEST_TICKS, debt), nowMs, rate);
 }
 
-function debtTicks(emptyAtMs: number, nowMs: number, rate: RequestRate): number {
-  const debt = Math.max(0, Math.round((emptyAtMs - nowMs) * rate.perSecond));
-  // More than can be owed: the clock was set back.
-  return debt > (MAX_BURSTS_OWED + 1) * rate.burst * REQUEST_TICKS ? 0 : debt;
+/** The debt at `nowMs`. When the clock was set back, the debt is what it was: as if no time had passed. */
+function debtTicks({ emptyAtMs, writtenAtMs }: RateBucket, nowMs: number, rate: RequestRate): number {
+  return Math.max(0, Math.round((emptyAtMs - Math.max(nowMs, writtenAtMs)) * rate.perSecond));
+}
+
+function bucketOf(debt: number, nowMs: number, rate: RequestRate): RateBucket {
+  return { emptyAtMs: nowMs + debt / rate.perSecond, writtenAtMs: nowMs };
 }
 
 function stateOf(debt: number, rate: RequestRate): RateState {

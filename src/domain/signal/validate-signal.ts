@@ -2,6 +2,7 @@
  * What the edge asks of one parsed signal before it is admitted (spec §2.2). CDP calls are taken as they come, because a
  * refusal makes their senders drop the event; only a track call must say what it tracks.
  */
+import { cut } from "../cut.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
@@ -59,11 +60,6 @@ function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   };
 }
 
-/** The name as it is shown in a refusal, which may be stored. */
-function shortened(name: string): string {
-  return name.length <= ALIKE_MAX_LENGTH ? name : `${name.slice(0, ALIKE_MAX_LENGTH)}…`;
-}
-
 function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefined {
   const { event } = payload;
   if (isAbsent(event)) {
@@ -71,7 +67,7 @@ function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefine
     const hint =
       alike === undefined
         ? ""
-        : ` There is ${JSON.stringify(shortened(alike))}, which is another name: write it in small letters, without spaces.`;
+        : ` There is ${JSON.stringify(cut(alike, ALIKE_MAX_LENGTH))}, which is another name: write it in small letters, without spaces.`;
     return {
       code: "event_missing",
       detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,

@@ -1,4 +1,5 @@
 /** Values of accounts: whatever JSON a payload template has made. Hostile text stays text. */
+import { cut } from "../../domain/cut.ts";
 import { grouped } from "../views/format.ts";
 import { Badge } from "../views/parts.tsx";
 
@@ -10,7 +11,7 @@ const ACCOUNT_VALUE_CHARACTERS = 10_000;
 /** The beginning of a JSON text, which may go on (see AccountSummary), in a line. */
 export function ShortValue({ json, characters }: { json: string | null; characters: number }) {
   if (json === null) return <span class="quiet">–</span>;
-  if (json.length > characters) return <span class="value">{json.slice(0, characters)}…</span>;
+  if (json.length > characters) return <span class="value">{cut(json, characters)}</span>;
   return /^[[{]/.test(json) ? <code>{json}</code> : <JsonValue value={JSON.parse(json) as unknown} />;
 }
 
@@ -21,9 +22,9 @@ export function JsonValue({ value }: { value: unknown }) {
     case "boolean":
       return <span>{value ? "Yes" : "No"}</span>;
     case "string":
-      return <span class="value">{shortened(value)}</span>;
+      return <span class="value">{cut(value, ACCOUNT_VALUE_CHARACTERS)}</span>;
     default:
-      return <code class="value">{shortened(JSON.stringify(value, null, 1))}</code>;
+      return <code class="value">{cut(JSON.stringify(value, null, 1), ACCOUNT_VALUE_CHARACTERS)}</code>;
   }
 }
 
@@ -60,8 +61,4 @@ function isFlag(entry: [unknown, unknown]): entry is Flag {
   const [name, is] = entry;
   if (typeof name !== "string" || !["boolean", "string", "number"].includes(typeof is)) return false;
   return name.length + String(is).length <= ACCOUNT_FLAG_CHARACTERS;
-}
-
-function shortened(text: string): string {
-  return text.length > ACCOUNT_VALUE_CHARACTERS ? `${text.slice(0, ACCOUNT_VALUE_CHARACTERS)}…` : text;
 }

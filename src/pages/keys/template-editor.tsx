@@ -1,4 +1,5 @@
 /** The payload template of a Product Org Updates key (spec §2.1), edited row by row and tried on a sample at once. */
+import { cut } from "../../domain/cut.ts";
 import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import type { KeyFormErrors, Mapped, MappingRow, RowErrors, TypedKey } from "./key-form.ts";
@@ -154,6 +155,5 @@ export function MappedRecord({ mapped }: { mapped: Mapped }) {
 const VALUE_SHOWN_CHARACTERS = 300;
 
 function MappedValue({ value }: { value: unknown }) {
-  const json = JSON.stringify(value);
-  return <code>{json.length > VALUE_SHOWN_CHARACTERS ? `${json.slice(0, VALUE_SHOWN_CHARACTERS)}…` : json}</code>;
+  return <code>{cut(JSON.stringify(value), VALUE_SHOWN_CHARACTERS)}</code>;
 }

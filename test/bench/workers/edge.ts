@@ -13,6 +13,8 @@ export class QuotaCounter extends Counter {
       held: 0,
       rejected: 0,
       refusal: null,
+      // Newer than any: nothing is pushed.
+      configVersion: Number.MAX_SAFE_INTEGER,
       rate: { remaining: 1, resetMs: 0 },
       period: { remaining: null, ceiling: null, periodEndMs: Date.now() },
     };

@@ -47,8 +47,8 @@ export interface Left {
   stranger: { anonymousId: string; signals: number };
   /** A signal whose payload is in R2, and that payload. */
   cold: { id: string; payload: unknown };
-  /** What is to be true once everything has arrived. */
-  arrived: { books: BooksAnswer; scores: Record<string, number> };
+  /** What is to be true once everything has arrived. Version 0.1.0 does not say how many signals are lost: none is. */
+  arrived: { books: Omit<BooksAnswer, "lost"> & { lost?: number }; scores: Record<string, number> };
   /** Is paused, and a delivery that has failed waits for it. */
   destination: { id: string; secret: string };
 }

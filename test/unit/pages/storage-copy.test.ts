@@ -34,13 +34,7 @@ describe("how full the storage is", () => {
     [0, 1_000, "refusing"],
     [1_000, 1_000, "refusing"],
   ])("with %i of 1,000 bytes in the store and %i in the outbox: %s", (store, outbox, level) => {
-    expect(roomLevel({ store: of(store), outbox: of(outbox), isRestored: false })).toBe(level);
-  });
-
-  test("a restored counter is worse than a full store, and calls that are refused are worse than that", () => {
-    expect(roomLevel({ store: of(0), outbox: of(0), isRestored: true })).toBe("restored");
-    expect(roomLevel({ store: of(1_000), outbox: of(0), isRestored: true })).toBe("restored");
-    expect(roomLevel({ store: of(0), outbox: of(1_000), isRestored: true })).toBe("refusing");
+    expect(roomLevel({ store: of(store), outbox: of(outbox) })).toBe(level);
   });
 
   test("is said in bytes, as they are read easily", () => {
@@ -108,11 +102,6 @@ test("each notice says what holds, whether anything is lost, and what can be don
   expect(said("full")).toMatchObject({
     tone: "bad",
     title: "The storage is full: signals are accepted, but none is processed.",
-  });
-  expect(said("restored")).toEqual({
-    tone: "bad",
-    title: "Some signals are accepted, but not processed: the count was restored from a backup.",
-    text: "2 signals wait; the oldest came 3 hours ago. None is lost. Ask the operator of this service to recover the workspace; then they are processed.",
   });
 });
 

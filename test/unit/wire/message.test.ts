@@ -234,7 +234,7 @@ describe("the first signals of a text", () => {
   });
 });
 
-test("a message of the release before, which says nothing of the lowest unsettled row, is read", () => {
+test("a message of version 0.1.0, which says nothing of the lowest unsettled row, is read", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 1, accepted: 1 };
   const message = readMessage(`ws_1${writeRow(row, writeSignal({ id: "a", key: "k" }, "{}"))}`);
   expect(message).toMatchObject({ workspaceId: "ws_1", low: 0, rows: [{ row: { row: 3 } }] });

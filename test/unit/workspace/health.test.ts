@@ -12,7 +12,8 @@ const HOUR = 60 * MINUTE;
 const WELL: HealthFigures = {
   store: { bytes: 100, maxBytes: 1_000 },
   outbox: { bytes: 100, maxBytes: 1_000 },
-  isRestored: false,
+  openRestores: [],
+  unreadable: 0,
   waiting: 0,
   waitingSinceMs: null,
   booksBalanced: true,
@@ -31,6 +32,7 @@ const missed = (sinceMs: number, off: FailingDestination["off"] = null) => ({
   failingDestinations: [{ id: "dst_1", name: "CRM", sinceMs: NOW - sinceMs, off }],
 });
 const off = (sinceMs: number) => missed(sinceMs + 120 * HOUR, { reason: "failing", sinceMs: NOW - sinceMs });
+const restore = (isFinished: boolean, lost: number) => ({ openRestores: [{ id: "rst_1", isFinished, lost }] });
 const FULL = { bytes: 1_000, maxBytes: 1_000 };
 
 describe("the health of a workspace", () => {
@@ -50,7 +52,10 @@ describe("the health of a workspace", () => {
       { outbox: FULL, store: FULL },
       ["stuck senders_refused", "stuck store_full"],
     ],
-    ["with a restored counter", { isRestored: true }, ["stuck counter_restored"]],
+    ["with a restore that has not finished", restore(false, 0), ["stuck restore_unfinished"]],
+    ["with a restore that has lost signals", restore(true, 3), ["late signals_lost"]],
+    ["with a restore that has lost nothing", restore(true, 0), []],
+    ["with signals that cannot be read", { unreadable: 2 }, ["stuck signals_unreadable"]],
     ["whose books do not balance", { booksBalanced: false }, ["stuck books_open"]],
     ["with a job that fails for less than ten minutes", failing(10 * MINUTE - 1), []],
     ["with a job that fails for ten minutes", failing(10 * MINUTE), ["late job_failing"]],
@@ -87,6 +92,11 @@ describe("the health of a workspace", () => {
     expect(alarms(failing(HOUR))[0]?.says).toBe(
       "The job `cold` has failed for 60 minutes: R2 is down. Look whether R2 and D1 answer.",
     );
+    expect(alarms(restore(false, 0))[0]?.says).toMatch(/^The restore rst_1 has not finished, .* Send it again\.$/);
+    expect(alarms(restore(true, 1_234))[0]?.says).toMatch(
+      /^A restore has lost 1,234 accepted signals\. .*POST …\/restores\/rst_1\/acknowledge\.$/,
+    );
+    expect(alarms({ unreadable: 1 })[0]?.says).toMatch(/^1 accepted signal cannot be read/);
     expect(alarms(dead(MINUTE))[0]?.says).toMatch(/^3 signals could not be processed, the latest 1 minute ago\. Read/);
     expect(alarms(missed(2 * HOUR))[0]?.says).toMatch(
       /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/,

@@ -4,6 +4,10 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import type { ControlDatabase } from "../../../src/control/database.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
+import { findKey } from "../../../src/control/stored-keys.ts";
+import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
+import { replaceKey } from "../../../src/workspace/end-key.ts";
+import { admitCall } from "../../support/counter.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
 
@@ -62,6 +66,34 @@ describe("design §5: rotation", () => {
     const successor = await rotate(workspace, "none");
     expect(await status(workspace, workspace.key)).toBe(401);
     expect(await status(workspace, successor)).toBe(202);
+  });
+
+  test("without an overlap the old key ends also when the rotation breaks off behind its first write", async () => {
+    const workspace = await newWorkspace();
+    const { id: workspaceId, key } = workspace;
+    expect(await status(workspace, key)).toBe(202);
+    const down = { getByName: () => ({ revoke: () => Promise.reject(new Error("the counter does not answer")) }) };
+    const broken = { ...env, QUOTA_COUNTER: down as unknown as typeof env.QUOTA_COUNTER };
+    const by = { actor: "test", nowMs: Date.now() };
+    const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
+    await expect(replaceKey(broken, controlDatabase(env.DB), workspaceId, rotation, by)).rejects.toThrow("not answer");
+    expect((await listed(workspace, key.id))?.status).toBe("Inactive");
+    vi.useFakeTimers({ toFake: ["Date"], now: by.nowMs + KEY_CACHE_MS });
+    expect(await status(workspace, key)).toBe(401);
+  });
+
+  test("a rotation without an overlap that broke off is finished by the same form", async () => {
+    const workspace = await newWorkspace();
+    const { id: workspaceId, key } = workspace;
+    const db = controlDatabase(env.DB);
+    const by = { actor: "test", nowMs: Date.now() };
+    const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
+    expect(await rotateKey(db, workspaceId, { ...rotation, overlapMs: 0 }, by)).toMatchObject({ ok: true });
+    const again = await replaceKey(env, db, workspaceId, rotation, by);
+    expect(again).toMatchObject({ ok: false, refusal: { reason: "made_before", key: { successorOf: key.id } } });
+    // The counter refuses the key at once, whatever an isolate remembers.
+    expect(await workspace.counter.admit(admitCall(1, { keyId: key.id }))).toEqual({ outcome: "key_deactivated" });
+    expect(await findKey(db, workspaceId, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
 
   test("the successor has the old key's settings and a secret of its own", async () => {

@@ -2,12 +2,14 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
 import { DELIVERIES_KEPT, DESTINATIONS_MAX } from "../../../src/limits.ts";
 import { DELIVERIES_WAITING_MAX } from "../../../src/destinations/deliveries.ts";
 import { OLD_SECRETS_MAX } from "../../../src/destinations/old-secrets.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
+import { type DestinationsCall, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
 import { DAY, HOUR, type ToldWorkspace, crossed, scored, stopClock, toldInEachTest } from "../../support/told.ts";
 import { until } from "../../support/until.ts";
@@ -374,4 +376,53 @@ test("everything that is done to a destination is in the activity log, with noth
     "destination.deleted",
   ]);
   for (const hidden of [secret, rotated.secret]) expect(JSON.stringify(results)).not.toContain(hidden.slice(6, 20));
+});
+
+describe("a deletion that fails half-way", () => {
+  const deletions = async () => {
+    const select = "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = 'destination.deleted'";
+    const { results } = await env.DB.prepare(select).bind(told.workspace.id).all<{ target: string; detail: string }>();
+    return results.map(({ target, detail }) => ({ target, detail: JSON.parse(detail) as unknown }));
+  };
+  const isListed = async (wanted: string) =>
+    (await told.workspace.operator<{ items: { id: string }[] }>("GET", "/destinations")).items.some(
+      ({ id }) => id === wanted,
+    );
+  const deletion = (bindings: Partial<Env>, d1 = env.DB): DestinationsCall => ({
+    env: { ...env, ...bindings },
+    db: controlDatabase(d1),
+    workspace: { id: told.workspace.id, slug: "told" },
+    origin: "https://signals.example",
+    by: { actor: "test", nowMs: Date.now() },
+  });
+
+  test("removes nothing when the activity log cannot be written, and works when repeated", async () => {
+    const { id } = await told.create(receiver);
+    const prepare = () => {
+      throw new Error("D1 does not answer");
+    };
+    const failing = deletion({}, { prepare, batch: prepare } as unknown as D1Database);
+    await expect(deleteDestination(failing, id)).rejects.toThrow("D1 does not answer");
+    expect([await isListed(id), await deletions()]).toEqual([true, []]);
+    expect(await deleteDestination(deletion({}), id)).toBe(true);
+    expect([await isListed(id), await deletions()]).toEqual([false, [{ target: id, detail: { name: "CRM" } }]]);
+  });
+
+  test("leaves an entry when the destination cannot be removed, and works when repeated", async () => {
+    const { id } = await told.create(receiver);
+    const object = env.DESTINATIONS.getByName(told.workspace.id);
+    const remove = () => Promise.reject(new Error("the object does not answer"));
+    const failing = { getByName: () => ({ find: (wanted: string) => object.find(wanted), remove }) };
+    const halfDone = deletion({ DESTINATIONS: failing as unknown as typeof env.DESTINATIONS });
+    await expect(deleteDestination(halfDone, id)).rejects.toThrow("the object does not answer");
+    const entry = { target: id, detail: { name: "CRM" } };
+    expect([await isListed(id), await deletions()]).toEqual([true, [entry]]);
+    expect(await deleteDestination(deletion({}), id)).toBe(true);
+    expect([await isListed(id), await deletions()]).toEqual([false, [entry, entry]]);
+  });
+
+  test("of a destination that is not there leaves no entry", async () => {
+    expect(await deleteDestination(deletion({}), newId("dst"))).toBe(false);
+    expect(await deletions()).toEqual([]);
+  });
 });

@@ -727,5 +727,10 @@ describe("look-ups that find nothing are limited by isolate", () => {
 
     vi.setSystemTime(Date.now() + 1_000);
     expect((await workspace.send(SIGNAL, { key: fresh.key })).status).toBe(202);
+
+    // Some seconds later nobody waits any more, in this file and in those that follow in this isolate.
+    vi.setSystemTime(Date.now() + 10_000);
+    const again = await concurrently(10, 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
+    expect(new Set(again.map(({ status }) => status))).toEqual(new Set([401]));
   }, 60_000);
 });

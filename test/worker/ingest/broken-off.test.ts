@@ -3,7 +3,9 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import worker from "../../../src/index.ts";
-import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
+import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
+import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
+import type { AdmitCall, AdmitChunk, AdmitResult } from "../../../src/quota/protocol.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
 
@@ -20,7 +22,12 @@ type Admit = (call: AdmitCall) => Promise<AdmitResult>;
 function send(
   workspace: TestWorkspace,
   signals: unknown[],
-  { slice, fault, headers = {} }: { slice: number; fault: Admit; headers?: Record<string, string> },
+  {
+    slice,
+    fault,
+    headers = {},
+    source = "",
+  }: { slice: number; fault: Admit; headers?: Record<string, string>; source?: string },
 ): Promise<Response> {
   let calls = 0;
   const admit: Admit = (call) => {
@@ -28,7 +35,9 @@ function send(
     return ++calls >= slice ? fault(call) : (workspace.counter.admit(call) as Promise<AdmitResult>);
   };
   const namespace = { getByName: () => ({ admit }) } as unknown as typeof env.QUOTA_COUNTER;
-  const request = new Request(`https://signals.example/api/signal-staging/bulk/${workspace.key.key}`, {
+  const path =
+    source === "" ? `bulk/${workspace.key.key}` : `webhook/${encodeURIComponent(source)}/${workspace.key.key}`;
+  const request = new Request(`https://signals.example/api/signal-staging/${path}`, {
     method: "POST",
     headers: { "content-type": "application/json", ...headers },
     body: JSON.stringify(signals),
@@ -44,6 +53,42 @@ function tally(results: { status: string; code?: string }[] = []): Record<string
   for (const { status, code = status } of results) counts[code] = (counts[code] ?? 0) + 1;
   return counts;
 }
+
+describe("a large body", () => {
+  test.each([
+    ["large signals", body(), "", {}],
+    [
+      "many small signals with a long Idempotency-Key and a long source",
+      undefined,
+      "€".repeat(255),
+      { "idempotency-key": '"'.repeat(255) },
+    ],
+    ["many small signals with neither", undefined, "", {}],
+  ])("of %s is admitted in slices of at most 500 KB, as they are written", async (_, large, source, headers) => {
+    const workspace = await newWorkspace({ signalLimit: 100_000 });
+    const signals =
+      large ?? Array.from({ length: source === "" ? BULK_MAX_SIGNALS : BATCH_MAX_SIGNALS }, () => ({ event: "E" }));
+    const slices: { bytes: number; written: number; signals: number }[] = [];
+    const record: Admit = ({ chunks }) => {
+      const sum = (of: (chunk: AdmitChunk) => number) => chunks.reduce((all, chunk) => all + of(chunk), 0);
+      const [bytes, count] = [sum((chunk) => chunk.bytes), sum((chunk) => chunk.count)];
+      slices.push({ bytes, written: sum(({ text }) => Buffer.byteLength(text)), signals: count });
+      const verdicts = { accepted: count, held: 0, rejected: 0, refusal: null };
+      const period = { remaining: null, ceiling: null, periodEndMs: 0 };
+      const rate = { remaining: 1, resetMs: 1 };
+      return Promise.resolve({ outcome: "counted", ...verdicts, rate, period, configVersion: 1 });
+    };
+    const answer = await send(workspace, signals, { slice: 1, fault: record, headers, source });
+    expect(answer.status).toBe(202);
+    expect(slices.reduce((all, slice) => all + slice.signals, 0)).toBe(signals.length);
+    for (const { bytes, written } of slices) {
+      expect(written).toBeLessThanOrEqual(bytes);
+      expect(bytes).toBeLessThanOrEqual(ADMIT_SLICE_MAX_BYTES);
+    }
+    // No more slices than it takes.
+    for (const { written } of slices.slice(0, -1)) expect(written).toBeGreaterThan(0.9 * ADMIT_SLICE_MAX_BYTES);
+  });
+});
 
 describe("a call that breaks off where sending all of it again is harmless is 503 with Retry-After and the results so far", () => {
   test.each([

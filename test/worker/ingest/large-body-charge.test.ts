@@ -160,7 +160,7 @@ describe("many large bodies of one key", () => {
     refused.mockRestore();
     const tooFast = answers.filter(({ status }) => status === 429);
     const problems = await Promise.all(tooFast.map((answer) => answer.json<Problem>()));
-    const detail = expect.stringMatching(/this body counts as 512 requests, one for each started 32,768 bytes/);
+    const detail = expect.stringMatching(/this body counts as 512 requests, one for each started 32 KB or 100 signals/);
     expect(problems).toContainEqual(expect.objectContaining({ code: "rate_limited", detail }));
     expect((await workspace.send({ event: "small" })).status).toBe(429);
   });

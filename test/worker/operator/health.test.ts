@@ -184,7 +184,7 @@ describe("GET /operator/health", () => {
     ] as const;
     for (const [error, answer] of failures) {
       const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
-      const [one, other] = await healthOfAll(bindings, asked, { answerMs: 500, askMs: 4_000 });
+      const [one, other] = await healthOfAll(bindings, asked, new Map(), { answerMs: 500, askMs: 4_000 });
       expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
       expect(one?.alarms[0]?.says).toContain(`do not answer: Signal Store (${error}).`);
       expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
@@ -215,7 +215,7 @@ describe("GET /operator/health", () => {
     for (const [bindings, says] of cases) {
       let tookMs = 0;
       const startedMs = Date.now();
-      const asking = healthWithin({ ...env, ...bindings } as object as Env, workspace.id).then((answer) => {
+      const asking = healthWithin({ ...env, ...bindings } as object as Env, workspace.id, []).then((answer) => {
         tookMs = Date.now() - startedMs;
         return answer;
       });
@@ -237,7 +237,7 @@ describe("GET /operator/health", () => {
         QUOTA_COUNTER: { getByName: () => ({ backlog: counter }) },
       } as object as Env;
       let tookMs = 0;
-      const asking = healthOfAll(bindings, asked).then((answers) => {
+      const asking = healthOfAll(bindings, asked, new Map()).then((answers) => {
         tookMs = Date.now() - START;
         return allHealthJson(answers, null);
       });
@@ -320,7 +320,7 @@ describe("GET /operator/metrics", () => {
 
 test("with a dataset of Analytics Engine bound, each workspace asked is a point there, and a failing one stops nothing", async () => {
   const workspace = await newWorkspace();
-  const answers = await healthOfAll(env, [{ id: workspace.id, slug: "acme" }]);
+  const answers = await healthOfAll(env, [{ id: workspace.id, slug: "acme" }], new Map());
   const points: AnalyticsEngineDataPoint[] = [];
   writePoints({ writeDataPoint: (point) => void points.push(point ?? {}) }, answers, START);
   expect(points).toEqual([{ indexes: [workspace.id], blobs: ["acme", "ok", ""], doubles: expect.any(Array) }]);

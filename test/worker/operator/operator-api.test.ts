@@ -972,6 +972,7 @@ describe("what happened to the signals", () => {
       purged: 0,
       dead_lettered: 0,
       in_flight: 0,
+      lost: 0,
       balanced: true,
     };
     await until(async () => expect((await get(`${workspace}/books`)).body).toEqual(balanced));

@@ -181,7 +181,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect((await signalStore(env, counter.id).deadLetters(PAGE)).items).toMatchObject([
       { id: ids[1], reason: expect.stringContaining("JSON"), payload: '{"event":' },
     ]);
-    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0, lost: 0 });
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
   });
 
@@ -318,7 +318,7 @@ describe("while one version of the service takes another's place", () => {
       retryMessages: [{ msgId: "0", delaySeconds: expect.any(Number) }],
     });
     expect(await statuses(counter.id, ids)).toEqual(["processed", undefined]);
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1, lost: 0 });
     const alone = await consumeMessages([`${counter.id}\u001d${newer(b)}`]);
     expect(alone).toMatchObject({ explicitAcks: [], retryMessages: [{ msgId: "0" }] });
     // To a consumer of that version it is what one of this version is to this one.
@@ -326,7 +326,7 @@ describe("while one version of the service takes another's place", () => {
       explicitAcks: ["0"],
     });
     expect(await statuses(counter.id, ids)).toEqual(["processed", "processed"]);
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0, lost: 0 });
   });
 
   test.each(["signals", "signals-dlq"])(
@@ -337,7 +337,7 @@ describe("while one version of the service takes another's place", () => {
       const last = await consumeMessages(bodies.map(newer), { queue, attempts });
       expect(last).toMatchObject({ explicitAcks: ["0"], retryMessages: [] });
       expect(await statuses(counter.id, ids)).toEqual([undefined]);
-      expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+      expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
     },
   );
 
@@ -353,9 +353,9 @@ describe("while one version of the service takes another's place", () => {
     await until(() => expect(bodies.join("")).toContain("sig_b"));
     await consumeMessages(bodies);
     expect(await statuses(counter.id, [...ids, "sig_b"])).toEqual([undefined, "processed"]);
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1, lost: 0 });
     await consumeMessages(bodies.map((body) => body.replace('"v":2', '"v":1')));
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0, lost: 0 });
   });
 });
 
@@ -376,7 +376,7 @@ describe("§1.2: a fault delays work, never drops it", () => {
     const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
     expect(last.explicitAcks).toHaveLength(bodies.length);
     expect(last.retryMessages).toEqual([]);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
     await consumeMessages(bodies);
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);
   });
@@ -386,7 +386,7 @@ describe("the dead-letter queue", () => {
   test("records what is given up with the reason, once, and settles it", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
     await consumeMessages(bodies, { queue: "signals-dlq" });
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0, lost: 0 });
     await consumeMessages(bodies, { queue: "signals-dlq" });
     expect(await statuses(counter.id, ids)).toEqual(["dead", "dead"]);
     const store = signalStore(env, counter.id);
@@ -410,7 +410,7 @@ describe("the dead-letter queue", () => {
     for (const queue of ["signals-dlq", "signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["dead"]);
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, deadLettered: 1 });
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0, lost: 0 });
     bodies.length = 0;
     expect(await signalStore(env, counter.id).sendAgain("aud_1", { kind: "replay", ids: null })).toMatchObject({
       sent: 1,
@@ -419,7 +419,7 @@ describe("the dead-letter queue", () => {
     for (const queue of ["signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0, lost: 0 });
   });
 
   test("of which one signal cannot be recorded even so keeps what came before it", async () => {
@@ -427,7 +427,7 @@ describe("the dead-letter queue", () => {
     await refuse(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
     expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
     expect(await statuses(counter.id, ids)).toEqual(["dead", undefined]);
-    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2 });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2, lost: 0 });
   });
 
   test("retries what it cannot record", async () => {
@@ -435,7 +435,7 @@ describe("the dead-letter queue", () => {
     const bindings = withStore(counter.id, { record: unreachable });
     const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });
     expect(result.retryMessages).toEqual([{ msgId: "0", delaySeconds: 10 }]);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
   });
 });
 
@@ -444,16 +444,16 @@ describe("every step may be repeated", () => {
     const { counter, bodies } = await onTheWay(["a", "b", "c", "d"].map(good));
     await Promise.all(Array.from({ length: 6 }, () => consumeMessages(bodies.toReversed())));
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 4 });
-    expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0, lost: 0 });
   });
 
   test("recorded and not settled: the next attempt settles", async () => {
     const { counter, bodies } = await onTheWay([good("a")]);
     const down = { ...env, QUOTA_COUNTER: { getByName: () => ({ settle: unreachable }) } } as unknown as Env;
     expect((await consumeMessages(bodies, { bindings: down })).retryMessages).toHaveLength(1);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
     expect((await consumeMessages(bodies)).explicitAcks).toHaveLength(1);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0, lost: 0 });
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
   });
 

@@ -477,6 +477,17 @@ describe("a period closes with the configuration that held at its end", () => {
     }
   });
 
+  test("to the millisecond, also where it was closed already", async () => {
+    const counter = await newMonthly();
+    await drive(counter, 3);
+    await counter.configure({ signalLimit: 50, configVersion: at(2, 1) });
+    const history = [
+      { signalLimit: 2, streak: 1 },
+      { signalLimit: 50, streak: 0 },
+    ];
+    expect(await usage(counter)).toMatchObject({ streak: 0, history });
+  });
+
   test("and the extra room that three periods have ended stays removed, whatever comes later", async () => {
     const counter = await newMonthly();
     await drive(counter, 5);

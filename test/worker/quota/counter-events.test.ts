@@ -180,7 +180,7 @@ const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =
 test("whatever raises it, the alarm hands on what an object leaves that is killed before it has", async () => {
   const { counter, destinations } = await counterThatTells();
   await counter.admit(5);
-  await counter.stub.settle([1]);
+  await counter.settle(1);
   await ring(counter, MINUTE);
   destinations.gate = new Promise(() => {});
   at(2 * MINUTE);
@@ -263,7 +263,7 @@ test("a delay is told when the oldest signal has waited for ten minutes, and aga
   await handedOn(counter);
   const oldest = { oldest_at: new Date(START).toISOString(), signals: 3 };
   expect(ofType(destinations.taken, "processing.late")).toEqual([oldest]);
-  await counter.stub.settle([1, 2]);
+  await counter.settle(1, 2);
   at(2 * PROCESSING_LATE_MS);
   await counter.admit(1);
   await ring(counter, 2 * PROCESSING_LATE_MS + MINUTE);
@@ -278,10 +278,10 @@ describe("rows and alarms", () => {
   async function costOf(types: EventType[], signals: number): Promise<{ rows: number; alarms: number }> {
     const { counter } = await counterThatTells({ signalLimit: 100 }, types);
     await counter.admit(1);
-    await counter.stub.settle([1]);
+    await counter.settle(1);
     return countRows(counter, async () => {
       await counter.admit(signals);
-      await counter.stub.settle([2]);
+      await counter.settle(2);
       await handedOn(counter);
     });
   }

@@ -37,7 +37,7 @@ async function daysOf(counter: TestCounter, keyId = "key_1") {
 }
 
 const refusal = (keyId = "key_1"): RefusedCall => {
-  return { keyId, code: "body_not_json", detail: "No JSON.", requestId: "req_1", signals: 1 };
+  return { keyId, code: "body_not_json", detail: "No JSON.", requestId: crypto.randomUUID(), signals: 1 };
 };
 const NONE = { accepted: [0, 0, 0], refused: [0, 0, 0] };
 
@@ -64,6 +64,25 @@ describe("calls by day", () => {
     expect(await daysOf(counter)).toEqual({ accepted: [0, 1, 3], refused: [0, 0, 4], lost: NONE });
     expect(await daysOf(counter, "key_2")).toEqual({ accepted: [0, 0, 1], refused: [0, 0, 0], lost: NONE });
     expect(await daysOf(counter, "key_3")).toEqual({ accepted: [0, 0, 0], refused: [0, 0, 0], lost: NONE });
+  });
+
+  test("of a call that is refused in part for several reasons, or slice by slice, is one refused call", async () => {
+    const counter = await counterAtStart(2);
+    const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
+    const [first, second] = ["req_a", "req_b"];
+    // Two signals are accepted, two are held and one is refused; then the slices of another call come in between.
+    await counter.admit(5, { requestId: first, invalid });
+    await counter.admit(1, { requestId: second });
+    await counter.admit(1, { requestId: first, firstSlice: false });
+    await counter.admit(1, { requestId: second, firstSlice: false });
+    expect((await daysOf(counter)).refused).toEqual([0, 0, 2]);
+    const { rejections } = await counter.stub.keyCalls("key_1");
+    const signalsOf = rejections.map(({ code, signals }) => [code, signals]).sort();
+    expect(signalsOf).toEqual([
+      ["email_invalid", 1],
+      ["event_missing", 1],
+      ["extra_room_exceeded", 4],
+    ]);
   });
 
   test("of a body in several slices is one", async () => {

@@ -2,9 +2,10 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
+import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
+import { findInFlight } from "../../../src/quota/in-flight.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
@@ -26,23 +27,27 @@ const QUEUE_BATCH_BYTES = 256_000;
 
 const down: SendBatch = () => Promise.reject(new Error("queue is down"));
 
-function rowsOf({ body }: Queued): number[] {
-  return readMessage(body).rows.map(({ row }) => row.row);
-}
-
-/** What a queue was given: the rows of each message, message by message, `sendBatch` by `sendBatch`. */
+/** What a queue was given by a counter: the messages of each `sendBatch`. */
 class Recorder {
+  readonly #counter: TestCounter;
   readonly batches: Queued[][] = [];
   /** How the next `sendBatch` calls end; when there is none, well. */
   readonly outcomes: ((messages: Queued[]) => Promise<unknown>)[] = [];
+
+  constructor(counter: TestCounter) {
+    this.#counter = counter;
+  }
 
   readonly sendBatch: SendBatch = (messages) => {
     this.batches.push(messages);
     return this.outcomes.shift()?.(messages) ?? Promise.resolve();
   };
 
+  /** Positions of the rows of each `sendBatch`. */
   get rows(): number[][] {
-    return this.batches.map((messages) => messages.flatMap(rowsOf));
+    return this.batches.map((messages) =>
+      messages.flatMap(({ body }) => readMessage(body).rows.map(({ row }) => this.#counter.positionOf(row.row))),
+    );
   }
 }
 
@@ -63,7 +68,7 @@ async function settled(counter: TestCounter) {
 describe("a queue that fails", () => {
   test("is tried again by the alarm only, after 5 s and then ever later; nothing is lost", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
     for (let failures = 0; failures < 9; failures++) queue.outcomes.push(down);
     await counter.counted(2);
@@ -87,7 +92,7 @@ describe("a queue that fails", () => {
 
   test("between two sendBatch calls: what it took is not sent again, the rest is", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(down);
     const payload = JSON.stringify({ text: "x".repeat(50_000) });
     for (let call = 0; call < 10; call++) await counter.admit(1, { ...admitCall(1, { payload }) });
@@ -139,7 +144,7 @@ describe("a queue that fails", () => {
 describe("a queue that loses messages", () => {
   test("gets them again 15 minutes after they were admitted, not before, and as long as they are not settled", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
     await counter.counted(2);
@@ -155,7 +160,7 @@ describe("a queue that loses messages", () => {
     vi.setSystemTime(start + 2 * RESEND_AFTER_MS);
     await runDurableObjectAlarm(counter.stub);
     expect(queue.rows).toEqual([[1], [1], [1]]);
-    await counter.stub.settle([1]);
+    await counter.settle(1);
     vi.setSystemTime(start + 3 * RESEND_AFTER_MS);
     await runDurableObjectAlarm(counter.stub);
     expect(queue.rows).toHaveLength(3);
@@ -163,7 +168,7 @@ describe("a queue that loses messages", () => {
 
   test("is not waited for by new signals: what is admitted while old rows are sent again goes right after", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
     await counter.counted(1);
@@ -181,7 +186,7 @@ describe("a queue that loses messages", () => {
 
   test("that fails when they come again is tried after 5 s and not 15 minutes later", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
     await counter.counted(1);
@@ -202,9 +207,9 @@ describe("settle", () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     for (let call = 0; call < 3; call++) await counter.counted(2);
-    await counter.stub.settle([2, 99]);
-    await counter.stub.settle([2, 2]);
-    expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4 });
+    await counter.settle(2, 99);
+    await counter.settle(2, 2);
+    expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4, lost: 0 });
   });
 
   test("of an old row never deletes a new one: a row's number is used once, also after a crash", async () => {
@@ -212,19 +217,19 @@ describe("settle", () => {
     await counter.sendTo(lose);
     await counter.counted(1);
     await counter.counted(1);
-    await counter.stub.settle([1, 2]);
+    await counter.settle(1, 2);
     await abortAllDurableObjects();
     await counter.sendTo(lose);
     await counter.counted(1);
-    await counter.stub.settle([1, 2]);
-    expect((await counter.rows()).map(({ row }) => row)).toEqual([3]);
+    await counter.settle(1, 2);
+    expect(await counter.positions()).toEqual([3]);
   });
 });
 
 describe("packing", () => {
   test("rows that wait while a message is under way share the next one, which goes without an alarm", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     const sent = Promise.withResolvers<void>();
     queue.outcomes.push(() => sent.promise);
     await counter.sendTo(queue.sendBatch);
@@ -239,7 +244,7 @@ describe("packing", () => {
 
   test("a large signal travels alone, and no message or batch is larger than the queue takes", async () => {
     const counter = await newCounter();
-    const queue = new Recorder();
+    const queue = new Recorder(counter);
     await counter.sendTo(down);
     const large = JSON.stringify({ text: "ü".repeat(SIGNAL_MAX_BYTES / 2 - 10) });
     for (let call = 0; call < 12; call++) {
@@ -284,6 +289,42 @@ describe("packing", () => {
   });
 });
 
+/** A counter with a row for each second of the last two minutes, with one signal each. */
+async function counterOfTwoMinutes() {
+  const counter = await newCounter();
+  await counter.sendTo(lose);
+  const start = Date.now();
+  const ids: string[] = [];
+  for (let second = 0; second < 120; second++) {
+    vi.setSystemTime(start + second * 1_000);
+    ids.push(newId("sig"));
+    await counter.admit(1, { ids: ids.slice(-1) });
+  }
+  return { counter, ids };
+}
+
+/** Counts the rows that SQLite reads, and the bodies that come to JavaScript. */
+function countReads(sql: SqlStorage) {
+  const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
+  let bodies = 0;
+  const exec = (query: string, ...bindings: unknown[]) => {
+    const cursor = sql.exec(query, ...bindings);
+    cursors.push(cursor);
+    function* rows() {
+      for (const row of cursor) {
+        if ("body" in row) bodies++;
+        yield row;
+      }
+    }
+    return { [Symbol.iterator]: rows, toArray: () => [...rows()], one: () => cursor.one() };
+  };
+  return {
+    sql: { exec } as unknown as SqlStorage,
+    bodies: () => bodies,
+    rows: () => cursors.reduce((sum, { rowsRead }) => sum + rowsRead, 0),
+  };
+}
+
 describe("a signal in flight", () => {
   test("is found by its id, also when another signal's payload quotes that", async () => {
     const counter = await newCounter({ signalLimit: 1 });
@@ -294,6 +335,7 @@ describe("a signal in flight", () => {
     expect(await counter.stub.inFlight(id)).toMatchObject({ id, verdict: "held", ordinal: 2 });
     expect(await counter.stub.inFlight(other)).toBeNull();
     expect(await counter.stub.inFlight("sig_x")).toBeNull();
+    expect(await (await newCounter()).stub.inFlight(id)).toBeNull();
   });
 
   test("is found among many of other times, settled ones between them", async () => {
@@ -307,10 +349,42 @@ describe("a signal in flight", () => {
       ids.push(newId("sig"));
       await counter.admit(1, { ids: ids.slice(-1) });
     }
-    await counter.stub.settle([1, 2, 3, 9, 10, 24]);
+    await counter.settle(1, 2, 3, 9, 10, 24);
     const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
     const gone = [0, 1, 2, 8, 9, 23];
     expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
+  });
+
+  test("is found among rows of sparse numbers", async () => {
+    const { counter, ids } = await counterOfTwoMinutes();
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      const [first] = counter.rowsAt(1);
+      sql.exec("UPDATE outbox SET row = at * 1024 + (row - ?) * 7", first);
+      const found = ids.map((id) => findInFlight(sql, counter.id, id)?.id);
+      expect(found).toEqual(ids);
+    });
+  });
+
+  test("is found when its commit came up to ten seconds after its id, and the clocks differed by seconds", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const start = Date.now();
+    const ids = [-5_000, 0, CALL_TIMEOUT_MS, CALL_TIMEOUT_MS + 5_000].map((late) => newId("sig", start - late));
+    await counter.admit(ids.length, { ids });
+    const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
+    expect(found.map((admission) => admission?.id)).toEqual(ids);
+  });
+
+  test("is looked for by SQLite: only the row that holds its id comes to JavaScript, and only seconds of rows are read", async () => {
+    const { counter, ids } = await counterOfTwoMinutes();
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      const reads = countReads(sql);
+      expect(findInFlight(reads.sql, counter.id, ids[60] ?? "")?.id).toBe(ids[60]);
+      expect(findInFlight(reads.sql, counter.id, newId("sig", Date.now() - 60_000))).toBeNull();
+      expect(reads.bodies()).toBe(1);
+      // For each: the rows of 20 seconds, and a dozen for each end of them.
+      expect(reads.rows()).toBeLessThan(2 * 50);
+    });
   });
 
   test("is counted, in all and by period, through failed commits, settling twice and a restart", async () => {
@@ -330,8 +404,8 @@ describe("a signal in flight", () => {
     await expect(counter.admit(4)).rejects.toThrow("disk full");
     await repair();
     expect(await unsettled()).toEqual([5, 5, 0]);
-    await counter.stub.settle([1]);
-    await counter.stub.settle([1]);
+    await counter.settle(1);
+    await counter.settle(1);
     expect(await unsettled()).toEqual([2, 2, 0]);
     await abortAllDurableObjects();
     expect(await unsettled()).toEqual([2, 2, 0]);
@@ -344,11 +418,13 @@ describe("a signal in flight", () => {
     const unsettled = async () => (await counter.stub.books()).unsettled;
     expect(await unsettled()).toBe(6);
     const repair = await counter.breakStatement("UPDATE outbox SET bytes = 0");
-    await expect(runInDurableObject(counter.stub, (instance) => instance.settle([1, 3]))).rejects.toThrow("disk full");
+    await expect(runInDurableObject(counter.stub, (instance) => instance.settle(counter.rowsAt(1, 3)))).rejects.toThrow(
+      "disk full",
+    );
     await repair();
     expect(await counter.rows()).toHaveLength(2);
     expect(await unsettled()).toBe(3);
-    await counter.stub.settle([1, 3]);
+    await counter.settle(1, 3);
     expect(await unsettled()).toBe(2);
   });
 
@@ -357,8 +433,9 @@ describe("a signal in flight", () => {
     await counter.sendTo(lose);
     for (const signals of [1, 1, 1]) await counter.counted(signals);
     await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
-      sql.exec("UPDATE outbox SET bytes = 0, body = '' WHERE row = 1");
-      expect(new Outbox(sql).oldest()?.row).toBe(2);
+      const [first, second] = counter.rowsAt(1, 2);
+      sql.exec("UPDATE outbox SET bytes = 0, body = '' WHERE row = ?", first);
+      expect(new Outbox(sql).oldest()?.row).toBe(second);
       sql.exec("UPDATE outbox SET bytes = 0, body = ''");
       expect(new Outbox(sql).oldest()).toBeNull();
     });

@@ -1,8 +1,9 @@
 /** Design §5: refused calls and last use in the Quota Counter: exact, cheap, and honest about what may be missing. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
-import { REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../../../src/quota/rejections.ts";
+import { REJECTED_KEYS_KEPT, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../../../src/quota/rejections.ts";
 import { KEY_USE_WRITE_MS } from "../../../src/quota/key-use.ts";
 import { amount } from "../../support/amount.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
@@ -75,6 +76,34 @@ describe("a refusal", () => {
     expect(await listed(counter)).toEqual([["body_empty", REJECTION_WRITES.burst + 1, true]]);
     await counter.stub.refused(EMPTY);
     expect(await listed(counter)).toEqual([["body_empty", REJECTION_WRITES.burst + 2, true]]);
+  });
+
+  test("that cannot be written is written by the alarm", async () => {
+    at(0);
+    const counter = await newCounter();
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO rejections");
+    await counter.stub.countRefused([single("secret_wrong")]);
+    const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+    expect(dueMs).toBe(START + SAFETY_ALARM_MS);
+    await repair();
+    await passTo(counter, SAFETY_ALARM_MS);
+    await abortAllDurableObjects();
+    expect(await listed(counter)).toEqual([["unauthorized", 1, false]]);
+  });
+
+  test("of the key that was silent longest is forgotten first, when very many keys are refused", async () => {
+    const counter = await newCounter();
+    const first = Array.from({ length: REJECTED_KEYS_KEPT }, (_, nth) => `key_${nth}`);
+    const refused = [...first, "key_0", "key_new"].map((keyId, nth) => ({
+      ...single("secret_wrong"),
+      keyId,
+      requestId: `req_${nth}`,
+    }));
+    await counter.stub.countRefused(refused);
+    const days = async (keyId: string) => (await counter.stub.keyCalls(keyId)).refused.calls;
+    expect(await days("key_0")).not.toBe("");
+    expect(await days("key_1")).toBe("");
+    expect(await days("key_2")).not.toBe("");
   });
 
   test("of a flood costs a few rows a minute, whatever comes, and pushes out nothing that happened once", async () => {

@@ -158,6 +158,26 @@ describe("a restore that is refused changes nothing", () => {
   });
 });
 
+test("a restore that the first object refuses changes nothing: the call is refused, and the workspace goes on", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const at = await moment(workspace);
+  await sent(workspace, "b");
+  await runInDurableObject(workspace.store, (_, { storage }) => {
+    vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("the bookmark is too old"));
+  });
+  const refused = await ask(workspace, "/restore", { at });
+  expect([refused.status, await refused.json()]).toMatchObject([
+    409,
+    { code: "not_restorable", detail: expect.stringContaining("the bookmark is too old") },
+  ]);
+  // Nothing stays armed for a later start.
+  await abortAllDurableObjects();
+  await sent(workspace, "c");
+  expect(await people(workspace)).toEqual(["a", "b", "c"]);
+  expect(await alarms(workspace)).toEqual([]);
+});
+
 test("a restore that one object does not go along with is visible, records nothing, and is finished by the same call", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
@@ -190,6 +210,74 @@ test("senders get a 503 that asks them to come again while a workspace is about 
   expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^\d+$/)]);
   later(60_000);
   expect((await workspace.send({ event: "E", email: "a@example.com" })).status).toBe(202);
+});
+
+describe("held signals", () => {
+  async function withHeld(): Promise<TestWorkspace> {
+    const workspace = await newWorkspace({ signalLimit: 2 });
+    await sent(workspace, "a", "b", "c");
+    expect(await workspace.books()).toMatchObject({ processed: 2, held: 1 });
+    return workspace;
+  }
+  async function release(workspace: TestWorkspace): Promise<unknown> {
+    await workspace.operator("PATCH", "", { overages: true });
+    const released = await workspace.operator("POST", "/held/release");
+    await workspace.settled();
+    return released;
+  }
+
+  test("that were released since the moment restored to are held again, and may be released again", async () => {
+    const workspace = await withHeld();
+    const at = await moment(workspace);
+    expect(await release(workspace)).toEqual({ released: 1, still_held: 0 });
+    expect(await workspace.operator("POST", "/restore", { at })).toMatchObject({ lost: 0 });
+    expect(await workspace.books()).toMatchObject({ processed: 2, held: 1, balanced: true });
+    expect(await release(workspace)).toEqual({ released: 1, still_held: 0 });
+    expect(await people(workspace)).toEqual(["a", "b", "c"]);
+    expect(await workspace.books()).toMatchObject({ processed: 3, held: 0, lost: 0, balanced: true });
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3, held: 0 });
+  });
+
+  test("that were on their way then are counted once: the store has them, and the outbox", async () => {
+    const workspace = await withHeld();
+    await new TestCounter(workspace.id).sendTo(lose);
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await workspace.operator("POST", "/held/release")).toMatchObject({ released: 1 });
+    const at = await moment(workspace);
+    await workspace.send({ email: "lost@example.com", event: "E" });
+    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({ lost: 1 });
+    await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 3, held: 0, lost: 1, balanced: true });
+  });
+
+  test("that were released before the moment restored to stay released", async () => {
+    const workspace = await withHeld();
+    await release(workspace);
+    const at = await moment(workspace);
+    await sent(workspace, "d");
+    await workspace.operator("POST", "/restore", { at });
+    expect(await release(workspace)).toEqual({ released: 0, still_held: 0 });
+    expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 3, held: 0, lost: 1, balanced: true });
+  });
+});
+
+test("notifications go back too, and the counter and the store know again which events are wanted", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  const destination = { type: "webhook", target: "https://crm.example.com/in", events: ["usage.level"] };
+  await workspace.operator("POST", "/destinations", { ...destination, name: "before" });
+  const at = await moment(workspace);
+  await workspace.operator("POST", "/destinations", {
+    ...destination,
+    name: "since",
+    events: ["dead_letters.added"],
+  });
+  await workspace.operator("POST", "/restore", { at });
+  const { items } = await workspace.operator<{ items: { name: string }[] }>("GET", "/destinations");
+  expect(items.map(({ name }) => name)).toEqual(["before"]);
+  const wanted = await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
+    sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events").one(),
+  );
+  expect(JSON.parse(wanted.wanted)).toMatchObject({ types: ["usage.level"], destinations: 1 });
 });
 
 describe("payloads in R2", () => {
@@ -270,8 +358,9 @@ test("signals that were recorded in the second after the moment restored to are 
     storage.getCurrentBookmark(),
   );
   later(300);
-  await runInDurableObject(workspace.counter, (instance) => Object.assign(instance, { env }));
-  await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+  // A counter that starts sends what waits once more, to the real queue now.
+  await abortAllDurableObjects();
+  await workspace.counter.books();
   await workspace.settled();
   await runInDurableObject(workspace.store, (_, { storage }) => storage.getCurrentBookmark());
   later(60_000);
@@ -347,6 +436,17 @@ describe("a message from before a restore", () => {
     expect(await people(workspace)).toEqual(["waiting"]);
     expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 1, lost: 1, in_flight: 0, balanced: true });
   });
+});
+
+test("an object that has been restored is not restored once more by a call that comes twice", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  const at = await moment(workspace);
+  await sent(workspace, "a");
+  const bookmark = await runInDurableObject(workspace.store, (_, { storage }) =>
+    storage.getBookmarkForTime(Date.parse(at)),
+  );
+  await workspace.store.restoreTo("rst_done", bookmark);
+  expect(await people(workspace)).toEqual(["a"]);
 });
 
 test("nothing is recorded between the restore of the objects and its end, and all of it afterwards", async () => {

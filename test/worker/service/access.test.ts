@@ -59,6 +59,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     id: destinationId,
     destination_id: destinationId,
     delivery_id: "whd_none",
+    restore_id: "rst_none",
     deletion_id: deletionId,
     signal_id: signalId,
     version: "1",

@@ -404,7 +404,7 @@ describe("a full outbox", () => {
     const held = await accepted({ email: "b@example.com", event: "Visit" });
     await workspace.settled();
     const dead = { ...buried("sig_dead"), payload: "{" };
-    await workspace.store.record([{ row: 1_000_000, atMs: Date.now(), signals: [dead] }]);
+    await workspace.store.record([{ row: 2 ** 52, signals: [dead] }]);
     await workspace.operator("PATCH", "", { overages: true });
     await limitOutbox(0);
     expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 0, still_held: 1 });

@@ -29,7 +29,6 @@ class Road {
   /** What was sent and not delivered yet. */
   readonly queue: Queued[] = [];
   full = false;
-  refused: number[] = [];
   /** How the next `sendBatch` calls end; when there is none, well. */
   readonly outcomes: (() => Promise<unknown>)[] = [];
 
@@ -42,9 +41,9 @@ class Road {
     return this.outcomes.shift()?.() ?? Promise.resolve();
   };
 
-  /** Numbers of the rows of each message that waits in the queue. */
+  /** Positions of the rows of each message that waits in the queue. */
   get rows(): number[][] {
-    return this.queue.map(({ body }) => readMessage(body).rows.map(({ row }) => row.row));
+    return this.queue.map(({ body }) => readMessage(body).rows.map(({ row }) => this.counter.positionOf(row.row)));
   }
 
   sent(rows: number[][]): Promise<void> {
@@ -70,11 +69,7 @@ class Road {
   #bindings(): Env {
     const record = async (rows: RowToRecord[], options?: RecordOptions): Promise<RecordResult> => {
       if (this.full) return { outcome: "full" };
-      const taken = rows.filter(({ row }) => !this.refused.includes(row));
-      const result = await env.SIGNAL_STORE.getByName(this.counter.id).record(taken, options);
-      if (result.outcome === "full") return result;
-      const refused = rows.map(({ row }) => row).filter((row) => this.refused.includes(row));
-      return { ...result, refused };
+      return env.SIGNAL_STORE.getByName(this.counter.id).record(rows, options);
     };
     const getByName = (name: string) =>
       new Proxy(env.SIGNAL_STORE.getByName(name), {
@@ -139,7 +134,8 @@ describe("a store that is full", () => {
       outboxBytes: expect.any(Number),
       outboxMaxBytes: OUTBOX_MAX_BYTES,
       oldestAtMs: START,
-      oldestRow: 1,
+      unreadableSignals: 0,
+      lostSignals: 0,
       hasDestinations: false,
     });
     await counter.counted(2);
@@ -221,7 +217,7 @@ describe("a store that is full", () => {
     await counter.counted(1);
     await road.sent([[2], [3], [4]]);
     await counter.stub.storeFull();
-    await counter.stub.settle([3]);
+    await counter.settle(3);
     slow.resolve();
     await road.sent([[2], [3], [4], [2, 4]]);
     expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 2 });
@@ -274,21 +270,6 @@ describe("a store that is full", () => {
     expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: true, unsettledSignals: 3 });
     await road.ring(STORE_PROBE_MS);
     expect(road.rows).toEqual([[1]]);
-  });
-});
-
-describe("rows that the store refuses", () => {
-  test("stay in the outbox, and are told of in the log; those beside them are settled", async () => {
-    const road = await newRoad();
-    await commitLarge(road.counter, 3);
-    await road.sent([[1], [2], [3]]);
-    road.refused = [2];
-    const log = vi.spyOn(console, "log");
-    await road.deliver();
-    expect((await road.counter.rows()).map(({ row }) => row)).toEqual([2]);
-    const refused = { event: "rows_refused", workspace: road.counter.id, rows: 1 };
-    expect(log).toHaveBeenCalledWith(JSON.stringify(refused));
-    expect(await road.totals()).toMatchObject({ processed: 2 });
   });
 });
 
@@ -351,6 +332,6 @@ describe("an outbox that is full", () => {
     expect(answer.status).toBe(202);
     expect(await answer.json<BatchAnswer>()).toMatchObject({ status: "accepted", accepted: signals.length });
     expect((await workspace.send(signal())).status).toBe(UNAVAILABLE);
-    expect(await workspace.counter.books()).toEqual({ admitted: signals.length, unsettled: signals.length });
+    expect(await workspace.counter.books()).toEqual({ admitted: signals.length, unsettled: signals.length, lost: 0 });
   });
 });

@@ -2,8 +2,10 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  FULL_BUCKET,
   REQUEST_BODY_BYTES,
   chargeRequests,
+  requestsLeft,
   requestsOfBody,
   takeRequest,
 } from "../../../../src/domain/quota/request-rate.ts";
@@ -18,10 +20,10 @@ function call(
   rate: RequestRate,
   times: number[],
 ): { at: number; allowed: boolean; remaining: number; retry: number }[] {
-  let state = 0;
+  let state = FULL_BUCKET;
   return times.map((at) => {
     const taken = takeRequest(state, at, rate);
-    state = taken.emptyAtMs;
+    state = taken.bucket;
     return { at, allowed: taken.allowed, remaining: taken.remaining, retry: taken.retryAfterMs };
   });
 }
@@ -47,7 +49,7 @@ describe("§8.7: request rate", () => {
         Array.from({ length: burst + 3 }, (_, index) => Math.max(0, burst - 1 - index)),
       );
 
-      let state = 0;
+      let state = FULL_BUCKET;
       let allowed = 0;
       for (let ms = 0; ms < 60_000; ms++) {
         for (
@@ -55,7 +57,7 @@ describe("§8.7: request rate", () => {
           taken.allowed;
           taken = takeRequest(state, NOW + ms, rate)
         ) {
-          state = taken.emptyAtMs;
+          state = taken.bucket;
           allowed++;
         }
       }
@@ -64,10 +66,10 @@ describe("§8.7: request rate", () => {
   );
 
   test("a quiet key has its whole burst, however long it was quiet", () => {
-    const first = takeRequest(0, NOW, { perSecond: 3, burst: 5 });
+    const first = takeRequest(FULL_BUCKET, NOW, { perSecond: 3, burst: 5 });
     expect(first).toMatchObject({ allowed: true, remaining: 4, retryAfterMs: 0 });
     expect(first.resetMs).toBeCloseTo(1_000 / 3, 9);
-    const later = takeRequest(first.emptyAtMs, NOW + 3_600_000, { perSecond: 3, burst: 5 });
+    const later = takeRequest(first.bucket, NOW + 3_600_000, { perSecond: 3, burst: 5 });
     expect(later).toMatchObject({ allowed: true, remaining: 4 });
   });
 
@@ -97,7 +99,7 @@ describe("§8.7 for any rate and any calls", () => {
         const full = rate.burst * 1_000;
         let level = full;
         let last = calls[0] ?? 0;
-        let state = 0;
+        let state = FULL_BUCKET;
         for (const at of calls) {
           level = Math.min(full, level + (at - last) * rate.perSecond);
           last = at;
@@ -105,7 +107,7 @@ describe("§8.7 for any rate and any calls", () => {
           const missing = allowed ? 0 : 1_000 - level;
           if (allowed) level -= 1_000;
           const taken = takeRequest(state, at, rate);
-          state = taken.emptyAtMs;
+          state = taken.bucket;
           expect({
             allowed: taken.allowed,
             remaining: taken.remaining,
@@ -141,10 +143,10 @@ describe("§8.7 for any rate and any calls", () => {
   test("waiting for retryAfter is enough, and a millisecond less is not", () => {
     fc.assert(
       fc.property(rates, times, (rate, calls) => {
-        let state = 0;
+        let state = FULL_BUCKET;
         for (const at of calls) {
           const taken = takeRequest(state, at, rate);
-          state = taken.emptyAtMs;
+          state = taken.bucket;
           if (taken.allowed) continue;
           const wait = Math.ceil(taken.retryAfterMs);
           expect(takeRequest(state, at + wait, rate).allowed).toBe(true);
@@ -155,35 +157,60 @@ describe("§8.7 for any rate and any calls", () => {
     );
   });
 
-  test("a clock that was set back holds nobody up", () => {
-    const rate = { perSecond: 10, burst: 5 };
-    const year = 365 * 24 * 3_600_000;
-    const state = takeRequest(0, 10 * year, rate).emptyAtMs;
-    expect(takeRequest(state, 5 * year, rate)).toMatchObject({ allowed: true, remaining: 4 });
+  test("a clock that is set back, by any time, changes nothing of what a key may send", () => {
+    const bodies = fc.array(fc.integer({ min: 1, max: 600 }), { minLength: 1, maxLength: 60 });
+    fc.assert(
+      fc.property(rates, bodies, fc.nat(600), fc.integer({ min: 1, max: 1e9 }), (rate, sizes, more, backMs) => {
+        let state = FULL_BUCKET;
+        for (const requests of sizes) state = takeRequest(state, NOW, rate, requests).bucket;
+        state = chargeRequests(state, NOW, rate, more);
+        const { bucket: _, ...before } = takeRequest(state, NOW, rate);
+        const { bucket, ...after } = takeRequest(state, NOW - backMs, rate);
+        expect(after).toEqual(before);
+        expect(requestsLeft(state, NOW - backMs, rate)).toEqual(requestsLeft(state, NOW, rate));
+        // The debt is paid off by the new clock.
+        expect(takeRequest(bucket, NOW - backMs + Math.ceil(after.resetMs), rate).remaining).toBe(rate.burst - 1);
+      }),
+    );
   });
+
+  test.each([1_900, 2_001, 3_000, 5_999, 6_001, 3_600_000])(
+    "a key that is far below its rate is not refused after the clock was set back by %i ms",
+    (backMs) => {
+      const rate = { perSecond: REQUEST_RATE_PER_SECOND, burst: REQUEST_BURST };
+      let state = FULL_BUCKET;
+      for (let nth = 0; nth < 100; nth++) state = takeRequest(state, NOW, rate).bucket;
+      expect(takeRequest(state, NOW - backMs, rate)).toMatchObject({ allowed: true, remaining: REQUEST_BURST - 101 });
+    },
+  );
 });
 
 describe("a large body counts as several requests", () => {
   test("one for each started 32 KB after decompression", () => {
-    const counts = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, 2 * REQUEST_BODY_BYTES].map(requestsOfBody);
-    expect(counts).toEqual([1, 1, 1, 2, 2]);
+    const bytes = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, 2 * REQUEST_BODY_BYTES];
+    expect(bytes.map((length) => requestsOfBody(length))).toEqual([1, 1, 1, 2, 2]);
     expect(requestsOfBody(BULK_MAX_BYTES)).toBe(512);
+  });
+
+  test("one for each started 100 signals where these are more", () => {
+    expect([0, 1, 100, 101, 10_000].map((signals) => requestsOfBody(1, signals))).toEqual([1, 1, 1, 2, 100]);
+    expect(requestsOfBody(3 * REQUEST_BODY_BYTES, 101)).toBe(3);
   });
 
   test("the largest body gets through with any burst, and a request after it waits for what the body was charged", () => {
     const requests = requestsOfBody(BULK_MAX_BYTES);
     fc.assert(
       fc.property(rates, fc.nat(39), (rate, before) => {
-        let state = 0;
-        for (let nth = 0; nth < before % rate.burst; nth++) state = takeRequest(state, NOW, rate).emptyAtMs;
+        let state = FULL_BUCKET;
+        for (let nth = 0; nth < before % rate.burst; nth++) state = takeRequest(state, NOW, rate).bucket;
         const body = takeRequest(state, NOW, rate, requests);
         expect(body.allowed).toBe(true);
-        const next = takeRequest(body.emptyAtMs, NOW, rate);
+        const next = takeRequest(body.bucket, NOW, rate);
         expect(next.allowed).toBe(false);
         const wait = Math.ceil(next.retryAfterMs);
         expect(wait).toBeLessThanOrEqual(Math.ceil((1_000 * rate.burst) / rate.perSecond));
-        expect(takeRequest(body.emptyAtMs, NOW + wait, rate).allowed).toBe(true);
-        expect(takeRequest(body.emptyAtMs, NOW + wait - 1, rate).allowed).toBe(false);
+        expect(takeRequest(body.bucket, NOW + wait, rate).allowed).toBe(true);
+        expect(takeRequest(body.bucket, NOW + wait - 1, rate).allowed).toBe(false);
       }),
     );
   });
@@ -192,7 +219,8 @@ describe("a large body counts as several requests", () => {
     const bodies = fc.array(fc.integer({ min: 1, max: 600 }), { minLength: 1, maxLength: 60 });
     fc.assert(
       fc.property(rates, bodies, (rate, sizes) => {
-        let [state, at, charged] = [0, NOW, 0];
+        let state = FULL_BUCKET;
+        let [at, charged] = [NOW, 0];
         for (const requests of sizes) {
           let taken = takeRequest(state, at, rate, requests);
           if (!taken.allowed) {
@@ -200,7 +228,7 @@ describe("a large body counts as several requests", () => {
             taken = takeRequest(state, at, rate, requests);
           }
           expect(taken.allowed).toBe(true);
-          state = taken.emptyAtMs;
+          state = taken.bucket;
           charged += Math.min(requests, rate.burst);
         }
         expect(charged).toBeLessThanOrEqual(2 * rate.burst + (rate.perSecond * (at - NOW)) / 1_000);
@@ -211,17 +239,17 @@ describe("a large body counts as several requests", () => {
   test("charged after it was let through, it leaves the same state as charged at once", () => {
     fc.assert(
       fc.property(rates, fc.integer({ min: 2, max: 600 }), (rate, requests) => {
-        const atOnce = takeRequest(0, NOW, rate, Math.min(requests, rate.burst));
+        const atOnce = takeRequest(FULL_BUCKET, NOW, rate, Math.min(requests, rate.burst));
         const more = Math.min(requests, rate.burst) - 1;
-        const later = chargeRequests(takeRequest(0, NOW, rate).emptyAtMs, NOW, rate, more);
-        expect(later).toBeCloseTo(atOnce.emptyAtMs, 3);
+        const later = chargeRequests(takeRequest(FULL_BUCKET, NOW, rate).bucket, NOW, rate, more);
+        expect(later.emptyAtMs).toBeCloseTo(atOnce.bucket.emptyAtMs, 3);
       }),
     );
   });
 
   test("however many are charged at once, no more than two bursts are owed", () => {
     const rate = { perSecond: 2_000, burst: 4_000 };
-    let state = takeRequest(0, NOW, rate).emptyAtMs;
+    let state = takeRequest(FULL_BUCKET, NOW, rate).bucket;
     for (let nth = 0; nth < 100; nth++) state = chargeRequests(state, NOW, rate, 2_044);
     expect(takeRequest(state, NOW, rate)).toMatchObject({ allowed: false, resetMs: 4_000 });
     expect(takeRequest(state, NOW + 1_000, rate).allowed).toBe(false);

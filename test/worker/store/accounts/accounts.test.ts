@@ -5,8 +5,8 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } from "../../../../src/limits.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
-import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
+import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../../../support/deliver.ts";
+import type { Delivered, Placed } from "../../../support/deliver.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
@@ -534,22 +534,9 @@ const plan = fc.record({
   sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 28, maxLength: 28 }),
 });
 
-interface Placed extends Received {
-  id: string;
-  at: number;
-  ordinal: number;
-}
-
-/** In order of receipt; several have the same time, as those of one commit do. */
-function place(all: readonly Received[]): Placed[] {
-  return all
-    .toSorted((a, b) => a.minute - b.minute)
-    .map((one, index) => ({ ...one, id: `sig_${index}`, at: START + one.minute * MINUTE, ordinal: index + 1 }));
-}
-
 const idOf = (account: number) => `account-${account}`;
 
-function toDeliver(workspace: TestWorkspace, one: Placed): Delivered {
+function toDeliver(workspace: TestWorkspace, one: Placed<Received>): Delivered {
   const { plan: planName, user_count: seats, feature_flags: flags } = one.fields;
   return update(workspace, {
     id: one.id,
@@ -568,7 +555,7 @@ const textOf = (value: unknown) =>
   JSON.stringify(typeof value === "object" && value !== null ? Object.entries(value).sort() : value);
 
 /** What the updates of one account say, one after the other in order of receipt. */
-function expectedAccount(account: number, all: readonly Placed[]) {
+function expectedAccount(account: number, all: readonly Placed<Received>[]) {
   const own = all.filter((one) => one.account === account && !one.held);
   const said = (field: Field) => own.filter((one) => one.fields[field] !== null);
   const changes = FIELDS.flatMap((field) =>
@@ -592,7 +579,7 @@ function expectedAccount(account: number, all: readonly Placed[]) {
 }
 
 /** How often the value was said that was said most often. */
-function mostOften(account: number, field: Field, all: readonly Placed[]): number {
+function mostOften(account: number, field: Field, all: readonly Placed<Received>[]): number {
   const said = all.filter((one) => one.account === account && !one.held && one.fields[field] !== null);
   const groups = [...Map.groupBy(said, ({ fields }) => textOf(fields[field])).values()];
   return Math.max(0, ...groups.map((group) => group.length));
@@ -621,7 +608,7 @@ function sorted(account: Compared): Compared {
   return { ...account, changes };
 }
 
-const everyAccount = (all: readonly Placed[]) =>
+const everyAccount = (all: readonly Placed<Received>[]) =>
   Array.from({ length: ACCOUNTS }, (_, account) => account).filter((account) =>
     all.some((one) => one.account === account && !one.held),
   );
@@ -630,7 +617,7 @@ describe("invariant 5: an account's history", () => {
   test("any order, repetition and split gives the accounts of the updates in order of receipt, and their history", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, plan, async (all, { places, sizes }) => {
-        const updates = place(all);
+        const updates = inOrder(all, START);
         const workspace = await newAccounts();
         const deliveries = updates
           .flatMap((one, index) => (places[index] ?? [0]).map((at) => ({ one, at })))
@@ -658,7 +645,12 @@ describe("invariant 5: an account's history", () => {
   });
 
   /** Whatever came late: the history has no gap, makes no step in place, and every step is what its update said. */
-  function leadsTo(value: unknown, changes: Compared["changes"], account: number, updates: readonly Placed[]): void {
+  function leadsTo(
+    value: unknown,
+    changes: Compared["changes"],
+    account: number,
+    updates: readonly Placed<Received>[],
+  ): void {
     const byId = new Map(updates.map((one) => [one.id, one] as const));
     expect(changes[0]?.after ?? null).toEqual(value);
     for (const [index, { field, before, after, id }] of changes.entries()) {
@@ -672,7 +664,7 @@ describe("invariant 5: an account's history", () => {
   test("updates one after the other, in order and once, have the whole history, however often a value is said again", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, async (all) => {
-        const updates = place(all);
+        const updates = inOrder(all, START);
         const workspace = await newAccounts();
         for (const one of updates) await deliver(workspace.id, [toDeliver(workspace, one)]);
         const expected = everyAccount(updates).map((account) => sorted(expectedAccount(account, updates) as Compared));

@@ -93,7 +93,7 @@ test("counts by day cost one row written for each rule that matched and batch, a
         evaluation,
       },
     }));
-    store.record([{ row: 1_000, atMs: now, signals }]);
+    store.record([{ row: 2 ** 52, signals }]);
     sql.exec = exec;
     return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
   });

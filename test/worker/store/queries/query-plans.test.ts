@@ -4,6 +4,7 @@
  * hundreds of signals, that a look-up by event goes past. To cover a new call, add it to CALLS.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
 import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
@@ -24,6 +25,7 @@ import type { TestWorkspace } from "../../../support/workspace.ts";
 
 const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing')
     AS at_once, (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
+    (SELECT min(at) FROM cold_objects WHERE state = 'unknown') AS unknown,
     (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1) AS received`;
 
 /** What may be read whole: tables that stay small, and statements for another reason. */
@@ -36,10 +38,14 @@ const EXCEPTIONS = {
   rule_jobs: "a row for each mapping rule",
   'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
     "a row for each migration",
-  "SELECT period_start, count FROM outbox WHERE bytes > 0": "once after a start, which sends all of these rows again",
+  "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows":
+    "once after a start, which sends all of these rows again",
+  "SELECT row, period_start, count, again FROM outbox WHERE bytes > 0 ORDER BY row": "when a workspace is restored",
+  "SELECT key, state, at FROM cold_objects": "the same",
+  unreadable_rows: "rows that cannot be read because of a bug",
+  corrections: "a row for each billing period, of a workspace that was restored",
   "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1":
     "the first row, or the next where that one is blank",
-  "SELECT row, at, count FROM outbox WHERE bytes > 0 ORDER BY row": "when an operator recovers a workspace",
   verdicts: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
   held_segments: "the same of held signals",
@@ -58,8 +64,12 @@ const EXCEPTIONS = {
   "SELECT max(row) AS row FROM outbox": "the primary key",
   "SELECT max(seq) AS last FROM dead_letters": "the primary key",
   "UPDATE link_jobs SET due_at = 1": "the test's own, see ring",
+  "UPDATE ledger SET held = 1, next_row = (SELECT max(row) + 1 FROM outbox)": "the test's own",
   "DELETE FROM released": "once in a billing period, when none of them is needed any more",
 };
+
+/** Statements of the backups in point-in-time.ts, which stand for the platform. */
+const OF_BACKUPS = /^SELECT \* FROM "\w+"$|\bFROM sqlite_master\b/;
 
 const START = Date.now() - 60 * MINUTE;
 const DAYS = dayOf(START);
@@ -133,27 +143,23 @@ const CALLS: Record<string, Call> = {
     await workspace.operator("POST", `/keys/${id}/deactivate`);
     expect((await workspace.send(form(0), { key })).status).toBe(401);
   },
-  "a full store, and an outbox that waits": async ({ workspace: { id, counter, store } }) => {
+  "a full store, and an outbox that waits": async ({ workspace: { id, counter } }) => {
     await counter.storeFull();
     await counter.backlog();
     await evictDurableObject(counter);
-    await store.highestRow();
     await new TestCounter(id).sendTo(lose);
   },
-  "a restored counter": async ({ workspace }) => {
+  "a restore that the platform refuses, and a restore with a signal that waits": async ({ workspace }) => {
+    await expect(workspace.operator("POST", "/restore", { at: new Date(0).toISOString() })).rejects.toThrow("409");
     await workspace.send(form(0));
-    const waiting = await workspace.counter.goOnBehind(100);
-    await workspace.counter.countForgotten(0, 0);
-    expect(await workspace.counter.renumber(waiting.map(({ row }) => row))).toBe(1);
-    await workspace.operator("POST", "/recover");
-    await evictDurableObject(workspace.counter);
-    await workspace.settled();
-  },
-  "going back to a backup, which the local runtime has not": async ({ workspace: { counter, store } }) => {
-    for (const object of [counter, store]) {
-      await object.restoreAtNextStart({ atMs: START }).catch(() => null);
-      await object.startAnew().catch(() => null);
+    for (const stub of [workspace.counter, workspace.store, env.DESTINATIONS.getByName(workspace.id)]) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => storage.getCurrentBookmark());
     }
+    const at = new Date().toISOString();
+    const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at, force: true });
+    await workspace.operator("POST", `/restores/${restored.id}/acknowledge`);
+    await workspace.settled();
   },
   "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
 
@@ -316,7 +322,7 @@ const CALLS: Record<string, Call> = {
     const period = { periodStart: usage?.periodStartMs ?? 0, periodEnd: usage?.periodEndMs ?? 0 };
     await deliver(workspace.id, [{ id: "sig_b", payload: form(3), verdict: "held", ordinal: 7, ...period }]);
     await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
-      sql.exec("UPDATE ledger SET held = 1, next_row = 1000"),
+      sql.exec("UPDATE ledger SET held = 1, next_row = (SELECT max(row) + 1 FROM outbox)"),
     );
     await evictDurableObject(workspace.counter);
     expect(await workspace.operator("POST", "/held/release")).toMatchObject({ released: 1 });
@@ -364,7 +370,7 @@ test("no statement, reading or writing, goes through a table that grows with tra
       throw new Error(`${name}: ${String(error)}`, { cause: error });
     });
   }
-  const plans = statements.plans();
+  const plans = statements.plans().filter(({ query }) => !OF_BACKUPS.test(query));
   expect(readable(wholeReads(plans, Object.keys(EXCEPTIONS)))).toEqual([]);
 
   // Nothing is left out: neither a method of the two objects nor a statement's index.

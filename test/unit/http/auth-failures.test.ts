@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { countFailure, lookupWaitMs } from "../../../src/http/auth-failures.ts";
+
+const NOW = Date.UTC(2031, 2, 5, 12);
+
+test("networks that exceeded the limit of failures share 50 look-ups a second, and other networks do not wait", async () => {
+  const exceeded: RateLimit = { limit: () => Promise.resolve({ success: false }) };
+  for (const network of ["192.0.2.1", "192.0.2.2"]) expect(await countFailure(exceeded, network, NOW)).toBe(10_000);
+  const waits = Array.from({ length: 51 }, (_, nth) => lookupWaitMs(`192.0.2.${1 + (nth % 2)}`, NOW));
+  expect(waits.slice(0, 50)).toEqual(Array.from({ length: 50 }, () => 0));
+  expect(waits[50]).toBe(10_000);
+  expect(lookupWaitMs("192.0.2.3", NOW)).toBe(0);
+  expect(lookupWaitMs("192.0.2.1", NOW + 20)).toBe(0);
+});

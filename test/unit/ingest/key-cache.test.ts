@@ -1,0 +1,54 @@
+/** What an isolate remembers of keys, and what it gathers of their refused calls. */
+import type { Context } from "hono";
+import { describe, expect, test } from "vitest";
+import type { AppEnv } from "../../../src/env.ts";
+import { KEY_STALE_MS, cachedKey, lookUpKey, type KnownKey } from "../../../src/ingest/key-cache.ts";
+import { sumUpRefused } from "../../../src/ingest/refused-calls.ts";
+
+const NOW = Date.UTC(2031, 2, 5, 12);
+const ROW = {
+  id: "key_1",
+  workspace_id: "ws_1",
+  endpoint_type: "signal_staging",
+  secret_hash: null,
+  expires_at: null,
+  overlap_ends_at: null,
+  payload_template: null,
+};
+
+/** A database that answers a look-up with `answer`. */
+function database(answer: () => Promise<unknown>): D1Database {
+  const session = { prepare: () => ({ bind: () => ({ run: answer }) }) };
+  return { withSession: () => session } as unknown as D1Database;
+}
+
+async function knownKey(value: string): Promise<KnownKey> {
+  const found = database(() => Promise.resolve({ results: [ROW], meta: { served_by_primary: true } }));
+  const key = await lookUpKey(found, value, NOW);
+  if (key === undefined) throw new Error("The key was not found.");
+  return key;
+}
+
+describe("a key whose look-up is under way", () => {
+  test("is known to other calls for ten minutes after it was read, and no longer", async () => {
+    const key = await knownKey("sk_stale");
+    const silent = database(() => new Promise(() => {}));
+    // It fails after ten seconds of real time, when the test is over.
+    lookUpKey(silent, "sk_stale", NOW + KEY_STALE_MS).catch(() => {});
+    expect(cachedKey("sk_stale", NOW + KEY_STALE_MS - 1)).toBe(key);
+    expect(cachedKey("sk_stale", NOW + KEY_STALE_MS)).toBeUndefined();
+  });
+});
+
+describe("refused calls that are summed up", () => {
+  test("keep the times of the first and of the last", async () => {
+    const key = await knownKey("sk_refused");
+    // The counter has just been told: nothing is told in this test.
+    key.refusedToldMs = Number.POSITIVE_INFINITY;
+    const context = { get: () => "req_1" } as unknown as Context<AppEnv>;
+    for (const afterMs of [0, 300, 900]) {
+      sumUpRefused(context, key, { code: "unauthorized", cause: "secret_wrong" }, NOW + afterMs);
+    }
+    expect(key.refused).toMatchObject([{ calls: 3, firstAtMs: NOW, lastAtMs: NOW + 900 }]);
+  });
+});

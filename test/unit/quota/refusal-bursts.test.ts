@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import type { RefusedCalls } from "../../../src/domain/keys/rejection.ts";
+import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, RefusalBursts } from "../../../src/quota/refusal-bursts.ts";
+
+const NOW = Date.UTC(2031, 2, 5, 12);
+const MINUTE = 60_000;
+
+function refusedCalls(keyId: string, calls: number, atMs: number): RefusedCalls {
+  const reason = { keyId, code: "body_empty", cause: null, detail: "The body is empty." } as const;
+  return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+}
+
+test("a key stays quiet after a burst, also when more keys call than are remembered", () => {
+  const bursts = new RefusalBursts();
+  const burstOf = (keyId: string, atMs: number) => {
+    bursts.called(keyId, REFUSAL_BURST_CALLS, atMs);
+    return bursts.refused(refusedCalls(keyId, REFUSAL_BURST_CALLS, atMs), REFUSAL_BURST_CALLS, atMs);
+  };
+  expect(burstOf("key_loud", NOW)).toMatchObject({ refused: REFUSAL_BURST_CALLS });
+  for (let nth = 0; nth < 1_000; nth++) bursts.called(`key_${nth}`, 1, NOW);
+  // All are silent by then. The silent keys are forgotten for the new one.
+  bursts.called("key_new", 1, NOW + 10 * MINUTE);
+  expect(burstOf("key_loud", NOW + 11 * MINUTE)).toBeNull();
+  expect(burstOf("key_loud", NOW + REFUSAL_BURST_QUIET_MS)).toMatchObject({ refused: REFUSAL_BURST_CALLS });
+});

@@ -1,0 +1,79 @@
+/** Rows of the outbox that no release can read: they are kept, counted and told, and hold up nothing. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { UNREADABLE_AFTER_MS } from "../../../src/quota/quota-counter.ts";
+import { readMessage } from "../../../src/wire/message.ts";
+import { TestCounter, lose } from "../../support/counter.ts";
+import { until } from "../../support/until.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+beforeEach(() => vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 0, 15) }));
+afterEach(() => vi.useRealTimers());
+
+/** Two rows that wait. What `spoil` makes of the bodies is stored. */
+async function withRows(spoil: (body: string, index: number) => string): Promise<[TestWorkspace, TestCounter]> {
+  const workspace = await newWorkspace({ signalLimit: 100 });
+  const counter = new TestCounter(workspace.id);
+  await counter.sendTo(lose);
+  for (const name of ["a", "b"]) {
+    // oxlint-disable-next-line no-await-in-loop
+    await workspace.send({ event: "E", email: `${name}@example.com` });
+  }
+  await runInDurableObject(workspace.counter, (_, { storage: { sql } }) => {
+    const rows = sql.exec<{ row: number; body: string }>("SELECT row, body FROM outbox ORDER BY row").toArray();
+    for (const [index, { row, body }] of rows.entries()) {
+      sql.exec("UPDATE outbox SET body = ? WHERE row = ?", spoil(body, index), row);
+    }
+  });
+  return [workspace, counter];
+}
+
+/** What the counter has in its two tables after its alarm has rung, and what its messages say is the lowest unsettled row. */
+async function afterAlarm(counter: TestCounter, afterMs: number) {
+  vi.setSystemTime(Date.now() + afterMs);
+  const lows: number[] = [];
+  await counter.sendTo(async (messages) => void lows.push(...messages.map(({ body }) => readMessage(body).low)));
+  await runInDurableObject(counter.stub, (instance) => instance.alarm());
+  const [rows, aside] = await runInDurableObject(counter.stub, (_, { storage: { sql } }) => [
+    sql.exec<{ row: number }>("SELECT row FROM outbox WHERE bytes > 0").toArray(),
+    sql.exec<{ row: number }>("SELECT row FROM unreadable_rows").toArray(),
+  ]);
+  return { rows: rows?.map(({ row }) => row) ?? [], aside: aside?.map(({ row }) => row) ?? [], lows };
+}
+
+const NONSENSE = "\u001dnonsense";
+
+test("a row that cannot be read is set aside after 45 minutes, counts as in flight, is told, and holds back no other", async () => {
+  const [workspace, counter] = await withRows((body, index) => (index === 0 ? NONSENSE : body));
+  const early = await afterAlarm(counter, UNREADABLE_AFTER_MS - 60_000);
+  expect(early.aside).toEqual([]);
+  const { rows, aside } = await afterAlarm(counter, 60_001);
+  expect([rows, aside]).toEqual([[early.rows[1]], [early.rows[0]]]);
+  // What is sent again says that all before it is settled.
+  expect((await afterAlarm(counter, RESEND_AFTER_MS)).lows).toEqual([early.rows[1]]);
+  expect(await workspace.books()).toMatchObject({ accepted: 2, in_flight: 2, balanced: true });
+  await abortAllDurableObjects();
+  await until(async () => expect(await workspace.books()).toMatchObject({ processed: 1 }));
+  expect(await workspace.books()).toMatchObject({ accepted: 2, in_flight: 1, balanced: true });
+  const { alarms } = await workspace.operator<{ alarms: { alarm: string; says: string }[] }>("GET", "/health");
+  expect(alarms).toMatchObject([
+    { alarm: "signals_unreadable", says: expect.stringContaining("1 accepted signal cannot be read") },
+  ]);
+});
+
+test("the last row keeps the counts although it is set aside", async () => {
+  const [workspace, counter] = await withRows(() => NONSENSE);
+  const { rows, aside } = await afterAlarm(counter, UNREADABLE_AFTER_MS);
+  expect([rows.length, aside.length]).toEqual([0, 2]);
+  await abortAllDurableObjects();
+  expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 2 });
+  expect(await workspace.books()).toMatchObject({ accepted: 2, in_flight: 2, balanced: true });
+});
+
+test("a row of a later version waits for a release that can read it", async () => {
+  const [, counter] = await withRows((body) => body.replace('"v":1', '"v":2'));
+  const { rows, aside } = await afterAlarm(counter, UNREADABLE_AFTER_MS);
+  expect([rows.length, aside.length]).toEqual([2, 0]);
+});
