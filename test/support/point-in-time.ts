@@ -60,7 +60,7 @@ function restore({ storage }: DurableObjectState, { schema, tables, values }: Co
       const marks = columns.map(() => "?").join(", ");
       for (const row of rows) sql.exec(`INSERT INTO "${name}" (${columns.join(", ")}) VALUES (${marks})`, ...row);
     }
-    for (const [key] of [...kv.list()]) kv.delete(key);
+    for (const [key] of Array.from(kv.list())) kv.delete(key);
     for (const [key, value] of values) kv.put(key, value);
   });
 }

@@ -7,6 +7,7 @@ import { UNSENT_MAX_BYTES } from "../../../src/quota/unsent-rows.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
 import { MessagePacker } from "../../../src/quota/pack.ts";
 import type { PackedRow } from "../../../src/quota/pack.ts";
+import { writeRow } from "../../../src/wire/message.ts";
 
 const START = 1_000_000;
 

@@ -1,5 +1,5 @@
 /** Which outbox rows the store has recorded (store/state/recorded-rows.ts): each is recorded once, in whatever order it comes. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { loseRows, forgetRowsBelow, hasRow, takeFreshRows } from "../../../src/store/state/recorded-rows.ts";
 import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";

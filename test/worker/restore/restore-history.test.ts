@@ -264,6 +264,7 @@ class History {
   }
 }
 
+// oxlint-disable-next-line vitest/expect-expect -- they stand in the history
 test("whatever is restored or undone, and however often it is interrupted: each signal is recorded once or counted as lost", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 18 }), async (steps) => {
