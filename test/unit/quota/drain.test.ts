@@ -44,7 +44,7 @@ class Road {
       paceMs: DRAIN_PACE_MS,
       alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
       send: (messages) => {
-        this.lows.push(...messages.map(({ body }) => Number(/^ws (\d+)/.exec(body)?.[1])));
+        this.lows.push(...messages.map(({ body }) => Number(/"low":(\d+)/.exec(body)?.[1])));
         this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
         return this.outcomes.shift()?.() ?? Promise.resolve();
       },
