@@ -55,5 +55,6 @@ export async function deletionAskedMs(
     .select({ latest: sql<string | null>`max(${deletions.requestedAt})` })
     .from(deletions)
     .where(and(eq(deletions.workspaceId, workspaceId), gte(deletions.requestedAt, since), isIt));
-  return found?.latest == null ? null : Date.parse(found.latest);
+  const latest = found?.latest ?? null;
+  return latest === null ? null : Date.parse(latest);
 }

@@ -70,7 +70,10 @@ export class SignalsAgain {
       }
       this.#sql.exec(
         "INSERT OR REPLACE INTO jobs_again (job, page, through, sent) VALUES (?, ?, ?, ?)",
-        ...[page.job, page.page, page.through, sent],
+        page.job,
+        page.page,
+        page.through,
+        sent,
       );
       return { rows: rowsAgain(ledger, signals, nowMs) };
     });

@@ -28,13 +28,10 @@ import {
 /** Dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
-const underWay = z
-  .boolean()
-  .optional()
-  .meta({
-    description:
-      "True where it takes longer than a few seconds: the service goes on by itself, and the audit log gets the numbers.",
-  });
+const underWay = z.boolean().optional().meta({
+  description:
+    "True where it takes longer than a few seconds: the service goes on by itself, and the audit log gets the numbers.",
+});
 
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().meta({ description: "Exactly this event name." }),

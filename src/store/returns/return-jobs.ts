@@ -48,7 +48,7 @@ export interface ReturnWork {
 }
 
 /**
- * Begins a job, or joins one of the same scope that has not ended. Returns the id of the job.
+ * Begins a job, or joins one of the same scope that has not ended, which then goes on at once. Returns the id of the job.
  *
  * @param id of the audit log's entry.
  */
@@ -57,8 +57,10 @@ export function beginReturn(state: StoreState, id: string, scope: ReturnScope, n
   const text = JSON.stringify(scope);
   sql.exec("DELETE FROM returns WHERE logged_at <= ?", nowMs - DAY_MS);
   const [same] = sql.exec<{ id: string }>(
-    "UPDATE returns SET joined = json_insert(joined, '$[#]', ?) WHERE scope = ? AND ended_at IS NULL RETURNING id",
+    `UPDATE returns SET joined = json_insert(joined, '$[#]', ?), due_at = ?
+     WHERE scope = ? AND ended_at IS NULL RETURNING id`,
     id,
+    nowMs,
     text,
   );
   if (same !== undefined) return same.id;
@@ -158,9 +160,7 @@ function endJob(sql: SqlStorage, id: string): void {
 }
 
 function oldestJob(sql: SqlStorage): ReturnJob | undefined {
-  return sql
-    .exec<ReturnJob>("SELECT * FROM returns WHERE logged_at IS NULL ORDER BY requested_at, id LIMIT 1")
-    .toArray()[0];
+  return sql.exec<ReturnJob>("SELECT * FROM returns WHERE logged_at IS NULL ORDER BY id LIMIT 1").toArray()[0];
 }
 
 function stillHeld({ held, sent }: ReturnJob): number {

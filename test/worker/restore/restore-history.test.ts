@@ -27,7 +27,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ lose: true }) },
   { weight: 1, arbitrary: fc.constant({ restart: true }) },
   { weight: 1, arbitrary: fc.constant({ clockBack: true }) },
-  { weight: 0, arbitrary: fc.constant({ deletePerson: true }) },
+  { weight: 1, arbitrary: fc.constant({ deletePerson: true }) },
   { weight: 1, arbitrary: fc.constant({ release: true }) },
   { weight: 1, arbitrary: fc.constant({ nextMonth: true }) },
   {

@@ -233,6 +233,7 @@ describe("a resumed job", () => {
     await send(workspace, 2 * SIGNALS);
     await workspace.settled();
     await workspace.operator("PATCH", "", { overages: true });
+    // oxlint-disable-next-line typescript/unbound-method -- it is called with the counter
     const original = QuotaCounter.prototype.release;
     vi.spyOn(QuotaCounter.prototype, "release").mockImplementation(function (this: QuotaCounter, ...given) {
       if (given[0].page > 1) throw new Error("the counter does not answer");

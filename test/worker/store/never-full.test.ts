@@ -407,8 +407,12 @@ describe("a full outbox", () => {
     await workspace.store.record([{ row: 2 ** 52, signals: [dead] }]);
     await workspace.operator("PATCH", "", { overages: true });
     await limitOutbox(0);
-    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 0, still_held: 1 });
-    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0 });
+    expect(await workspace.operator("POST", "/held/release")).toEqual({
+      released: 0,
+      still_held: 1,
+      under_way: true,
+    });
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
     expect(await workspace.counter.backlog()).toMatchObject({ unsettledSignals: 0 });
     expect(await statusesOf([held, "sig_dead"])).toEqual(["held 0", "dead 0"]);
     await limitOutbox(1_000_000);

@@ -36,6 +36,8 @@ const EXCEPTIONS = {
   revoked_keys: "a row for each API key",
   closed_periods: "a row for each billing period",
   rule_jobs: "a row for each mapping rule",
+  returns: "a row for each release and replay of the last day",
+  jobs_again: "20 rows",
   'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
     "a row for each migration",
   "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows":
