@@ -1,5 +1,5 @@
 /**
- * Releases of held signals and replays of dead letters (design §6, §8): jobs, one after the other. A step reads a page, has
+ * Releases of held signals and replays of dead letters (design §6, §8): jobs; the one due first takes the next step. A step reads a page, has
  * the Quota Counter send it and notes the place; the last step adds the numbers to the audit log.
  *
  * Why a step may be repeated: the counter sends each page of a job once and tells where that page ended, so that a crash
@@ -82,15 +82,15 @@ export function returnProgress(sql: SqlStorage, id: string): ReturnProgress {
   return { sent: job.sent, stillHeld: stillHeld(job), isUnderWay: job.ended_at === null };
 }
 
-/** When the oldest job is to go on, in milliseconds since 1970; null: there is none. */
+/** When the next job is to go on, in milliseconds since 1970; null: there is none. */
 export function nextReturnMs(sql: SqlStorage): number | null {
-  return oldestJob(sql)?.due_at ?? null;
+  return nextJob(sql)?.due_at ?? null;
 }
 
 /** Takes steps until nothing is due, or the time is over. Throws when a step fails: it is to be repeated. */
 export async function stepReturns(work: ReturnWork, untilMs: number): Promise<void> {
   const { sql } = work.state;
-  for (let job = oldestJob(sql); job !== undefined; job = oldestJob(sql)) {
+  for (let job = nextJob(sql); job !== undefined; job = nextJob(sql)) {
     if (job.due_at > Date.now() || Date.now() > untilMs) return;
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
     await (job.ended_at === null ? sendPage(work, job) : logNumbers(work, job));
@@ -159,8 +159,10 @@ function endJob(sql: SqlStorage, id: string): void {
   sql.exec("UPDATE returns SET ended_at = ? WHERE id = ?", Date.now(), id);
 }
 
-function oldestJob(sql: SqlStorage): ReturnJob | undefined {
-  return sql.exec<ReturnJob>("SELECT * FROM returns WHERE logged_at IS NULL ORDER BY id LIMIT 1").toArray()[0];
+function nextJob(sql: SqlStorage): ReturnJob | undefined {
+  return sql
+    .exec<ReturnJob>("SELECT * FROM returns WHERE logged_at IS NULL ORDER BY due_at, rowid LIMIT 1")
+    .toArray()[0];
 }
 
 function stillHeld({ held, sent }: ReturnJob): number {
