@@ -1,6 +1,6 @@
 /**
- * Releases of held signals and replays of dead letters (design §6, §8): jobs; the one due first takes the next step. A step reads a page, has
- * the Quota Counter send it and notes the place; the last step adds the numbers to the audit log.
+ * Releases of held signals and replays of dead letters (design §6, §8): jobs; the one due first takes the next step. A step reads
+ * a page, has the Quota Counter send it and notes the place; the last step adds the numbers to the audit log.
  *
  * Why a step may be repeated: the counter sends each page of a job once and tells where that page ended, so that a crash
  * between the counter's commit and the note sends nothing twice and skips nothing. A signal leaves its place in the store
