@@ -195,12 +195,12 @@ export class SignalStore extends StoreReads {
     const { state } = this;
     // All rows that were not settled at the moment restored to come before those that are lost.
     const firstLost = Math.max(0, ...unsettled) + 1;
+    const nowMs = Date.now();
     this.transact(() => {
       loseRows(state.books, firstLost, highestRow);
-      repeatDeletions(state, deletions);
+      repeatDeletions(state, deletions, nowMs);
       state.signals.flush();
     });
-    const nowMs = Date.now();
     await compareWithR2({ storage: this.ctx.storage, log: state.signals, objects: this.coldObjects() }, nowMs);
     // Objects that the store does not know may hold payloads of people who are deleted again.
     if (deletions.length > 0) this.removeUnknownObjects();

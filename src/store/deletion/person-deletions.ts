@@ -69,8 +69,11 @@ function handOverDeletion({ sql, raised }: StoreState, email: string, atMs: numb
   raised.raiseDeletion({ receiptId: id, email, atMs });
 }
 
-/** Begins deletions again that a restore has undone. Those that the store knows change nothing. */
-export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[]): void {
+/**
+ * Begins deletions again that a restore has undone, as of now: what is on its way since then may still come for as long as a
+ * deletion is remembered. Those that the store knows change nothing.
+ */
+export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
   const unknown = forgotten.filter(({ id }) => findJobById(sql, id) === undefined);
   if (unknown.length === 0) return;
@@ -81,12 +84,13 @@ export function repeatDeletions(state: StoreState, forgotten: readonly Forgotten
     if (hashes.has(hash)) emails.set(hash, email);
   }
   for (const { id, requestedAtMs, emailHash } of unknown) {
+    const beginsAtMs = Math.max(requestedAtMs, nowMs);
     const email = emails.get(emailHash);
     if (email !== undefined) {
-      beginDeletion(state, id, email, requestedAtMs);
+      beginDeletion(state, id, email, beginsAtMs);
       continue;
     }
-    const askedAtMs = freeMomentMs(sql, requestedAtMs);
+    const askedAtMs = freeMomentMs(sql, beginsAtMs);
     rememberHash(sql, { hash: emailHash, sinceMs: 0 }, askedAtMs);
     insertJob(sql, { id, email: "", emailHash, personId: null }, askedAtMs);
   }
