@@ -15,8 +15,6 @@ export interface AppEnv {
     OIDC_CLIENT_SECRET?: string;
     /** A secret: an operator token that is valid besides OPERATOR_TOKEN, while the one is exchanged for the other. */
     OPERATOR_TOKEN_NEXT?: string;
-    /** A dataset of Analytics Engine, where whoever deploys it wants the figures of health there. */
-    HEALTH_FIGURES?: AnalyticsEngineDataset;
   };
   Variables: {
     /** `req_` + UUIDv7; it stands in every log line and problem body. */

@@ -1,5 +1,5 @@
 /**
- * Table of contents: routes, queue consumers, what a cron trigger does, and Durable Objects. No logic. What takes in signals
+ * Table of contents: routes, queue consumers and Durable Objects. No logic. What takes in signals
  * is here when the Worker starts; what only some isolates need is loaded when it is first asked for.
  */
 import { ingestApp } from "./ingest/routes.ts";
@@ -27,9 +27,5 @@ export default {
     }
     const { consume } = await import("./queue/consumer.ts");
     await consume(batch, env);
-  },
-  async scheduled(_, env) {
-    const { chartHealth } = await import("./workspace/health-points.ts");
-    await chartHealth(env);
   },
 } satisfies ExportedHandler<Env, string>;

@@ -98,15 +98,6 @@ export async function workspacesByAge(
   return { total: counted?.total ?? 0, workspaces: found };
 }
 
-/** So many workspaces, by chance; all of them where there are no more. Reads a row of each that there is. */
-export async function someWorkspaces(db: ControlDatabase, limit: number): Promise<{ id: string; slug: string }[]> {
-  return db
-    .select({ id: workspaces.id, slug: workspaces.slug })
-    .from(workspaces)
-    .orderBy(sql`random()`)
-    .limit(limit);
-}
-
 export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {
   const query = db.select(WORKSPACE_COLUMNS).from(workspaces).innerJoin(plans, eq(plans.id, workspaces.planId));
   return (await query.where(eq(workspaces.id, id)).get()) ?? null;

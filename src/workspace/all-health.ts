@@ -6,7 +6,7 @@ import { notAsked, type OpenRestore } from "../domain/health/alarm.ts";
 import type { HealthOrAlarm } from "./read-health.ts";
 import { HEALTH_ANSWER_MS, healthWithin } from "./read-health.ts";
 
-/** Workspaces in one answer: two or three calls each, and a data point, of which the platform takes 250 from one invocation. */
+/** Workspaces in one answer: two or three calls each. */
 export const HEALTH_PAGE_WORKSPACES = 200;
 /** Workspaces that are asked how they are at a time: calls of objects do not count among a Worker's six connections. */
 const HEALTH_AT_ONCE = 50;

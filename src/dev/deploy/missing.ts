@@ -21,7 +21,6 @@ export interface DeployConfig {
   durable_objects: { bindings: { name: string }[] };
   ratelimits?: { name: string }[] | undefined;
   send_email?: { name: string }[] | undefined;
-  analytics_engine_datasets?: { binding: string }[] | undefined;
   observability?:
     | { logs?: { invocation_logs?: boolean | undefined }; traces?: { enabled?: boolean | undefined } | undefined }
     | undefined;
@@ -167,7 +166,6 @@ function bindingsOf(config: DeployConfig): string[] {
     ...(config.queues.consumers ?? []).map((_, index) => `queue consumer ${index + 1}`),
     ...config.durable_objects.bindings.map(({ name }) => name),
     ...(config.ratelimits ?? []).map(({ name }) => name),
-    ...(config.analytics_engine_datasets ?? []).map(({ binding }) => binding),
     ...Object.keys(config.vars),
   ];
 }

@@ -6,7 +6,6 @@ import { workspacesByAge } from "../../control/workspaces.ts";
 import type { AppEnv } from "../../env.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../workspace/all-health.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
-import { writePoints } from "../../workspace/health-points.ts";
 import { healthWithin } from "../../workspace/read-health.ts";
 import { operator } from "../environment.ts";
 import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "../answers/health-answers.ts";
@@ -72,7 +71,7 @@ export const healthRoutes = operator
     },
   );
 
-/** The health of a page of workspaces, from 1. Each reading also writes the points of Analytics Engine. */
+/** The health of a page of workspaces, from 1. */
 async function healthOfPage(
   env: AppEnv["Bindings"],
   db: ControlDatabase,
@@ -85,6 +84,5 @@ async function healthOfPage(
     workspaces.map(({ id }) => id),
   );
   const found = await healthOfAll(env, workspaces, open);
-  writePoints(env.HEALTH_FIGURES, found, Date.now());
   return { total, found };
 }

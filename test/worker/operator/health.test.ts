@@ -1,11 +1,8 @@
-/** How workspaces are, as a monitor asks: one, all of them, and their figures for Prometheus and Analytics Engine. */
+/** How workspaces are, as a monitor asks: one, all of them, and their figures for Prometheus. */
 import { env } from "cloudflare:workers";
-import { createScheduledController, evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import worker from "../../../src/index.ts";
 import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
-import { FIGURES } from "../../../src/workspace/health-figures.ts";
-import { chartHealth, writePoints } from "../../../src/workspace/health-points.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
 import { healthWithin } from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
@@ -16,6 +13,25 @@ import { call, newWorkspace, operator } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 const MINUTE = 60_000;
+/** What dashboards ask for by name. */
+const FIGURES = [
+  "status",
+  "oldest_waiting_seconds",
+  "waiting_signals",
+  "outbox_bytes",
+  "outbox_max_bytes",
+  "store_bytes",
+  "store_max_bytes",
+  "dead_letters",
+  "failing_jobs",
+  "books_balanced",
+  "held_signals",
+  "accepted_signals",
+  "duplicate_signals",
+  "failing_destinations",
+  "lost_signals",
+  "switched_off_destinations",
+];
 const START = Date.UTC(2031, 4, 5, 12);
 
 interface AllHealth {
@@ -303,8 +319,13 @@ describe("GET /operator/metrics", () => {
       new RegExp(`^signal_ingestion_${name}\\{workspace="${workspace.id}",slug="[^"]+"\\} (\\S+)$`, "m").exec(
         text,
       )?.[1];
-    for (const { name, type } of FIGURES) {
-      expect(text).toContain(`# TYPE signal_ingestion_${name} ${type}`);
+    const types = [...text.matchAll(/^# TYPE signal_ingestion_(\w+) (\w+)$/gm)].map(([, name = "", type]) => ({
+      name,
+      type,
+    }));
+    const figures = types.filter(({ name }) => name !== "workspaces");
+    expect(figures.map(({ name }) => name)).toEqual(FIGURES);
+    for (const { name, type } of figures) {
       expect(of(type === "counter" ? `${name}_total` : name), name).toMatch(/^[\d.]+$/);
     }
     expect(of("status")).toBe("1");
@@ -315,72 +336,6 @@ describe("GET /operator/metrics", () => {
 
   test("needs the operator token", async () => {
     for (const path of ["/operator/metrics", "/operator/health"]) expect((await call(path)).status).toBe(401);
-  });
-});
-
-test("with a dataset of Analytics Engine bound, each workspace asked is a point there, and a failing one stops nothing", async () => {
-  const workspace = await newWorkspace();
-  const answers = await healthOfAll(env, [{ id: workspace.id, slug: "acme" }], new Map());
-  const points: AnalyticsEngineDataPoint[] = [];
-  writePoints({ writeDataPoint: (point) => void points.push(point ?? {}) }, answers, START);
-  expect(points).toEqual([{ indexes: [workspace.id], blobs: ["acme", "ok", ""], doubles: expect.any(Array) }]);
-  expect(points[0]?.doubles).toHaveLength(FIGURES.length);
-  const failing = {
-    writeDataPoint: () => {
-      throw new Error("too many");
-    },
-  };
-  expect(() => writePoints(failing, answers, START)).not.toThrow();
-  expect(() => writePoints(undefined, answers, START)).not.toThrow();
-});
-
-describe("a cron trigger", () => {
-  const controller = createScheduledController();
-
-  test("writes a point of each workspace where a dataset is bound", async () => {
-    const workspace = await newWorkspace();
-    await leaveWaiting(workspace);
-    vi.setSystemTime(START + 10 * MINUTE);
-    const points: AnalyticsEngineDataPoint[] = [];
-    const dataset = { writeDataPoint: (point: AnalyticsEngineDataPoint = {}) => points.push(point) };
-    await worker.scheduled(controller, { ...env, HEALTH_FIGURES: dataset } as object as Env);
-    expect(points).toContainEqual({
-      indexes: [workspace.id],
-      blobs: [expect.any(String), "late", "signals_late"],
-      doubles: expect.any(Array),
-    });
-  });
-
-  test("gives each workspace its turn where there are more than one run may write of", async () => {
-    await insertWorkspaces(HEALTH_PAGE_WORKSPACES + 50);
-    const failing = { getByName: () => ({}) };
-    const charted = new Set<string>();
-    for (let run = 0; run < 60 && charted.size < HEALTH_PAGE_WORKSPACES + 50; run++) {
-      let points = 0;
-      const writeDataPoint = ({ indexes }: AnalyticsEngineDataPoint = {}) => {
-        points++;
-        const [id] = indexes ?? [];
-        if (typeof id === "string" && id.startsWith("ws_000")) charted.add(id);
-      };
-      const bindings = { ...env, SIGNAL_STORE: failing, QUOTA_COUNTER: failing, HEALTH_FIGURES: { writeDataPoint } };
-      await worker.scheduled(controller, bindings as object as Env);
-      expect(points).toBe(HEALTH_PAGE_WORKSPACES);
-    }
-    expect(charted.size).toBe(HEALTH_PAGE_WORKSPACES + 50);
-    await env.DB.exec("DELETE FROM workspaces WHERE id LIKE 'ws_000%'");
-  });
-
-  test("without a dataset asks nobody", async () => {
-    const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
-    await worker.scheduled(controller, { DB: null, SIGNAL_STORE: null, QUOTA_COUNTER: null } as object as Env);
-    expect(log).not.toHaveBeenCalled();
-  });
-
-  test("says in the log why a chart stays empty", async () => {
-    const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
-    const failing = { ...env, HEALTH_FIGURES: { writeDataPoint: () => {} }, DB: null } as object as Env;
-    await chartHealth(failing);
-    expect(log.mock.calls.flat().join()).toContain('"event":"points_failed"');
   });
 });
 

@@ -79,10 +79,6 @@ describe("the configuration", () => {
         "EMAIL_FROM",
       ].map((name) => expect.stringContaining(`${name} is missing.`)),
     ]);
-    const charted = { ...WITH_STAGING, analytics_engine_datasets: [{ binding: "HEALTH_FIGURES" }] };
-    expect(missingInConfig(configured(), charted, "staging")).toEqual([
-      expect.objectContaining({ what: "HEALTH_FIGURES is missing." }),
-    ]);
   });
 });
 
