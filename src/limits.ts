@@ -197,11 +197,6 @@ export const PERSON_SCORES_LISTED = 100;
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
 
-// --- The live page ---
-
-/** How long a connection lives before sign-in and membership are asked anew. */
-export const LIVE_SOCKET_MS = 5 * 60_000;
-
 // --- Sign-in ---
 
 /** How long a session lasts at most, whatever happens in it: a working day. */

@@ -92,19 +92,9 @@ export async function openSession(
   return opened.length > 0;
 }
 
-/** Signs out. Returns whose session it was, and their workspaces; null: there was none. */
-export async function closeSession(
-  db: ControlDatabase,
-  tokenHash: string,
-): Promise<{ email: string; workspaceIds: string[] } | null> {
-  const [closed] = await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash)).returning();
-  if (closed === undefined) return null;
-  const rows = await db
-    .select({ id: members.workspaceId })
-    .from(members)
-    .where(eq(members.email, closed.email))
-    .limit(SWITCHER_WORKSPACES);
-  return { email: closed.email, workspaceIds: rows.map(({ id }) => id) };
+/** Signs out. */
+export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<void> {
+  await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash));
 }
 
 /** What an OpenID provider's answer to a sign-in is checked against. */

@@ -10,7 +10,7 @@ import { readForm } from "./read-form.tsx";
 import { notFoundPage, plainPage } from "./page.tsx";
 import { signalPages } from "./signals/signal-pages.tsx";
 import { askUsage } from "./usage-bar.tsx";
-import { livePages } from "./live/live-pages.tsx";
+import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections/rejection-pages.tsx";
 import { rulePages } from "./rules/rule-pages.tsx";
 import { peoplePages } from "./people/people-pages.tsx";

@@ -10,11 +10,13 @@ import { UsageBar } from "./views/usage-bar-view.tsx";
 
 /**
  * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
- * refused, and not for the Usage page, which says it all itself.
+ * refused, not for the rows that the Live page asks for, and not for the Usage page, which says it all itself.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
-  const isPage = c.req.method === "GET" && c.req.header("upgrade") === undefined;
-  if (isPage && c.req.path !== `${workspacePath(c)}/usage`) c.set("usage", usageOrNull(c));
+  const { method, path } = c.req;
+  const home = workspacePath(c);
+  const isPage = method === "GET" && !path.startsWith(`${home}/live/`);
+  if (isPage && path !== `${home}/usage`) c.set("usage", usageOrNull(c));
   await next();
 });
 

@@ -28,8 +28,7 @@ export interface CallNotesOptions {
   workspaceId: string;
   state: LedgerState;
   news: CounterNews;
-  /** To be called with each refusal, and after all of them, which may have raised an event. */
-  watch: (refused: RefusedCalls) => void;
+  /** To be called after refusals, which may have raised an event. */
   handOn: () => void;
   /** Makes sure that `writeDue` is called at that time or sooner. */
   alarmBy: (atMs: number) => void;
@@ -66,10 +65,7 @@ export class CallNotes {
   /** Lists refused calls, and writes what is due: also where none was refused. */
   refused(refused: readonly RefusedCalls[], nowMs: number): void {
     const counted = refused.map((entry) => ({ refused: entry, newCalls: this.#countCalls(entry) }));
-    for (const entry of counted) {
-      this.#rejections.add(entry.refused, entry.newCalls, nowMs);
-      this.#options.watch(entry.refused);
-    }
+    for (const entry of counted) this.#rejections.add(entry.refused, entry.newCalls, nowMs);
     this.#write(counted, nowMs);
     this.#options.handOn();
   }

@@ -14,7 +14,7 @@ import { HandOn } from "../events/hand-on.ts";
 import { SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { WatchedObject } from "../platform/watchers.ts";
+import { RestorableObject } from "../platform/restorable-object.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CallNotes } from "./call-notes.ts";
 import { Corrections, type Correction } from "./corrections.ts";
@@ -36,7 +36,7 @@ import { readUsageByDay } from "./usage-days.ts";
 /** Rows that cannot be read are set aside after this long: after three attempts to have them recorded. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 
-export class QuotaCounter extends WatchedObject<RefusedCalls> {
+export class QuotaCounter extends RestorableObject {
   readonly #revoked: RevokedKeys;
   readonly #outbox: Outbox;
   readonly #news: CounterNews;
@@ -63,8 +63,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const state = (this.#state = new LedgerState(ctx.storage, { outbox, news, changed: this.#changed }));
     const corrections = (this.#corrections = new Corrections(sql));
     this.#restore = new CounterRestore(ctx.storage, { state, outbox, corrections });
-    const watch = (refused: RefusedCalls): void => this.watchers.tell(1, () => [refused]);
-    const notes = new CallNotes(sql, { ...common, state, news, watch, handOn: () => this.#handOn.start() });
+    const notes = new CallNotes(sql, { ...common, state, news, handOn: () => this.#handOn.start() });
     this.#notes = notes;
     const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
     this.#again = new SignalsAgain(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });

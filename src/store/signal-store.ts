@@ -34,7 +34,6 @@ import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record/record-signals.ts";
-import type { RecordedBatch } from "./record/record-signals.ts";
 import { beginReturn, nextReturnMs, returnProgress, stepReturns } from "./returns/return-jobs.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { recordedByPeriod } from "./state/books.ts";
@@ -98,20 +97,19 @@ export class SignalStore extends StoreReads {
     forgetRowsBelow(this.state.books, low);
     const fresh = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);
-    let recorded: RecordedBatch[] = [];
     if (fresh.length > 0) {
       try {
-        const record = (): RecordedBatch => recordSignals(this.state, signals, nowMs, rulesVersion);
-        recorded = [carefully ? this.transact(record) : record()];
+        const record = (): void => recordSignals(this.state, signals, nowMs, rulesVersion);
+        if (carefully) this.transact(record);
+        else record();
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
         // The object ends here, so that nothing of this is committed. An exception alone would undo nothing.
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
-        recorded = fresh.flatMap((row) => this.#recordAlone(row, nowMs));
+        for (const row of fresh) this.#recordAlone(row, nowMs);
       }
     }
     this.#alarmForNext();
-    this.watchers.tell(signals.length, (limit) => recorded.flatMap((one) => one.live(limit)).slice(0, limit));
     return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused: [] };
   }
 
@@ -297,18 +295,18 @@ export class SignalStore extends StoreReads {
   }
 
   /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */
-  #recordAlone(row: RowToRecord, nowMs: number): RecordedBatch[] {
-    return this.transact(() => {
+  #recordAlone(row: RowToRecord, nowMs: number): void {
+    this.transact(() => {
       takeFreshRows(this.state.books, [row]);
-      return row.signals.map((signal) => {
+      for (const signal of row.signals) {
         try {
-          return this.transact(() => recordSignals(this.state, [signal], nowMs));
+          this.transact(() => recordSignals(this.state, [signal], nowMs));
         } catch (error) {
           const work = { kind: "dead" as const, reason: `Could not be recorded: ${errorText(error)}` };
           takeFreshRows(this.state.books, [row]);
-          return recordSignals(this.state, [{ ...signal, work } satisfies SignalToRecord], nowMs);
+          recordSignals(this.state, [{ ...signal, work } satisfies SignalToRecord], nowMs);
         }
-      });
+      }
     });
   }
 

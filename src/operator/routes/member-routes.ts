@@ -2,7 +2,6 @@
 import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember, type Member } from "../../control/members.ts";
 import { TOO_MANY_MEMBERS } from "../../workspace/limit-copy.ts";
-import { endWatching } from "../../workspace/objects.ts";
 import { byOperator, operator } from "../environment.ts";
 import { conflict, notFound, operation } from "../operation.ts";
 import { instant, listOf, mapPage, memberAddress, pageQuery, pageAsked } from "../schema-parts.ts";
@@ -74,10 +73,7 @@ export const memberRoutes = operator
     async (c) => {
       const address = c.req.param("email").trim().toLowerCase();
       const removed = await removeMember(c.get("db"), c.get("workspace").id, address, byOperator());
-      if (removed.ok) {
-        await endWatching(c.env, [c.get("workspace").id], address);
-        return c.body(null, 204);
-      }
+      if (removed.ok) return c.body(null, 204);
       return removed.refusal === "not_found" ? notFound(c, "member") : conflict(c, "last_owner", LAST_OWNER);
     },
   );

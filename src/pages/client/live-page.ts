@@ -1,22 +1,77 @@
 /**
- * The live page: rows come in on top, over two WebSockets (signals, and refused calls). What senders wrote is put into
- * the page as text only.
+ * The live page: asks for new signals and refused calls while it is seen, and puts the rows on top, as the server draws them.
+ * It stops after ten minutes without a movement, since each question wakes the workspace's objects.
  */
-import type { LiveMessage } from "../../platform/live-message.ts";
-import type { Rejection } from "../../domain/keys/rejection.ts";
-import type { LiveSignal } from "../../store/protocol/recorded-signals.ts";
-import { rejectionItem, signalItem, type LiveItem } from "../live/live-item.ts";
 import { labelCells } from "./cards.ts";
-import { liveRow, moreRow } from "./live-row.ts";
-import { Stream } from "./stream.ts";
-import { leaveIfSignedOut } from "./swap.ts";
+import { localTimes } from "./times.ts";
 
 /** Rows that the live page keeps at most. */
-const LIVE_MAX_ROWS = 200;
+const MAX_ROWS = 200;
+const SIGNALS_MS = 2_000;
+const REJECTIONS_MS = 10_000;
+const RETRY_MAX_MS = 60_000;
+const IDLE_MS = 10 * 60_000;
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");
   if (page !== null) new Live(page).start();
+}
+
+/** Asks one address again and again. */
+class Poll {
+  failures = 0;
+  readonly #url: string;
+  readonly #everyMs: number;
+  readonly #told: (rows: HTMLTableRowElement[]) => void;
+  readonly #asked: () => void;
+  #seen: string;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #runs = false;
+  #asking = false;
+
+  /** @param seen what the page has already. @param asked is called after each answer, and where there is none. */
+  constructor(
+    url: string,
+    everyMs: number,
+    seen: string,
+    { told, asked }: { told: (rows: HTMLTableRowElement[]) => void; asked: () => void },
+  ) {
+    this.#url = url;
+    this.#everyMs = everyMs;
+    this.#seen = seen;
+    this.#told = told;
+    this.#asked = asked;
+  }
+
+  /** Asks at once where it has stopped. */
+  run(runs: boolean): void {
+    if (this.#runs === runs) return;
+    this.#runs = runs;
+    clearTimeout(this.#timer);
+    if (runs && !this.#asking) void this.#next();
+  }
+
+  async #next(): Promise<void> {
+    this.#asking = true;
+    this.failures = (await this.#ask().catch(() => false)) ? 0 : this.failures + 1;
+    this.#asking = false;
+    this.#asked();
+    if (!this.#runs) return;
+    const waitMs = Math.min(Math.max(RETRY_MAX_MS, this.#everyMs), this.#everyMs * 2 ** this.failures);
+    this.#timer = setTimeout(() => void this.#next(), waitMs);
+  }
+
+  async #ask(): Promise<boolean> {
+    const answer = await fetch(`${this.#url}?after=${encodeURIComponent(this.#seen)}`);
+    // Signed out meanwhile, or removed: the page says so when it is loaded again.
+    if (answer.redirected || answer.status === 401 || answer.status === 404) location.reload();
+    if (answer.status === 204) return true;
+    const body = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("tbody");
+    if (!answer.ok || body === null) return false;
+    this.#seen = body.dataset["seen"] ?? "";
+    this.#told(Array.from(body.rows));
+    return true;
+  }
 }
 
 class Live {
@@ -26,10 +81,10 @@ class Live {
   readonly #pause: HTMLElement;
   readonly #state: HTMLElement;
   readonly #empty: HTMLElement;
-  readonly #streams: Stream[] = [];
-  /** The latest of what has come while paused; null where it is not paused. */
-  #waiting: { items: LiveItem[]; more: number; count: number } | null = null;
-  #everLost = false;
+  readonly #polls: Poll[];
+  #isPaused = false;
+  #isIdle = false;
+  #movedAtMs = Date.now();
 
   constructor(page: HTMLElement) {
     this.#page = page;
@@ -38,51 +93,68 @@ class Live {
     this.#pause = find(page, "#live-pause");
     this.#state = find(page, "#live-state");
     this.#empty = find(page, "#live-empty");
+    const { live = "", liveSignals = "", liveRejections = "" } = page.dataset;
+    const heard = { told: (rows: HTMLTableRowElement[]) => this.#show(rows), asked: () => this.#update() };
+    this.#polls = [
+      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, heard),
+      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, heard),
+    ];
   }
 
   start(): void {
     this.#form.addEventListener("input", () => this.#filter());
     this.#form.addEventListener("submit", (event) => event.preventDefault());
-    this.#pause.addEventListener("click", () => this.#togglePause());
-    const keyNames = JSON.parse(this.#page.dataset["liveKeys"] ?? "{}") as Record<string, string>;
-    this.#stream("signals", (row) => signalItem(row as LiveSignal));
-    this.#stream("rejections", (row) => rejectionItem(row as Rejection, keyNames));
-  }
-
-  #stream(name: string, item: (row: unknown) => LiveItem): void {
-    const url = new URL(`${this.#page.dataset["live"] ?? ""}/${name}`, location.href);
-    url.protocol = url.protocol.replace("http", "ws");
-    const told = (message: unknown): void => {
-      const { rows, more } = message as LiveMessage<unknown>;
-      this.#arrived(rows.map(item), more);
-    };
-    this.#streams.push(new Stream(url.href, Number(this.#page.dataset["liveMs"]), told, () => this.#sayState()));
-  }
-
-  #arrived(items: LiveItem[], more: number): void {
-    if (this.#waiting === null) return this.#show(items, more);
-    const { items: before, more: moreBefore, count } = this.#waiting;
-    this.#waiting = {
-      items: [...before, ...items].slice(-LIVE_MAX_ROWS),
-      more: moreBefore + more,
-      count: count + items.length + more,
-    };
-    this.#pause.textContent = `Resume (${this.#waiting.count} new)`;
-  }
-
-  #show(items: LiveItem[], more: number): void {
-    // A connection that is opened anew overlaps with the one before it.
-    const shown = new Set(Array.from(this.#rows.rows, (row) => row.dataset["key"]));
-    for (const item of items.filter(({ key }) => !shown.has(key))) {
-      this.#rows.prepend(liveRow(this.#page, item));
+    this.#pause.addEventListener("click", () => {
+      this.#isPaused = !this.#isPaused && !this.#isIdle;
+      this.#moved();
+    });
+    for (const type of ["pointermove", "keydown", "scroll"]) {
+      addEventListener(type, () => (this.#movedAtMs = Date.now()), { passive: true });
     }
-    if (more > 0) this.#rows.prepend(moreRow(more));
+    document.addEventListener("visibilitychange", () => this.#moved());
+    this.#update();
+  }
+
+  #moved(): void {
+    this.#movedAtMs = Date.now();
+    this.#isIdle = false;
+    this.#update();
+  }
+
+  #update(): void {
+    this.#isIdle ||= Date.now() - this.#movedAtMs > IDLE_MS;
+    const stands = this.#isPaused || this.#isIdle;
+    for (const poll of this.#polls) poll.run(!stands && !document.hidden);
+    this.#pause.textContent = stands ? "Resume" : "Pause";
+    const fails = this.#polls.some(({ failures }) => failures > 0);
+    this.#say(
+      this.#isIdle
+        ? "Paused, since nobody has moved here for ten minutes"
+        : stands
+          ? "Paused"
+          : fails
+            ? "No answer. Trying again; what arrives meanwhile is shown then."
+            : "Live",
+    );
+  }
+
+  /** Writes the state where screen readers read it aloud; rows are never read. */
+  #say(text: string): void {
+    if (this.#state.textContent !== text) this.#state.textContent = text;
+    this.#state.classList.toggle("pulse", text === "Live");
+  }
+
+  #show(rows: HTMLTableRowElement[]): void {
+    const shown = new Set(Array.from(this.#rows.rows, (row) => row.dataset["key"]));
+    const fresh = rows.filter(({ dataset: { key } }) => key === undefined || !shown.has(key));
+    this.#rows.prepend(...fresh);
+    for (const row of fresh) localTimes(row);
     labelCells(this.#page);
-    while (this.#rows.rows.length > LIVE_MAX_ROWS) this.#rows.deleteRow(-1);
+    while (this.#rows.rows.length > MAX_ROWS) this.#rows.deleteRow(-1);
     this.#filter();
   }
 
-  /** Hides rows that do not fit the form, as the server does (isShown in live/live-item.ts). */
+  /** Hides rows that do not fit the form, as the server does (isShown in live.tsx). */
   #filter(): void {
     const { value: status } = find(this.#form, "#status") as HTMLSelectElement;
     const text = (find(this.#form, "#text") as HTMLInputElement).value.trim().toLowerCase();
@@ -94,35 +166,6 @@ class Live {
       if (!row.hidden) seen++;
     }
     this.#empty.hidden = seen > 0;
-  }
-
-  #togglePause(): void {
-    const waited = this.#waiting;
-    this.#waiting = waited === null ? { items: [], more: 0, count: 0 } : null;
-    this.#pause.textContent = waited === null ? "Resume" : "Pause";
-    if (waited !== null) this.#show(waited.items, waited.more);
-    this.#sayState();
-  }
-
-  /** Writes the state where screen readers read it aloud; rows are never read. */
-  #sayState(): void {
-    const states = this.#streams.map(({ state }) => state);
-    const state = states.includes("lost") ? "lost" : states.includes("connecting") ? "connecting" : "live";
-    this.#everLost ||= state === "lost";
-    // A socket that is refused does not learn why.
-    if (state === "lost") void leaveIfSignedOut();
-    const text =
-      state === "lost"
-        ? "Reconnecting. What arrives meanwhile is not shown here."
-        : state === "connecting"
-          ? "Connecting"
-          : this.#waiting !== null
-            ? "Paused"
-            : this.#everLost
-              ? "Live again. What arrived in between: reload the page."
-              : "Live";
-    if (this.#state.textContent !== text) this.#state.textContent = text;
-    this.#state.className = `live-state ${state === "live" && this.#waiting === null ? "pulse" : ""}`;
   }
 }
 

@@ -34,12 +34,6 @@ export async function swap(url: string, target: string, body: FormData | null, s
   return "swapped";
 }
 
-/** Loads the page again where the server refuses it now, so that it says why. */
-export async function leaveIfSignedOut(): Promise<void> {
-  const { status } = await fetch(location.href, { method: "HEAD" }).catch(() => ({ status: 0 }));
-  if (status === 401 || status === 404) location.reload();
-}
-
 /**
  * Swaps the element every `data-refresh` milliseconds while the page is seen, until it comes without that. Whoever has
  * signed out meanwhile is led to sign-in by loading the page again.

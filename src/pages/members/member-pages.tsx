@@ -5,7 +5,6 @@ import { addMember, changeRole, findMember, listMembers, removeMember } from "..
 import { canChangeMember } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { TOO_MANY_MEMBERS } from "../../workspace/limit-copy.ts";
-import { endWatching } from "../../workspace/objects.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
@@ -77,7 +76,6 @@ export const memberPages = pages
     }
     const removed = await removeMember(db, id, email, byMember(c), current.role);
     if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] }, 422);
-    await endWatching(c.env, [id], email);
     // Whoever has removed themselves is led to the workspaces that are left to them.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });

@@ -65,9 +65,9 @@ async function unknownSession(c: Context<PagesEnv>, driver: SignInDriver): Promi
   return waitMs > 0 ? problemPage(c, "too_many") : askToSignIn(c, driver);
 }
 
-/** Scripts and sockets get a 401, which they can act on; a browser is led on by the driver. */
+/** Scripts get a 401, which they can act on; a browser is led on by the driver. */
 function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {
   const mode = c.req.header("sec-fetch-mode") ?? "navigate";
-  if (mode !== "navigate" || c.req.header("upgrade") !== undefined) return c.text("Not signed in", 401);
+  if (mode !== "navigate") return c.text("Not signed in", 401);
   return driver.notSignedIn(c);
 }

@@ -3,7 +3,6 @@ import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, openSession } from "../../control/sessions.ts";
 import { SESSION_MS } from "../../limits.ts";
-import { endWatching } from "../../workspace/objects.ts";
 import type { PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./refusal-pages.tsx";
 import { safeTarget } from "./sign-in-target.ts";
@@ -41,10 +40,9 @@ export async function startSession(c: Context<PagesEnv>, email: string, driver: 
   return opened;
 }
 
-/** Ends the browser's session, whichever driver has opened it, and what it watches. */
+/** Ends the browser's session, whichever driver has opened it. */
 export async function endSession(c: Context<PagesEnv>): Promise<void> {
   const hash = tokenHash(c, "session");
-  const closed = hash === null ? null : await closeSession(controlDatabase(c.env.DB), hash);
-  if (closed !== null) await endWatching(c.env, closed.workspaceIds, closed.email);
+  if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
   dropToken(c, "session");
 }

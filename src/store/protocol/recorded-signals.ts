@@ -26,6 +26,15 @@ export interface LiveSignal extends SignalSummary {
   points: number;
 }
 
+export interface LatestSignals {
+  /** The latest first. */
+  signals: LiveSignal[];
+  /** How many more there are. */
+  more: number;
+  /** Says which signals have been seen: the next call asks for what came since. */
+  cursor: string;
+}
+
 /** A rule that has matched a signal. */
 export interface MatchedRule extends RuleMatch {
   scored: boolean;

@@ -17,6 +17,7 @@ import type { Segment } from "../log/segment.ts";
 import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
 import { findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { ExportRow } from "./export-text.ts";
@@ -66,11 +67,7 @@ export async function exportSignals(
 }
 
 function beginning(state: StoreState): Position {
-  return { in: "dead", after: 0, lastDead: lastDeadOf(state), ends: null };
-}
-
-function lastDeadOf({ sql }: StoreState): number {
-  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
+  return { in: "dead", after: 0, lastDead: lastDeadLetter(state.sql), ends: null };
 }
 
 /** What is on one page, read in one go. */
@@ -109,7 +106,7 @@ class SignalsPage {
       if (after !== null) return { ...from, after };
       from = { in: "held", after: 0, lastDead, ends };
     }
-    const hasMoved = signals.nextSeq > ends.signals || lastDeadOf(this.#state) > lastDead;
+    const hasMoved = signals.nextSeq > ends.signals || lastDeadLetter(this.#state.sql) > lastDead;
     const after = this.#readLines(held, from.after, ends.held, (segment, seq) => {
       const { status, admission } = segment.facts(seq);
       if (status !== "released") this.#add(held, segment, seq);

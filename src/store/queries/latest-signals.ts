@@ -1,27 +1,44 @@
-/** The latest signals, as the live page begins with them. */
+/** The latest signals, as the live page asks for them every two seconds. */
 import { pointsOf } from "../../domain/rules/evaluation.ts";
-import type { LiveSignal } from "../protocol/recorded-signals.ts";
+import type { LatestSignals, LiveSignal } from "../protocol/recorded-signals.ts";
+import { lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";
-import { ALL, newestFirst } from "./newest-signals.ts";
+import { ALL, newestFirst, type Places } from "./newest-signals.ts";
 import { countedOf } from "./scored-entries.ts";
 import { toSummary } from "./signal-list.ts";
 
-/** The latest signals, the latest first. */
-export function latestSignals(state: StoreState, limit: number): LiveSignal[] {
+/**
+ * The latest signals recorded after `cursor`, the latest first; null where there are none. Without a cursor, and with one
+ * from before a restore, the latest of all.
+ */
+export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
+  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
+  const seen = placesOf(cursor, last);
+  const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
+  if (cursor !== null && newer === 0) return null;
   const names = new Names(state.sql);
-  const latest: LiveSignal[] = [];
-  if (limit === 0) return latest;
-  for (const { found } of newestFirst(state, {}, ALL, names)) {
-    if (found === null) continue;
+  const signals: LiveSignal[] = [];
+  const unseen = new Set(last.keys());
+  for (const { source, place, found } of newestFirst(state, {}, ALL, names)) {
+    if (place <= seen[source]) unseen.delete(source);
+    if (unseen.size === 0 || signals.length === limit) break;
+    if (found === null || place <= seen[source]) continue;
     const { facts, dead } = found;
-    latest.push({
+    signals.push({
       ...toSummary(found, names),
       duplicateOf: facts?.duplicateOf ?? null,
       deadReason: dead?.reason ?? null,
       points: facts === null ? 0 : pointsOf(countedOf(state, facts)),
     });
-    if (latest.length === limit) break;
   }
-  return latest;
+  return { signals, more: signals.length < limit ? 0 : newer - signals.length, cursor: last.join(".") };
+}
+
+/** How far whoever has this cursor has seen each of the three sources. */
+function placesOf(cursor: string | null, last: Places): Places {
+  const [, ...places] = /^(\d+)\.(\d+)\.(\d+)$/.exec(cursor ?? "") ?? [];
+  const [signals = 0, held = 0, dead = 0] = places.map(Number);
+  const isAhead = signals > last[0] || held > last[1] || dead > last[2];
+  return isAhead ? [0, 0, 0] : [signals, held, dead];
 }

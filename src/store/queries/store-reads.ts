@@ -6,7 +6,7 @@ import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import { storeMaxBytes } from "../../env.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import { WatchedObject } from "../../platform/watchers.ts";
+import { RestorableObject } from "../../platform/restorable-object.ts";
 import { findDeletion, findDeletionById } from "../deletion/person-deletions.ts";
 import { FailingChores } from "../failing-chores.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
@@ -15,7 +15,7 @@ import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/data-
 import type { Person, PeoplePage, PeopleQuery, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
 import type {
   DeadLetter,
-  LiveSignal,
+  LatestSignals,
   SignalStatus,
   SignalTrace,
   FindFilter,
@@ -42,7 +42,7 @@ import { findSignals } from "./signal-list.ts";
 import { storeHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
-export class StoreReads extends WatchedObject<LiveSignal> {
+export class StoreReads extends RestorableObject {
   protected readonly workspaceId: string;
   protected readonly failing = new FailingChores(this.ctx.storage.kv);
   #state: StoreState | null = null;
@@ -114,9 +114,9 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return findSignals(this.state, filter, page);
   }
 
-  /** What the live page begins with, see latest-signals.ts. */
-  latest(limit: number): LiveSignal[] {
-    return latestSignals(this.state, limit);
+  /** What the live page shows, see latest-signals.ts. */
+  latest(cursor: string | null, limit: number): LatestSignals | null {
+    return latestSignals(this.state, cursor, limit);
   }
 
   signal(id: string): Promise<SignalTrace | null> {

@@ -18,6 +18,11 @@ export interface DeadLetterRow {
   deleted_at: number | null;
 }
 
+/** The number of the latest dead letter; 0: there is none. */
+export function lastDeadLetter(sql: SqlStorage): number {
+  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
+}
+
 export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {
   const { again: _again, ...admission } = signal.admission;
   sql.exec(

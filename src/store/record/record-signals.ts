@@ -14,7 +14,6 @@ import type { Entry } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { visitorList } from "../people/visitor-keys.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
-import type { LiveSignal } from "../protocol/recorded-signals.ts";
 import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { isLater } from "../receipt.ts";
 import { EventGroupChanges } from "../state/event-group-changes.ts";
@@ -25,14 +24,8 @@ import { insertDeadLetter } from "./dead-letters.ts";
 import { signalIdOf, toPending, visitorOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";
 import { recordedFacts } from "./recorded-facts.ts";
-import { toLive } from "./recorded-live.ts";
 import { Returning } from "./returning-signals.ts";
 import { decideFates } from "./signal-fates.ts";
-
-export interface RecordedBatch {
-  /** The first signals of the batch, as the live page shows them. */
-  live(limit: number): LiveSignal[];
-}
 
 /** Records signals. @param rulesVersion of the rules that they were run through; null: earlier signals are linked later. */
 export function recordSignals(
@@ -40,7 +33,7 @@ export function recordSignals(
   batch: readonly SignalToRecord[],
   nowMs: number,
   rulesVersion: number | null = null,
-): RecordedBatch {
+): void {
   const groups = new EventGroupChanges();
   const counts = { books: state.books, groups };
   const returning = new Returning(state, counts);
@@ -73,7 +66,6 @@ export function recordSignals(
   returning.write();
   raise(state, pending, people, nowMs);
   state.signals.flush();
-  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(state, one, people)) };
 }
 
 /**

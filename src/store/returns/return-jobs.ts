@@ -14,6 +14,7 @@ import { envelopeAgain } from "../../wire/admission.ts";
 import { writeSignal } from "../../wire/message.ts";
 import type { ReturnProgress, ReturnScope } from "../protocol/returns.ts";
 import type { StoredSignal } from "../protocol/signals-to-record.ts";
+import { lastDeadLetter } from "../record/dead-letters.ts";
 import { readTotals } from "../state/books.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./stored-signals.ts";
@@ -167,10 +168,6 @@ function nextJob(sql: SqlStorage): ReturnJob | undefined {
 
 function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
-}
-
-function lastDeadLetter(sql: SqlStorage): number {
-  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
 }
 
 function signalAgain(signal: StoredSignal, verdict: Verdict) {

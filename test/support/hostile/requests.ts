@@ -70,7 +70,6 @@ export function hostileCase(world: World, chance: Chance, sessions: readonly str
   if (surface === "pages") {
     headers.set("cookie", chance.pick(sessions));
     headers.set("origin", "https://signals.example");
-    if (route.path.includes("/live/")) headers.set("upgrade", "websocket");
   }
   const key = keyFor(world, route, chance);
   if (surface === "ingest" && key.secret !== undefined) headers.set("x-api-secret", key.secret);

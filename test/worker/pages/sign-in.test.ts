@@ -51,7 +51,6 @@ describe("who gets in", () => {
 
   test.each([
     ["a script", { headers: { "sec-fetch-mode": "cors" } }],
-    ["a socket", { headers: { upgrade: "websocket", origin: HERE } }],
     ["a form that comes after the session's end", { method: "POST", headers: { ...FORM, origin: HERE }, body: "a=b" }],
   ])("%s without a session gets 401", async (_, init) => {
     expect((await call("/w/acme/usage", { ...PAGE, ...init })).status).toBe(401);
@@ -500,25 +499,6 @@ describe("on every page", () => {
     expect(await exports()).toBe(0);
     for (const site of ["same-origin", "none"]) expect(await exporting({ "sec-fetch-site": site })).toBe(200);
     expect([await exporting({}), await exports()]).toEqual([200, 3]);
-  });
-
-  test("a socket from another site is refused", async () => {
-    const { slug, owner } = await newMembers();
-    const cookie = await owner.cookie();
-    const others = [
-      "https://evil.example",
-      "https://signals.example.evil.example",
-      "https://signals.example:8443",
-      "https://signals.exampl",
-      "https://evil.example/https://signals.example",
-      "http://signals.example",
-      "null",
-      "",
-    ];
-    for (const origin of [...others, undefined]) {
-      const headers = { cookie, upgrade: "websocket", ...(origin === undefined ? {} : { origin }) };
-      expect((await call(`/w/${slug}/live`, { headers })).status).toBe(403);
-    }
   });
 
   test("nothing personal is kept by anybody in between, and no other site may frame it", async () => {

@@ -106,7 +106,6 @@ async function statusFor({ method, path }: Route, actor: Actor): Promise<number>
   if (actor === "operator") headers.set("authorization", `Bearer ${env.OPERATOR_TOKEN}`);
   // Signed in anew: one of the routes signs out.
   else if (actor !== "nobody") headers.set("cookie", await new Browser(team[actor].email).cookie());
-  if (path.includes("/live/")) headers.set("upgrade", "websocket");
   const init: RequestInit = { method, headers, redirect: "manual" };
   if (method !== "GET") {
     const isForm = !path.startsWith("/operator/") && !path.startsWith("/api/");

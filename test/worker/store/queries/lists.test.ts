@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PEOPLE_SCAN, QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
 import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-orders.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import type { SignalSummary, SignalTrace } from "../../../../src/store/protocol/recorded-signals.ts";
+import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/recorded-signals.ts";
 import type { PeopleSort } from "../../../../src/store/protocol/people-pages.ts";
 import type { FindFilter } from "../../../../src/store/protocol/recorded-signals.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
@@ -67,6 +67,7 @@ describe("signals", () => {
         const recorded: { id: string; email: string | null; status: string }[] = [];
         const places = { held: [] as Delivered[], dead: [] as Delivered[] };
         const gone = { held: 0, dead: 0 };
+        let seen: string | null = null;
         for (const batch of history) {
           vi.setSystemTime(Date.now() + 10);
           const sent = batch.flatMap(([kind, who]): Delivered[] => {
@@ -84,6 +85,10 @@ describe("signals", () => {
           });
           // oxlint-disable-next-line no-await-in-loop -- as they come
           await deliver(workspace.id, sent);
+          // oxlint-disable-next-line no-await-in-loop
+          const news: LatestSignals | null = await workspace.store.latest(seen, 100);
+          seen = news?.cursor ?? seen;
+          expect(idsOf(news?.signals ?? []).toSorted()).toEqual(idsOf(sent).toSorted());
           for (const one of sent.toSorted(
             (a, b) => Number(a.at) - Number(b.at) || Number(a.ordinal) - Number(b.ordinal),
           )) {
@@ -103,8 +108,8 @@ describe("signals", () => {
         const expected = recorded.toReversed();
         const shown = await all({}, limit);
         expect(shown.map(({ id, email, status }) => ({ id, email, status }))).toEqual(expected);
-        const latest = await workspace.store.latest(limit);
-        expect(idsOf(latest)).toEqual(idsOf(expected.slice(0, limit)));
+        const latest = await workspace.store.latest(null, limit);
+        expect(idsOf(latest?.signals ?? [])).toEqual(idsOf(expected.slice(0, limit)));
         for (const status of ["held", "dead", "processed"] as const) {
           // oxlint-disable-next-line no-await-in-loop
           expect(idsOf(await all({ status }, limit))).toEqual(idsOf(expected.filter((one) => one.status === status)));

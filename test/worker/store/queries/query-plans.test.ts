@@ -265,7 +265,7 @@ const CALLS: Record<string, Call> = {
     await store.recentNames();
     for (const pattern of ["", "Form", "F*"]) await store.suggestForRule(pattern);
     await store.ruleFacts(["rule_1"]);
-    await store.latest(3);
+    await store.latest("0.0.0", 3);
   },
   "usage by day": ({ workspace }) => workspace.counter.usageByDay(),
   exports: async ({ workspace }) => {

@@ -153,8 +153,8 @@ describe("a rule that scores a person", () => {
     expect(page?.curve).toMatchObject({ signals: 3, points: [{ score: 105 }, { score: 110 }] });
     const all = await store().personPage(JANE, "all", { cursor: null, limit: 10 });
     expect(all?.timeline.items.map(({ scores }) => scores.length)).toEqual([1, 0, 2]);
-    const live = await store().latest(10);
-    expect(live.map(({ id, points }) => [id, points])).toEqual([
+    const live = await store().latest(null, 10);
+    expect(live?.signals.map(({ id, points }) => [id, points])).toEqual([
       [third.id, 5],
       [second.id, 0],
       [first.id, 105],
