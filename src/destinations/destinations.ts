@@ -9,8 +9,8 @@
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { Destination } from "../domain/events/destination.ts";
-import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { FailingDestination } from "../domain/health/alarm.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
 import { DESTINATIONS_MAX, SAFETY_ALARM_MS } from "../limits.ts";
@@ -19,14 +19,13 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
 import { Changes } from "./changes.ts";
 import { Courier } from "./courier.ts";
-import { EventFlow } from "./event-flow.ts";
 import type * as Calls from "./destination-calls.ts";
+import { EventFlow } from "./event-flow.ts";
 import { failingDestination, type StoredDestination } from "./roster.ts";
 import { isWanted } from "./scored-events.ts";
 import { KINDS } from "./stored-delivery.ts";
 import { StoredParts } from "./stored-parts.ts";
 import { Upkeep } from "./upkeep.ts";
-import { newSecret } from "./webhook-secret.ts";
 
 export class Destinations extends RestorableObject {
   readonly #stored: StoredParts;
@@ -250,4 +249,14 @@ export class Destinations extends RestorableObject {
     await this.#changes.runAndTell((nowMs) => this.#stored.roster.put(change(one, nowMs)));
     return this.#answered(id, (changed) => changed);
   }
+}
+
+// The secret that a webhook's deliveries are signed with, in the form of the Standard Webhooks specification.
+
+/** The specification allows 24 to 64 bytes. */
+const SECRET_BYTES = 32;
+
+function newSecret(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
+  return `whsec_${btoa(String.fromCharCode(...bytes))}`;
 }

@@ -5,24 +5,26 @@
 import type { Context } from "hono";
 import { HonoBase } from "hono/hono-base";
 import { RegExpRouter } from "hono/router/reg-exp-router";
+import {
+  mapAccount,
+  REQUEST_MAX_STEPS,
+  type StepBudget,
+  templateRefusal,
+} from "../domain/accounts/payload-template.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
 import { holdsKey } from "../domain/keys/api-key.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
-import { mapAccount, REQUEST_MAX_STEPS, templateRefusal } from "../domain/accounts/payload-template.ts";
-import type { StepBudget } from "../domain/accounts/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
 import { requestsOfBody } from "../domain/quota/request-rate.ts";
-import type { Result } from "../domain/result.ts";
-import { ok, refuse } from "../domain/result.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { readSignals } from "../domain/signal/signal-body.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 import { fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
-import { isJsonObject } from "../domain/json/dot-path.ts";
-import type { AppEnv } from "../env.ts";
-import { configuredRate } from "../env.ts";
+import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { onNotFound } from "../http/errors.ts";
-import { methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { refuseElsewhere } from "../http/loopback.ts";
+import { methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { logged } from "../http/request-log.ts";
 import {
   BATCH_MAX_BYTES,
@@ -32,15 +34,14 @@ import {
   CALL_TIMEOUT_MS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
 } from "../limits.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
+import type { RefusedResult } from "../quota/protocol.ts";
 import { admit } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
-import type { RefusedResult } from "../quota/protocol.ts";
-import { authenticate, failDeactivated } from "./authenticate.ts";
-import type { Credentials } from "./authenticate.ts";
+import { authenticate, type Credentials, failDeactivated } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
 import { pushBehindAnswer } from "./push-configuration.ts";
-import { sumUpRefused } from "./refused-calls.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 
 interface Endpoint {
@@ -244,4 +245,50 @@ async function refuseAuthenticated(
     return refuseCall(c, await failDeactivated(c.env, credentials, key, Date.now()));
   const told: Refusal = noted.outcome === "noted" ? refusal : tooFast(noted.retryAfterMs, requests);
   return refuseCall(c, told, limitHeaders(noted, configuredRate(c.env), Date.now()));
+}
+
+// Calls with a known key that did not authenticate, summed up for a moment: for the admin's list only, exact, and nothing
+// that the sender could notice. A flood of them costs the workspace's counter one call a second and isolate; with a key that
+// is deactivated, one a minute.
+
+/** How long an isolate sums up calls that did not authenticate before it tells the counter. */
+const UNAUTHENTICATED_SUM_MS = 1_000;
+/** How long it sums up calls with a key that it knows to be deactivated, after the first. */
+const DEACTIVATED_SUM_MS = 60_000;
+/** How long work may go on behind an answer: the platform ends it after 30 seconds. */
+const WAIT_AFTER_ANSWER_MS = 25_000;
+
+export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
+  const cause = "cause" in refusal ? refusal.cause : null;
+  const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
+  if (known === undefined) {
+    const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
+    // An isolate may end before it has told of its calls: a deactivated key's are told of once a minute only.
+    const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: key.isDeactivated };
+    key.refused.push({ keyId: key.keyId, ...told, requestId: c.get("requestId"), calls: 1, signals: 1, ...when });
+  } else {
+    known.calls++;
+    known.signals++;
+    known.lastAtMs = nowMs;
+  }
+  // The first of these calls waits for others and tells of all, after its own answer. Should it end before it has told, a
+  // later call does.
+  if (nowMs < key.refusedToldMs) return;
+  const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);
+  if (waitMs > WAIT_AFTER_ANSWER_MS) return;
+  key.refusedToldMs = nowMs + waitMs + 9 * UNAUTHENTICATED_SUM_MS;
+  c.executionCtx.waitUntil(tellSoon(c.env, key, waitMs));
+}
+
+async function tellSoon(env: Env, key: KnownKey, waitMs: number): Promise<void> {
+  await scheduler.wait(waitMs);
+  const { refused } = key;
+  if (key.isDeactivated) key.refusedPauseMs = Date.now() + DEACTIVATED_SUM_MS;
+  key.refused = [];
+  key.refusedToldMs = 0;
+  try {
+    await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(key.workspaceId).countRefused(refused));
+  } catch (error) {
+    logEvent("refused_calls_lost", { workspace: key.workspaceId, calls: refused.length, error: errorText(error) });
+  }
 }

@@ -4,19 +4,16 @@
  * a failure of one delays its own messages only. Every step may be repeated.
  */
 import { controlDatabase } from "../control/database.ts";
-import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
-import type { RecordingWorkspace } from "../control/rules-cache.ts";
+import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import { recordingTerms } from "../control/workspaces.ts";
+import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
+import { retryDelaySeconds } from "../platform/back-off.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { within } from "../platform/time-limit.ts";
 import type { RecordResult } from "../store/protocol/signals-to-record.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { retryDelaySeconds } from "../platform/back-off.ts";
-import { within } from "../platform/time-limit.ts";
-import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
-import { bury } from "./dead-letters.ts";
-import { readMessage } from "../wire/message.ts";
-import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
-import { processSignal, rowsToRecord } from "./process.ts";
+import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
+import { buriedSignal, processSignal, rowsToRecord } from "./process.ts";
 import { carriedBy } from "./queue-names.ts";
 import { templatesOf } from "./template-cache.ts";
 
@@ -189,4 +186,23 @@ async function linkAtOnce(store: DurableObjectStub<SignalStore>, workspaceId: st
   } catch (error) {
     logEvent("link_failed", { workspace: workspaceId, error: errorText(error) });
   }
+}
+
+// The end of the queue: messages that the consumer did not survive, time after time; what fails in a way that it lives
+// to see is let go before that, and comes again from the outbox. Their signals are recorded as dead
+// letters, with the reason, and settled: given up is a place of its own in the books. Should even this fail, the rows
+// are still in the outbox and are sent again later.
+
+const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
+
+async function bury(
+  env: Env,
+  { workspaceId, rows }: { workspaceId: string; rows: ReceivedRow[] },
+): Promise<RecordResult> {
+  const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
+  // These rows are recorded carefully: that they are here says that they have failed before.
+  return within<RecordResult>(
+    RECORD_TIMEOUT_MS,
+    env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true }),
+  );
 }

@@ -8,12 +8,9 @@
  */
 import { addColumn } from "../platform/add-column.ts";
 import { isUnreadable } from "../wire/message.ts";
-import { Fill } from "./fill.ts";
 import type { Counts } from "./ledger.ts";
-import { MessagePacker, SEND_BATCH_MAX_BYTES } from "./pack.ts";
-import type { PackedMessage, PackedRow } from "./pack.ts";
+import { MessagePacker, type PackedMessage, type PackedRow, SEND_BATCH_MAX_BYTES } from "./pack.ts";
 import type { UnsettledRow } from "./protocol.ts";
-import { Unsettled } from "./unsettled.ts";
 
 const INSERT = `INSERT INTO outbox
     (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, again, body)
@@ -205,5 +202,72 @@ export class Outbox {
       .toArray();
     this.#lastRow = last?.row ?? 0;
     this.#blankRow = last?.bytes === 0 ? last.row : null;
+  }
+}
+
+// How full the database is. To ask it takes as long as to write a row, and each commit wants to know: it is asked only where
+// what was written since may have filled it.
+
+/** More bytes than are written besides the outbox between two looks at the database. */
+const BESIDES_BYTES = 50_000_000;
+
+export class Fill {
+  readonly #databaseBytes: () => number;
+  /** The database's size when it was last asked for. */
+  #knownBytes = Number.POSITIVE_INFINITY;
+  #writtenBytes = 0;
+
+  constructor(databaseBytes: () => number) {
+    this.#databaseBytes = databaseBytes;
+  }
+
+  /** Notes the bytes of rows that were written, without what their pages leave empty. */
+  written(bytes: number): void {
+    this.#writtenBytes += bytes;
+  }
+
+  reaches(maxBytes: number): boolean {
+    if (this.#knownBytes + 2 * this.#writtenBytes + BESIDES_BYTES < maxBytes) return false;
+    this.#knownBytes = this.#databaseBytes();
+    this.#writtenBytes = 0;
+    return this.#knownBytes >= maxBytes;
+  }
+}
+
+/**
+ * How many signals are not settled yet, by billing period. Counted once after a start, when somebody asks (all rows are
+ * sent again then anyway), and kept in memory from then on: while the queue is down there may be very many rows.
+ */
+class Unsettled {
+  readonly #sql: SqlStorage;
+  #byPeriod: Map<number, number> | null = null;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  add(periodStartMs: number, signals: number): void {
+    this.#byPeriod?.set(periodStartMs, (this.#byPeriod.get(periodStartMs) ?? 0) + signals);
+  }
+
+  /** To be called when what was added has been rolled back: it is counted anew. */
+  forget(): void {
+    this.#byPeriod = null;
+  }
+
+  /** Signals that are not settled, in all or of one period. */
+  signals(periodStartMs: number | undefined): number {
+    const byPeriod = (this.#byPeriod ??= this.#count());
+    if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
+    return [...byPeriod.values()].reduce((sum, signals) => sum + signals, 0);
+  }
+
+  #count(): Map<number, number> {
+    const rows = this.#sql.exec<{ period_start: number; count: number }>(
+      "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows",
+    );
+    const byPeriod = new Map<number, number>();
+    for (const { period_start, count } of rows) byPeriod.set(period_start, (byPeriod.get(period_start) ?? 0) + count);
+    return byPeriod;
   }
 }

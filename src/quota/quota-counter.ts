@@ -4,31 +4,33 @@
  *
  * Why this is correct on the platform: all state changes of a commit are made with no `await` between them, so they are
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
- * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (rejections.ts, key-use.ts, drain.ts).
+ * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (call-notes.ts, key-use.ts, drain.ts).
  */
+import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
-import type { WantedEvents } from "../domain/events/workspace-event.ts";
+import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
-import { SAFETY_ALARM_MS } from "../limits.ts";
+import { newEvent } from "../events/raised-events.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
+import { uuidv7Ms } from "../platform/uuidv7.ts";
 import type { Admission } from "../wire/admission.ts";
+import { readMessage, writeMessage } from "../wire/message.ts";
 import { CallNotes } from "./call-notes.ts";
-import { Corrections, type Correction } from "./corrections.ts";
-import { CounterRestore } from "./counter-restore.ts";
-import { counterBooks, waiting } from "./counter-books.ts";
+import { type Correction, Corrections } from "./corrections.ts";
 import { CounterNews } from "./counter-news.ts";
+import { CounterRestore } from "./counter-restore.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
-import { findInFlight } from "./in-flight.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
-import { noteLateness } from "./late-signals.ts";
-import { readUsage } from "./ledger.ts";
 import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
+import { readUsage } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
+import type { Backlog, CounterBooks, Usage } from "./protocol.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
 import { SignalsAgain } from "./signals-again.ts";
 import { readUsageByDay } from "./usage-days.ts";
@@ -273,4 +275,123 @@ export class QuotaCounter extends RestorableObject {
     this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     this.#drain.committed(rows);
   };
+}
+
+// Whether signals wait too long to be recorded, as far as somebody wants to be told.
+
+/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
+export const PROCESSING_LATE_MS = 10 * 60_000;
+
+interface Lateness {
+  state: LedgerState;
+  news: CounterNews;
+  outbox: Outbox;
+  /** When it rings, `noteLateness` is called. */
+  alarm: Alarm;
+}
+
+/** Raises an event when signals wait too long, once until none does any more. */
+function noteLateness({ state, news, outbox, alarm }: Lateness, nowMs: number): void {
+  if (!news.wants("processing.late")) return;
+  const oldest = outbox.oldest();
+  const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
+  const late = lateMs <= nowMs;
+  if (!late) alarm.by(lateMs);
+  if (late === state.ledger?.late) return;
+  state.update(nowMs, (ledger) => {
+    ledger.late = late;
+    if (!late || oldest === null) return { save: true };
+    const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: outbox.unsettled() };
+    return { save: true, events: [newEvent("processing.late", data, nowMs)] };
+  });
+}
+
+// The counter's side of the books (design §1.2): what was admitted, and what of it waits for the Signal Store.
+
+/** @param periodStartMs of the billing period that is asked for; undefined: since the workspace began. */
+function counterBooks(
+  usage: Usage | null,
+  { ledger }: LedgerState,
+  outbox: Outbox,
+  corrections: Corrections,
+  periodStartMs: number | undefined,
+): CounterBooks {
+  const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
+  const admitted = periodStartMs === undefined ? ledger?.admitted : period && ordinalsTaken(period);
+  const { forgotten, lost } = corrections.sums(periodStartMs);
+  return { admitted: (admitted ?? 0) + forgotten, unsettled: outbox.unsettled(periodStartMs), lost };
+}
+
+/** What waits in the outbox, and whether anybody is told of it. */
+function waiting(
+  { ledger }: LedgerState,
+  outbox: Outbox,
+  corrections: Corrections,
+  { hasDestinations }: CounterNews,
+): Omit<Backlog, "storeFull" | "outboxMaxBytes"> {
+  const oldest = outbox.oldest();
+  const { forgotten, lost } = corrections.sums();
+  return {
+    hasDestinations,
+    admitted: (ledger?.admitted ?? 0) + forgotten,
+    lostSignals: lost,
+    unreadableSignals: outbox.unreadableSignals(),
+    unsettledSignals: outbox.unsettled(),
+    outboxBytes: outbox.databaseBytes,
+    oldestAtMs: oldest?.atMs ?? null,
+  };
+}
+
+// A signal that the outbox holds, found by its id.
+
+/** How far the clocks of edge and counter may differ. */
+const CLOCK_SKEW_MS = 5_000;
+/** The longest time from a signal's id to its commit: the edge gives a new id to each attempt, and answers after this time. */
+const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
+
+/**
+ * How a signal of the outbox was admitted; null when the outbox does not hold it. The id tells the time, so the search takes
+ * no longer while the queue is down. SQLite compares the bodies: only those with the id come to JavaScript. A signal that is
+ * sent once more is not found: the Signal Store still has it.
+ */
+export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
+  const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
+  if (idMs === null) return null;
+  const [fromMs, untilMs] = [idMs - CLOCK_SKEW_MS, idMs + COMMIT_MAX_DELAY_MS + CLOCK_SKEW_MS];
+  const rows = sql.exec<{ body: string }>(
+    "SELECT body FROM outbox WHERE row >= ? AND row < ? AND at BETWEEN ? AND ? AND instr(body, ?) > 0 ORDER BY row",
+    firstRowSince(sql, fromMs),
+    firstRowSince(sql, untilMs + 1),
+    fromMs,
+    untilMs,
+    `"${signalId}"`,
+  );
+  // Another signal's payload may quote the id, so that more than one row can hold the text.
+  for (const { body } of rows) {
+    const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
+    const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
+    if (found !== undefined) return found.admission;
+  }
+  return null;
+}
+
+/**
+ * A number that divides the rows: those before it are of an earlier time, it and those behind it are not. The numbers are in
+ * order of the rows' times, and need not follow each other: halving the range takes at most 53 reads.
+ */
+function firstRowSince(sql: SqlStorage, atMs: number): number {
+  // Each by itself is read off an end of the table; one query for both would go through all of it.
+  const first = sql.exec<{ row: number | null }>("SELECT min(row) AS row FROM outbox").one();
+  const last = sql.exec<{ row: number | null }>("SELECT max(row) AS row FROM outbox").one();
+  if (first.row === null || last.row === null) return 0;
+  let [low, high] = [first.row, last.row + 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { row, at } = sql
+      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE row >= ? ORDER BY row LIMIT 1", middle)
+      .one();
+    if (at < atMs) low = row + 1;
+    else high = middle;
+  }
+  return low;
 }

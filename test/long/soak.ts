@@ -16,7 +16,7 @@ import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";
 import { VISIT_RULE } from "../fault/support/visit-rule.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
-import { FingerprintTable } from "../../src/store/log/fingerprint-table.ts";
+import { FingerprintTable } from "../../src/store/log/originals.ts";
 import { countAsked } from "./run-longer.ts";
 
 const GROWTH_MAX = 1.1;

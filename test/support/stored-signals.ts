@@ -1,6 +1,6 @@
 /** Held signals and dead letters of a workspace, as a job that sends them again reads them. */
 import type { StoredSignal } from "../../src/store/protocol/signals-to-record.ts";
-import { deadSignals, heldSignals } from "../../src/store/returns/stored-signals.ts";
+import { deadSignals, heldSignals } from "../../src/store/returns/return-jobs.ts";
 import { readStore } from "./read-store.ts";
 
 const LAST = Number.MAX_SAFE_INTEGER;

@@ -24,7 +24,7 @@ export const productOrgs = sqliteTable(
   (table) => [index("product_orgs_last_seen").on(table.lastSeen)],
 );
 
-/** Changes of accounts' fields, each with the value before and after, in order of receipt. See account-history.ts. */
+/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts.ts. */
 export const productOrgChanges = sqliteTable(
   "product_org_changes",
   {

@@ -6,23 +6,18 @@
  * Everything here is synchronous and part of the caller's transaction; `flush` writes the head, once a transaction. Where
  * a transaction is taken back, what is in memory is wrong: then `reload`.
  */
-import { Head, textOfCells } from "./head.ts";
-import type { LogName } from "./head.ts";
+import { Lru } from "../../platform/lru.ts";
+import { Head, type LogName, textOfCells } from "./head.ts";
 import { IdSearch } from "./id-search.ts";
-import { encodeFacts } from "./line-cells.ts";
+import { encodeFacts, statusLetter } from "./line-cells.ts";
 import { afterRetention, isDropped } from "./line-remains.ts";
-import type { Facts, Line } from "./line.ts";
-import { factsByNumber, linesBySegment } from "./lines-by-number.ts";
-import type { LinesOfSegment } from "./lines-by-number.ts";
+import type { Facts, Line, LineStatus } from "./line.ts";
+import type { Lines } from "./lines.ts";
 import type { LogMeta } from "./log-meta.ts";
-import { Segment } from "./segment.ts";
-import type { SegmentRow } from "./segment.ts";
-import { StoredPayloads } from "./stored-payloads.ts";
-import type { SegmentPayloads } from "./stored-payloads.ts";
-import { StoredSegments } from "./stored-segments.ts";
-import type { ColdPlace, SegmentHashes } from "./stored-segments.ts";
-import { segmentsReceivedBefore, walkSegments, walkSegmentsBack } from "./walk.ts";
-import type { Wanted } from "./walk.ts";
+import { packPayloads, unpackPayloads } from "./packing.ts";
+import { groupMark, Segment, type SegmentRow } from "./segment.ts";
+import { toSqlBlob } from "./sql-blob.ts";
+import { type ColdPlace, type SegmentHashes, StoredSegments } from "./stored-segments.ts";
 
 export class Log<Meta extends LogMeta = LogMeta> {
   readonly #sql: SqlStorage;
@@ -250,4 +245,191 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#ids.reload(head.lines.column("id").map(String));
     return head;
   }
+}
+
+// Lines by their numbers, segment by segment, so that each is read once.
+
+interface LinesOfSegment {
+  segment: Segment;
+  seqs: number[];
+}
+
+/** The segments of lines, each with those that it has, in ascending order. @param segmentOf null where a line is gone. */
+function* linesBySegment(
+  seqs: Iterable<number>,
+  segmentOf: (seq: number) => Segment | null,
+): Generator<LinesOfSegment> {
+  const sorted = [...new Set(seqs)].sort((one, other) => one - other);
+  let found: LinesOfSegment | null = null;
+  for (const seq of sorted) {
+    if (found !== null && seq <= found.segment.lastSeq) {
+      found.seqs.push(seq);
+      continue;
+    }
+    if (found !== null) yield found;
+    const segment = segmentOf(seq);
+    found = segment && { segment, seqs: [seq] };
+  }
+  if (found !== null) yield found;
+}
+
+/** Facts of lines by their numbers; those that retention has deleted are missing. */
+function factsByNumber(lines: Iterable<LinesOfSegment>): Map<number, Facts> {
+  const facts = new Map<number, Facts>();
+  for (const { segment, seqs } of lines) {
+    for (const seq of seqs) {
+      const found = segment.facts(seq);
+      if (!isDropped(found)) facts.set(seq, found);
+    }
+  }
+  return facts;
+}
+
+// Payloads of sealed segments that are in the store; those of older segments are in R2, see cold.ts.
+
+/** Segments whose expanded payloads an object keeps in memory: at most some 2 MB. */
+const CACHED_PAYLOADS = 16;
+
+/** The payload of each line of a segment, in their order; null where it has none. */
+type SegmentPayloads = readonly (string | null)[];
+
+class StoredPayloads {
+  readonly #sql: SqlStorage;
+  readonly #name: LogName;
+  readonly #cached = new Lru<number, SegmentPayloads>(CACHED_PAYLOADS);
+
+  constructor(sql: SqlStorage, name: LogName) {
+    this.#sql = sql;
+    this.#name = name;
+  }
+
+  /** Payloads of a segment that are not in R2. */
+  read({ firstSeq, lines }: Segment): SegmentPayloads {
+    const known = this.#cached.get(firstSeq);
+    if (known !== undefined) return known;
+    const packed = this.packed(firstSeq);
+    const payloads = packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
+    this.#cached.set(firstSeq, payloads);
+    return payloads;
+  }
+
+  /** A segment's payloads compressed, as they are moved to R2; null: there are none here. */
+  packed(firstSeq: number): ArrayBuffer | null {
+    const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
+      `SELECT payloads FROM ${this.#name}_payloads WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return row?.payloads ?? null;
+  }
+
+  /** Stores a segment's payloads in place of those that are there. Where no line has one, no row is left. */
+  write(firstSeq: number, payloads: SegmentPayloads, lines: Lines): void {
+    this.#cached.delete(firstSeq);
+    if (payloads.every((payload) => payload === null)) return this.remove(firstSeq);
+    this.#sql.exec(
+      `INSERT OR REPLACE INTO ${this.#name}_payloads (first_seq, payloads) VALUES (?, ?)`,
+      firstSeq,
+      toSqlBlob(packPayloads(payloads, lines)),
+    );
+  }
+
+  remove(firstSeq: number): void {
+    this.#cached.delete(firstSeq);
+    this.#sql.exec(`DELETE FROM ${this.#name}_payloads WHERE first_seq = ?`, firstSeq);
+  }
+
+  /** Forgets what is in memory, after a transaction was taken back. */
+  reload(): void {
+    this.#cached.clear();
+  }
+}
+
+// Walks over a log's segments, from line to line in either direction, past those that cannot hold what is wanted.
+
+/** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
+const ROWS = { first: 4, most: 64 } as const;
+/** Most lines that a segment can have, with room to spare. */
+const MOST_LINES = 1_024;
+
+/** What a walk looks for. A segment that it stops at may have other lines besides. */
+interface Wanted {
+  event?: string | undefined;
+  source?: string | undefined;
+  status?: LineStatus | undefined;
+  /** When the signals were received: not before `sinceMs`, and before `untilMs`, in milliseconds since 1970. */
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
+}
+
+/** Segments from the latest line before `before` back to the oldest. */
+function* walkSegmentsBack(
+  segments: StoredSegments,
+  open: Segment,
+  before: number,
+  wanted: Wanted,
+): Generator<Segment> {
+  if (before > open.firstSeq && open.length > 0) yield open;
+  const { sql, values } = conditionOf(wanted);
+  const condition = `first_seq < ? AND ${sql} ORDER BY first_seq DESC LIMIT ?`;
+  let end = Math.min(before, open.firstSeq);
+  for (let limit: number = ROWS.first; ; limit = Math.min(limit * 4, ROWS.most)) {
+    const rows = segments.rows(condition, end, ...values, limit);
+    for (const row of rows) yield segments.read(row);
+    if (rows.length < limit) return;
+    end = rows.at(-1)?.first_seq ?? 0;
+  }
+}
+
+/** Segments from the first line after `after` on. The open one is asked for when its turn comes: the walk may be a long one. */
+function* walkSegments(
+  segments: StoredSegments,
+  open: () => Segment,
+  after: number,
+  wanted: Wanted,
+): Generator<Segment> {
+  const { sql, values } = conditionOf(wanted);
+  // This is a range of the primary key: the segment that has the line begins no more than so many lines before.
+  const condition = `last_seq > ? AND first_seq > ? AND ${sql} ORDER BY first_seq LIMIT ?`;
+  let last = after;
+  for (let limit: number = ROWS.first; ; limit = Math.min(limit * 4, ROWS.most)) {
+    const rows = segments.rows(condition, last, last - MOST_LINES, ...values, limit);
+    for (const row of rows) yield segments.read(row);
+    if (rows.length < limit) break;
+    last = rows.at(-1)?.last_seq ?? last;
+  }
+  const now = open();
+  if (now.length > 0 && now.lastSeq > after) yield now;
+}
+
+/** Segments with lines that were received before a time: all of a segment's, or some of them. */
+function* segmentsReceivedBefore(
+  segments: StoredSegments,
+  { wholly, partly }: { wholly: number; partly: number },
+): Generator<Segment> {
+  let after = 0;
+  for (;;) {
+    const rows = segments.rows(
+      "first_seq > ? AND (received_to < ? OR received_from < ?) ORDER BY first_seq LIMIT ?",
+      after,
+      wholly,
+      partly,
+      ROWS.most,
+    );
+    for (const row of rows) yield segments.read(row);
+    if (rows.length < ROWS.most) return;
+    after = rows.at(-1)?.first_seq ?? after;
+  }
+}
+
+/** What is wanted as part of a statement, and the values of its parameters in their order. */
+function conditionOf({ event, source, status, sinceMs, untilMs }: Wanted): { sql: string; values: SqlStorageValue[] } {
+  const parts: [sql: string, SqlStorageValue][] = [];
+  if (event !== undefined) parts.push(["instr(groups, ?) > 0", toSqlBlob(groupMark(event, source))]);
+  if (status !== undefined) parts.push(["instr(statuses, ?) > 0", statusLetter(status)]);
+  if (sinceMs !== undefined) parts.push(["received_to >= ?", sinceMs]);
+  if (untilMs !== undefined) parts.push(["received_from < ?", untilMs]);
+  return {
+    sql: parts.length === 0 ? "TRUE" : parts.map(([sql]) => sql).join(" AND "),
+    values: parts.map(([, value]) => value),
+  };
 }

@@ -6,24 +6,27 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
+import { pointsOf } from "../../domain/rules/evaluation.ts";
 import { BeingDeleted } from "../deletion/being-deleted.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { isDropped } from "../log/line-remains.ts";
-import { keepsPayload } from "../log/line.ts";
+import { type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
+import { type Payloads, readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
-import { findDeadLetter } from "../record/dead-letters.ts";
-import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { lastDeadLetter } from "../record/dead-letters.ts";
+import { admissionOf, type DeadLetterRow, findDeadLetter, lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
-import type { ExportRow } from "./export-text.ts";
-import { SIGNAL_COLUMNS, rowOfDeadLetter, rowOfLine } from "./exported-signal.ts";
-import type { ExportedLine } from "./exported-signal.ts";
+import {
+  type Columns,
+  EXPORT_PAGE_MAX_CHARACTERS,
+  EXPORT_PAGE_ROWS,
+  type ExportRow,
+  headerOf,
+  lineOf,
+} from "./export-text.ts";
 import { Names } from "./named-people.ts";
+import { countedOf } from "./scored-entries.ts";
 
 /** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 const EXPORT_PAGE_SEGMENTS = 20;
@@ -196,5 +199,90 @@ class SignalsPage {
     }
     const dead = findDeadLetter(sql, id);
     if (dead !== null && dead.seq > lastDead) this.#addDead(dead);
+  }
+}
+
+// A signal as a line of an export.
+
+const SIGNAL_COLUMNS: Columns = {
+  id: "value",
+  status: "value",
+  kind: "value",
+  event: "value",
+  source: "value",
+  email: "value",
+  user_id: "value",
+  anonymous_id: "value",
+  endpoint: "value",
+  key_id: "value",
+  verdict: "value",
+  ordinal: "value",
+  received_at: "time",
+  recorded_at: "time",
+  duplicate_of: "value",
+  linked_at: "time",
+  points: "value",
+  dead_reason: "value",
+  erased_at: "time",
+  payload: "json",
+};
+
+interface ExportedLine {
+  facts: Facts;
+  payload: string | null;
+}
+
+function rowOfLine(state: StoreState, { facts, payload }: ExportedLine, names: Names): ExportRow {
+  const { admission } = facts;
+  return {
+    id: admission.id,
+    status: facts.status,
+    kind: facts.kind,
+    event: facts.event,
+    source: facts.source,
+    email: names.of(facts),
+    user_id: facts.userId,
+    anonymous_id: facts.anonymousId,
+    endpoint: admission.endpoint,
+    key_id: admission.keyId,
+    verdict: admission.verdict,
+    ordinal: admission.ordinal,
+    received_at: admission.receivedAtMs,
+    recorded_at: facts.recordedAtMs,
+    duplicate_of: facts.duplicateOf,
+    linked_at: facts.linkedAtMs,
+    points: pointsOf(countedOf(state, facts)),
+    dead_reason: null,
+    erased_at: facts.deletedAtMs,
+    payload,
+  };
+}
+
+function rowOfDeadLetter(row: DeadLetterRow): ExportRow {
+  const { endpoint, keyId, verdict, ordinal } = admissionOf(row);
+  return {
+    id: row.id,
+    status: row.status,
+    kind: "unknown",
+    endpoint,
+    key_id: keyId,
+    verdict,
+    ordinal,
+    received_at: row.received_at,
+    recorded_at: row.recorded_at,
+    points: 0,
+    dead_reason: row.reason,
+    erased_at: row.deleted_at,
+    payload: row.payload === null || isJson(row.payload) ? row.payload : JSON.stringify(row.payload),
+  };
+}
+
+/** Whether a payload is JSON. Only a dead letter's can be anything else. */
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }

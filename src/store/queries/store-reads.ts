@@ -12,22 +12,22 @@ import { FailingChores } from "../failing-chores.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
 import type { Account, AccountFilter, AccountPage, AccountsQuery, AccountSummary } from "../protocol/account-pages.ts";
 import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/data-care.ts";
-import type { Person, PeoplePage, PeopleQuery, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
+import type { PeoplePage, PeopleQuery, Person, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
 import type {
   DeadLetter,
+  FindFilter,
+  FoundSignals,
   LatestSignals,
   SignalStatus,
   SignalTrace,
-  FindFilter,
-  FoundSignals,
 } from "../protocol/recorded-signals.ts";
-import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions, RuleFacts } from "../protocol/rules-on-history.ts";
+import type { PreviewPage, PreviewRange, RuleFacts, RuleJob, RuleSuggestions } from "../protocol/rules-on-history.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
 import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
-import { listDeadLetters } from "../record/dead-letters.ts";
+import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
-import { findRuleJob, appliedVersions } from "../rules/rule-jobs.ts";
+import { appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
 import { readTotals } from "../state/books.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import { StoreState } from "../state/store-state.ts";
@@ -39,7 +39,6 @@ import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
 import { listEventGroups } from "./sampled-groups.ts";
 import { findSignals } from "./signal-list.ts";
-import { storeHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends RestorableObject {
@@ -91,7 +90,7 @@ export class StoreReads extends RestorableObject {
     return appliedVersions(this.state.sql);
   }
 
-  /** How the store is, see store-health.ts. */
+  /** How the store is. */
   health(): StoreHealth {
     return storeHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
   }
@@ -221,4 +220,19 @@ export class StoreReads extends RestorableObject {
   hasScoringSignals(ruleId: string): boolean {
     return hasScoringSignals(this.state, ruleId);
   }
+}
+
+/** How the store is. Pages of the database that were freed do not count: what is deleted makes room at once. */
+function storeHealth(
+  { sql, originals, books }: StoreState,
+  { failingJobs, maxBytes }: { failingJobs: Readonly<StoreHealth["failingJobs"]>; maxBytes: number },
+): StoreHealth {
+  return {
+    totals: readTotals(books.totals, undefined),
+    deadLetterMs: latestDeadLetterMs(sql),
+    failingJobs: [...failingJobs],
+    bytes: sql.databaseSize,
+    maxBytes,
+    duplicatesCoveredMs: originals.coveredMs(Date.now()),
+  };
 }

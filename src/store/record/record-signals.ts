@@ -4,28 +4,27 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
+import { tellsWhose } from "../../domain/signal/personal-source.ts";
+import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
-import type { Facts } from "../log/line.ts";
+import { afterPurge } from "../log/line-remains.ts";
+import type { Facts, LineStatus } from "../log/line.ts";
+import { type Candidate, hashBytes } from "../log/originals.ts";
+import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import { linkAtOnce } from "../people/linking.ts";
 import { People } from "../people/people.ts";
-import { scoredBy } from "../people/timeline-text.ts";
-import type { Entry } from "../people/timeline-text.ts";
+import { type Entry, scoredBy } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
-import { visitorList } from "../people/visitor-keys.ts";
-import type { VisitorId } from "../people/visitor-keys.ts";
+import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
+import { visitorOfPayload } from "../people/visitor-names.ts";
 import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { isLater } from "../receipt.ts";
 import { EventGroupChanges } from "../state/event-group-changes.ts";
-import { changeStatus } from "../state/status-change.ts";
-import type { SignalCounts } from "../state/status-change.ts";
+import { changeStatus, countedSignal, type SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { insertDeadLetter } from "./dead-letters.ts";
-import { signalIdOf, toPending, visitorOf } from "./pending-signal.ts";
-import type { PendingSignal } from "./pending-signal.ts";
-import { recordedFacts } from "./recorded-facts.ts";
-import { Returning } from "./returning-signals.ts";
-import { decideFates } from "./signal-fates.ts";
+import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./dead-letters.ts";
+import { type PendingSignal, signalIdOf, toPending, visitorOf } from "./pending-signal.ts";
 
 /** Records signals. @param rulesVersion of the rules that they were run through; null: earlier signals are linked later. */
 export function recordSignals(
@@ -201,4 +200,159 @@ function raise(state: StoreState, pending: readonly PendingSignal[], { news }: P
     ...(news?.scoredEvents(nowMs) ?? []),
     ...noteDeadLetters(state, dead, nowMs),
   ]);
+}
+
+/** What the log says of a signal as it is recorded. */
+function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus, nowMs: number): Facts {
+  const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
+  const { work } = one.signal;
+  const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
+  // Of a purged signal neither who it was nor what it said is written at all; a duplicate's original says it, which is
+  // found when its person is deleted, while the duplicate is not.
+  const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
+  const comesAgain = status === "held";
+  // An anonymous signal keeps its matches for when it is linked.
+  const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
+  return {
+    admission: {
+      ...admission,
+      ...(comesAgain && pathSource !== undefined ? { pathSource } : {}),
+      ...(comesAgain && idempotencyKey !== undefined ? { idempotencyKey } : {}),
+    },
+    recordedAtMs: nowMs,
+    kind: work.kind === "dead" ? "signal" : work.kind,
+    status,
+    event: worked?.normalised.event ?? null,
+    source: worked === null || status === "purged" ? null : sourceOf(worked, status),
+    email: names?.email ?? null,
+    userId: names?.userId ?? null,
+    anonymousId: names?.anonymousId ?? null,
+    traits: names?.traits ?? {},
+    owner: one.owner,
+    linkedAtMs: null,
+    duplicateOf: one.original === null ? null : signalIdOf(one.original),
+    rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
+    verdicts: state.verdicts.idsOf(matches),
+    deletedAtMs: one.isDeleted ? nowMs : null,
+  };
+}
+
+function sourceOf(
+  { normalised }: { normalised: Omit<NormalisedSignal, "properties"> },
+  status: LineStatus,
+): string | null {
+  return status === "duplicate" && tellsWhose(normalised.source, normalised) ? null : normalised.source;
+}
+
+/**
+ * Signals that come again (design §6, §8): a held one that was released, a dead letter that is replayed. Each names the
+ * place that it left, and leaves it in the transaction that records it; where that place says something else by now, it
+ * has been there and gone, and is ignored. None of them has had an effect on people.
+ */
+class Returning {
+  readonly #state: StoreState;
+  readonly #counts: SignalCounts;
+  /** Held signals that have left, by their lines. */
+  readonly #released = new Map<number, Facts>();
+
+  constructor(state: StoreState, counts: SignalCounts) {
+    this.#state = state;
+    this.#counts = counts;
+  }
+
+  /** Whether the signal is to be recorded: always, when it comes for the first time. */
+  leave(signal: SignalToRecord): boolean {
+    const { again } = signal.admission;
+    if (again === undefined) return true;
+    return again.from === "held" ? this.#leaveHeld(signal, again.place) : this.#leaveDead(signal, again.place);
+  }
+
+  /** Writes what has left. To be called once all signals are recorded. */
+  write(): void {
+    const { held } = this.#state;
+    for (const { segment, seqs } of held.segmentsOf(this.#released.keys())) {
+      held.blank(segment, seqs);
+      held.rewrite(segment, new Map(seqs.map((seq) => [seq, this.#released.get(seq) ?? segment.facts(seq)] as const)));
+    }
+    held.flush();
+  }
+
+  /** Takes a signal out of the held ones. One that was purged on its way is recorded all the same. */
+  #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
+    const facts = this.#released.has(place) ? null : this.#state.held.read(place);
+    if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
+    const { status } = facts;
+    if (status !== "held" && status !== "purged") return false;
+    changeStatus(this.#counts, countedSignal(facts), status, "released");
+    this.#released.set(place, { ...afterPurge(facts), status: "released" });
+    return true;
+  }
+
+  /** Takes a dead letter out. One that is dead again stays where it is. */
+  #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
+    const row = readDeadLetter(this.#state.sql, place);
+    if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
+    changeStatus(this.#counts, { admission: admissionOf(row), group: null }, "dead", "released");
+    deleteDeadLetter(this.#state.sql, place);
+    return true;
+  }
+}
+
+// What becomes of the signals of a batch, each in exactly one place.
+
+/**
+ * Decides what becomes of each signal, in this order: its person deleted → dead → past its period → held → duplicate → to be
+ * processed.
+ */
+function decideFates(state: StoreState, pending: readonly PendingSignal[], people: People, nowMs: number): void {
+  const namesUntilMs = namesDeletedUntilMs(state.sql);
+  const candidates: { one: PendingSignal; key: string; candidate: Candidate }[] = [];
+  for (const one of pending) {
+    const { admission, work } = one.signal;
+    if (isDeleted(state, one, people, namesUntilMs)) {
+      one.status = "purged";
+      one.isDeleted = true;
+    } else if (work.kind === "dead") one.status = "dead";
+    else if (admission.verdict === "held") one.status = admission.periodEndMs <= nowMs ? "purged" : "held";
+    else if (work.contentHash !== null) {
+      one.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
+      const { receivedAtMs } = one.receipt;
+      const again = admission.again !== undefined;
+      const candidate = { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again };
+      candidates.push({ one, key: work.contentHash, candidate });
+    }
+  }
+  const recorded = state.originals.find(
+    candidates.map(({ candidate }) => candidate),
+    nowMs,
+  );
+  const inBatch = new Map<string, PendingSignal[]>();
+  for (const [index, { one, key, candidate }] of candidates.entries()) {
+    const twins = inBatch.get(key) ?? [];
+    one.original = recorded[index] ?? twins.find((twin) => isNear(twin, one, candidate.windowMs)) ?? null;
+    if (one.original !== null) one.status = "duplicate";
+    else inBatch.set(key, [...twins, one]);
+  }
+}
+
+/** Whether a signal's person has been deleted. A dead letter goes by the fields that name people, as far as it can be read. */
+function isDeleted(
+  state: StoreState,
+  { signal, receipt }: PendingSignal,
+  people: People,
+  namesUntilMs: number,
+): boolean {
+  if (receipt.receivedAtMs > namesUntilMs) return false;
+  const isDead = signal.work.kind === "dead";
+  const visitor = isDead ? visitorOfPayload(signal.payload, signal.admission) : visitorOf(signal);
+  if (visitor === null) return false;
+  const { sql } = state;
+  return (
+    isOfDeleted(sql, visitor, receipt, (id) => people.identities.claimsOf(id)) ||
+    isOfOneBeingDeleted(sql, visitor, receipt)
+  );
+}
+
+function isNear(one: PendingSignal, other: PendingSignal, windowMs: number): boolean {
+  return Math.abs(one.receipt.receivedAtMs - other.receipt.receivedAtMs) <= windowMs;
 }

@@ -4,7 +4,7 @@
  *
  * Why a step may be repeated: the counter sends each page of a job once and tells where that page ended, so that a crash
  * between the counter's commit and the note sends nothing twice and skips nothing. A signal leaves its place in the store
- * when it is recorded (record/returning-signals.ts).
+ * when it is recorded (record/record-signals.ts).
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import type { Verdict } from "../../domain/signal/signal.ts";
@@ -12,12 +12,13 @@ import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../limits.ts";
 import { within } from "../../platform/time-limit.ts";
 import { envelopeAgain } from "../../wire/admission.ts";
 import { writeSignal } from "../../wire/message.ts";
+import type { Facts } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
 import type { ReturnProgress, ReturnScope } from "../protocol/returns.ts";
 import type { StoredSignal } from "../protocol/signals-to-record.ts";
-import { lastDeadLetter } from "../record/dead-letters.ts";
+import { admissionOf, type DeadLetterRow, lastDeadLetter } from "../record/dead-letters.ts";
 import { readTotals } from "../state/books.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { deadSignals, deadSignalsById, heldSignals } from "./stored-signals.ts";
 
 /** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
 export const RETURN_PAGE_SIGNALS = 200;
@@ -174,4 +175,96 @@ function signalAgain(signal: StoredSignal, verdict: Verdict) {
   const { admission, payload, from, place } = signal;
   const text = writeSignal(envelopeAgain({ ...admission, verdict, again: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
+}
+
+// Stored signals that are to be sent through the queue once more: held ones that are released, dead letters replayed.
+
+interface HeldLine {
+  seq: number;
+  facts: Facts;
+  segment: Segment;
+}
+
+/** Where a page begins, and the last place from which a signal is taken. */
+interface PlacesToRead {
+  cursor: number;
+  last: number;
+}
+
+/**
+ * Held signals of the billing period that ends then, by ordinal: the oldest first. Segments are in order of recording, which
+ * is nearly that of the ordinals: they are read by their first ordinal, until none that is left can have an earlier one.
+ *
+ * @param places the cursor is the ordinal before.
+ */
+export function heldSignals(
+  { held }: StoreState,
+  periodEndMs: number,
+  { cursor, last: lastPlace }: PlacesToRead,
+  limit: number,
+): StoredSignal[] {
+  const isWanted = ({ status, admission }: Facts, seq: number): boolean =>
+    status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
+  let first = linesOf(held.open(), isWanted).slice(0, limit);
+  for (const { firstOrdinal, read } of held.byOrdinal(periodEndMs, cursor)) {
+    const last = first[limit - 1];
+    if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
+    first = [...first, ...linesOf(read(), isWanted)].sort(byOrdinal).slice(0, limit);
+  }
+  return first.map(({ seq, facts, segment }) => ({
+    admission: facts.admission,
+    payload: held.payloadsOf(segment)?.[seq - segment.firstSeq] ?? missing(),
+    from: "held",
+    place: seq,
+    cursor: facts.admission.ordinal,
+  }));
+}
+
+function linesOf(segment: Segment, isWanted: (facts: Facts, seq: number) => boolean): HeldLine[] {
+  return segment
+    .seqs()
+    .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
+    .filter(({ facts, seq }) => isWanted(facts, seq))
+    .sort(byOrdinal);
+}
+
+function byOrdinal(one: HeldLine, other: HeldLine): number {
+  return one.facts.admission.ordinal - other.facts.admission.ordinal;
+}
+
+/** Dead letters, in the order in which they were recorded. */
+export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {
+  const rows = sql.exec<DeadLetterRow>(
+    "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+    cursor,
+    last,
+    limit,
+  );
+  return rows.toArray().map(toStored);
+}
+
+/** The dead letters among these signals. */
+function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
+  const rows = sql.exec<DeadLetterRow>(
+    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
+    JSON.stringify(ids),
+  );
+  return rows
+    .toArray()
+    .map(toStored)
+    .sort((one, other) => one.place - other.place);
+}
+
+function toStored(row: DeadLetterRow): StoredSignal {
+  return {
+    admission: admissionOf(row),
+    payload: row.payload ?? missing(),
+    from: "dead",
+    place: row.seq,
+    cursor: row.seq,
+  };
+}
+
+function missing(): never {
+  throw new Error("a signal that may come again has lost its payload");
 }

@@ -7,26 +7,29 @@
  * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
  * left alone.
  */
-import { compileRules } from "../../domain/rules/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
-import { COLD_RETRY_MS, RULE_STEP_SIGNALS } from "../../limits.ts";
-import { countScores, raiseRuleApplied } from "./rule-news.ts";
+import { eventRange } from "../../domain/rules/event-pattern.ts";
+import { type CompiledRules, compileRules, isAboutEvent, type MappingRule } from "../../domain/rules/mapping-rule.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { Facts } from "../log/line.ts";
-import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
+import { type Payloads, readPayloads } from "../log/payloads.ts";
+import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import { scoredBy } from "../people/timeline-text.ts";
-import type { Scored } from "../people/timeline-text.ts";
-import type { StoreState } from "../state/store-state.ts";
-import { removeDroppedScores } from "./dropped-scores.ts";
-import { nextCandidates, outdatedVerdicts, seqsAbout, verdictVersions } from "./rule-candidates.ts";
-import type { CandidateSegment, VerdictVersions } from "./rule-candidates.ts";
+import { readEntries, type Scored, scoredBy } from "../people/timeline-text.ts";
+import { keyOf, personList } from "../people/visitor-keys.ts";
 import { readRuleDays } from "../state/rule-days.ts";
-import { countIn, countReplaced, dueRuleJob, isCurrentJob, ruleOf, saveProgress } from "./rule-jobs.ts";
-import type { RuleJobRow } from "./rule-jobs.ts";
-import { matchesOf } from "./rule-signals.ts";
-import type { ScorableFacts } from "./rule-signals.ts";
+import type { StoreState } from "../state/store-state.ts";
+import {
+  countIn,
+  countReplaced,
+  dueRuleJob,
+  isCurrentJob,
+  type RuleJobRow,
+  ruleOf,
+  saveProgress,
+} from "./rule-jobs.ts";
+import { countScores, raiseRuleApplied } from "./rule-news.ts";
+import { canScore, hasEventsOf, isCounted, matchesOf, type ScorableFacts } from "./rule-signals.ts";
 
 type ScoreChanges = Map<number, { before: Scored | null; after: Scored | null }>;
 
@@ -158,4 +161,174 @@ class Step {
     const outdated = new Set(outdatedVerdicts(job, this.#versions));
     return removeDroppedScores(this.#state, job, outdated, limit);
   }
+}
+
+// What a rule that is no more has scored on signals that retention has dropped: only the lists of persons still say so.
+// They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
+
+/**
+ * Removes verdicts from the next entries of lists, `limit` of them or a row more. The caller writes the job.
+ *
+ * @param verdicts what is to be removed.
+ * @returns whether there are no more.
+ */
+function removeDroppedScores(
+  state: StoreState,
+  job: RuleJobRow,
+  verdicts: ReadonlySet<number>,
+  limit: number,
+): boolean {
+  const people = new People(state, verdicts);
+  const remove = (personId: number, text: string): number => {
+    const changes = new Map<number, { before: Scored; after: Scored | null }>();
+    const entries = readEntries(text);
+    for (const { seq, scored } of entries) {
+      if (scored === null || seq > job.last_seq || !hasOneOf(scored.verdicts, verdicts)) continue;
+      // A line that is still there has been seen to by the job's earlier steps.
+      if (hasOneOf(state.signals.read(seq)?.verdicts ?? [], verdicts)) continue;
+      const left = scored.verdicts.filter((id) => !verdicts.has(id));
+      changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
+    }
+    countIn(job, people.rescore(personId, changes));
+    return entries.length;
+  };
+  const isLast = takeRows(state.sql, job, limit, remove);
+  countReplaced(job, people.write());
+  countScores(job, people.news);
+  return isLast;
+}
+
+/** Takes row by row. @param take returns how many entries the row has. @returns whether there are no more rows. */
+function takeRows(
+  sql: SqlStorage,
+  job: RuleJobRow,
+  limit: number,
+  take: (personId: number, entries: string) => number,
+): boolean {
+  for (let left = limit; left > 0;) {
+    const personId = job.person_id ?? 0;
+    const [row] = sql.exec<{ first_seq: number; entries: string }>(
+      "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
+      keyOf(personList(personId)),
+      job.position,
+    );
+    if (row !== undefined) {
+      left -= take(personId, row.entries);
+      job.position = row.first_seq;
+      continue;
+    }
+    const [next] = sql.exec<{ id: number; recent: string }>(
+      "SELECT id, recent FROM people WHERE id > ? ORDER BY id LIMIT 1",
+      personId,
+    );
+    if (next === undefined) return true;
+    // The entries in the person's own row come first: they may move to the rows of the list, never back.
+    left -= 1 + take(next.id, next.recent);
+    [job.person_id, job.position] = [next.id, 0];
+  }
+  return false;
+}
+
+function hasOneOf(verdicts: readonly number[], wanted: ReadonlySet<number>): boolean {
+  return verdicts.some((id) => wanted.has(id));
+}
+
+// Which lines the job of a mapping rule looks at: those that the rule is about, and those that it has scored.
+
+/** The version of the rule that each verdict is of, by its number. */
+type VerdictVersions = ReadonlyMap<number, number>;
+
+/** A line that may come to score something else. */
+interface RuleCandidate {
+  seq: number;
+  facts: ScorableFacts;
+  /**
+   * Whether the rule is about the line's event: then it takes the payload to say what it scores. Otherwise it scores
+   * nothing.
+   */
+  isAbout: boolean;
+}
+
+/** A segment as it was read, with the lines of it that may change. */
+interface CandidateSegment {
+  segment: Segment;
+  candidates: RuleCandidate[];
+  scanned: number;
+}
+
+/** The next segments that a job looks at: one at least, if there is one, and whether they are the last. */
+function nextCandidates(
+  state: StoreState,
+  job: RuleJobRow,
+  limit: number,
+): { parts: CandidateSegment[]; areLast: boolean } {
+  const rule = ruleOf(job);
+  const outdated = outdatedVerdicts(job, verdictVersions(state.sql, job.rule_id));
+  const parts: CandidateSegment[] = [];
+  const hasNothing = rule === null && outdated.length === 0;
+  if (job.person_id !== null || hasNothing) return { parts, areLast: true };
+  const { read, event } = reader(job, rule, outdated);
+  let candidates = 0;
+  for (const segment of state.signals.walk(job.position, { event })) {
+    if (segment.firstSeq > job.last_seq) break;
+    const part = read(segment);
+    parts.push(part);
+    candidates += part.candidates.length;
+    if (segment.lastSeq === job.last_seq) break;
+    if (candidates >= limit || parts.length >= RULE_STEP_SEGMENTS) return { parts, areLast: false };
+  }
+  return { parts, areLast: true };
+}
+
+/** What finds the candidates of a segment, and the event of the segments that are to be looked at; undefined: all are. */
+function reader(
+  job: RuleJobRow,
+  rule: MappingRule | null,
+  outdated: readonly number[],
+): { read: (segment: Segment) => CandidateSegment; event: string | undefined } {
+  const compiled = compileRules(rule === null ? [] : [rule]);
+  const { prefix: event, exact } = eventRange(rule?.event ?? "");
+  const isOutdated = new Set(outdated);
+  const read = (segment: Segment): CandidateSegment => {
+    const part: CandidateSegment = { segment, candidates: [], scanned: 0 };
+    for (const seq of linesOf(segment, compiled, exact ? event : null, isOutdated)) {
+      const facts = segment.facts(seq);
+      const isAbout = facts.event !== null && isAboutEvent(compiled, facts.event);
+      if (isAbout && isCounted(facts)) part.scanned++;
+      if (!canScore(facts) || (facts.linkedAtMs ?? 0) > job.requested_at) continue;
+      if (isAbout || facts.verdicts.some((id) => isOutdated.has(id))) part.candidates.push({ seq, facts, isAbout });
+    }
+    return part;
+  };
+  return { read, event: rule !== null && exact && outdated.length === 0 ? event : undefined };
+}
+
+/** Numbers of the lines that the rule is about, or has scored, and of few others. */
+function linesOf(
+  segment: Segment,
+  compiled: CompiledRules,
+  event: string | null,
+  outdated: ReadonlySet<number>,
+): Iterable<number> {
+  const scored = outdated.size === 0 ? [] : segment.seqsScored(outdated);
+  if (!hasEventsOf(segment, compiled)) return scored;
+  return event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...scored]);
+}
+
+function verdictVersions(sql: SqlStorage, ruleId: string): VerdictVersions {
+  const rows = sql.exec<{ id: number; rule_version: number }>(
+    "SELECT id, rule_version FROM verdicts WHERE rule_id = ?",
+    ruleId,
+  );
+  return new Map([...rows].map(({ id, rule_version: version }) => [id, version] as const));
+}
+
+/** Verdicts that no line is to have any more where the rule is not about its event. */
+function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions: VerdictVersions): number[] {
+  const last = version ?? Number.POSITIVE_INFINITY;
+  return [...versions].filter(([, one]) => (rule === null ? one <= last : one < last)).map(([id]) => id);
+}
+
+function seqsAbout(candidates: readonly RuleCandidate[]): number[] {
+  return candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq);
 }

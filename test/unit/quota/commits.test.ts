@@ -1,6 +1,6 @@
 /** Design §7: which calls share a commit, and who waits for it. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { GroupCommit, GATHER_COMMITS, GATHER_MS, GATHER_ENOUGH_CALLS } from "../../../src/quota/commits.ts";
+import { GroupCommit, GATHER_COMMITS, GATHER_MS, GATHER_ENOUGH_CALLS } from "../../../src/quota/incoming-calls.ts";
 
 beforeEach(() => void vi.useFakeTimers({ now: 1_000_000 }));
 afterEach(() => void vi.useRealTimers());

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
 import { Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
-import { UNSENT_MAX_BYTES } from "../../../src/quota/unsent-rows.ts";
+import { UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
 import { MessagePacker } from "../../../src/quota/pack.ts";
 import type { PackedRow } from "../../../src/quota/pack.ts";

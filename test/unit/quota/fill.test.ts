@@ -1,6 +1,6 @@
 /** Whether the counter's database is full, without asking it with every commit (design §7). */
 import { expect, test } from "vitest";
-import { Fill } from "../../../src/quota/fill.ts";
+import { Fill } from "../../../src/quota/outbox.ts";
 
 const MB = 1_000_000;
 

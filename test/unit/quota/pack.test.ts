@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { MessagePacker, RowPacker } from "../../../src/quota/pack.ts";
 import type { AdmitChunk } from "../../../src/quota/protocol.ts";
-import { RequestBuckets } from "../../../src/quota/request-buckets.ts";
+import { RequestBuckets } from "../../../src/quota/incoming-calls.ts";
 import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
 
 const HEADER = { at: 7, period_start: 1, period_end: 9, limit: 100 };

@@ -2,7 +2,7 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/score-curve.ts";
+import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
 import { insertEntries } from "../../../src/store/people/timelines.ts";
 import { personList } from "../../../src/store/people/visitor-keys.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";

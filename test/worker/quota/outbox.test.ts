@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
-import { findInFlight } from "../../../src/quota/in-flight.ts";
+import { findInFlight } from "../../../src/quota/quota-counter.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";

@@ -3,7 +3,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
-import { REJECTED_KEYS_KEPT, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../../../src/quota/rejections.ts";
+import { REJECTED_KEYS_KEPT, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../../../src/quota/call-notes.ts";
 import { KEY_USE_WRITE_MS } from "../../../src/quota/key-use.ts";
 import { amount } from "../../support/amount.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";

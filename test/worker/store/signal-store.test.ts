@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
 import { LINK_PAGE_SIGNALS } from "../../../src/store/people/linking.ts";
 import { PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
-import { SAMPLE_MAX_SIGNALS } from "../../../src/store/deletion/samples.ts";
+import { SAMPLE_MAX_SIGNALS } from "../../../src/store/deletion/blanking.ts";
 import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { PENDING_GROUPS } from "../../../src/store/state/event-group-changes.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";

@@ -10,7 +10,7 @@ import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timeline-text.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { heldSignals } from "../../../src/store/returns/stored-signals.ts";
+import { heldSignals } from "../../../src/store/returns/return-jobs.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/rows-read.ts";
 import { inStore } from "../../support/store.ts";
