@@ -8,6 +8,7 @@ import { keyNames } from "../control/stored-keys.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
+import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal, SignalStatus } from "../store/protocol/recorded-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { CAUSE_COPY } from "../workspace/refusal-copy.ts";
@@ -25,7 +26,7 @@ const LIVE_ROWS = 50;
 type LiveStatus = SignalStatus | "rejected";
 
 interface LiveItem {
-  /** Identifies the line: what comes twice has the same key both times. */
+  /** Identifies the line: one that comes again takes the place of the earlier one. */
   key: string;
   atMs: number;
   status: LiveStatus;
@@ -82,11 +83,12 @@ async function latestRefusals(c: Context<PagesEnv>): Promise<LiveItem[]> {
   return rejections.map((one) => rejectionItem(one, names)).sort((a, b) => b.atMs - a.atMs);
 }
 
-function cursorOf([latest]: readonly LiveItem[]): string {
-  return latest === undefined ? "none" : `${latest.atMs} ${latest.key}`;
+/** Changes with each line. */
+function cursorOf(items: readonly LiveItem[]): string {
+  return hashAtOnce(JSON.stringify(items)).digest("base64url");
 }
 
-/** Rows for the top of the table, the latest first. */
+/** Rows for the page's script, the latest first. */
 function news(c: Context<PagesEnv>, items: readonly LiveItem[], cursor: string, more: number) {
   const rows: Child = (
     <table>
@@ -95,7 +97,7 @@ function news(c: Context<PagesEnv>, items: readonly LiveItem[], cursor: string, 
           <LiveRow path={workspacePath(c)} item={item} nowMs={Date.now()} />
         ))}
         {more > 0 && (
-          <tr>
+          <tr data-at={isoOf(items.at(-1)?.atMs ?? 0)}>
             <td colspan={6} class="quiet small">
               and {more} more
             </td>
@@ -141,7 +143,7 @@ function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, string>)
   const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = rejection;
   const many = calls > 1 ? `${calls} calls. ` : signals > 1 ? `${signals} signals. ` : "";
   return {
-    key: `${requestId} ${code} ${calls}`,
+    key: `${requestId} ${code}`,
     atMs: lastAtMs,
     status: "rejected",
     what: REFUSALS[code].label,
@@ -255,7 +257,7 @@ function Status({ status }: { status: LiveStatus }) {
 
 function LiveRow({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: number }) {
   return (
-    <tr data-key={item.key} data-status={item.status}>
+    <tr data-key={item.key} data-at={isoOf(item.atMs)} data-status={item.status}>
       <td>
         <Time ms={item.atMs} nowMs={nowMs} />
       </td>
@@ -270,4 +272,8 @@ function LiveRow({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: n
       <td class="why">{item.reason !== "" && <Clamped>{item.reason}</Clamped>}</td>
     </tr>
   );
+}
+
+function isoOf(ms: number): string {
+  return new Date(ms).toISOString();
 }

@@ -65,8 +65,6 @@ class Attack {
     let text: string;
     try {
       answer = await call(one.path, one.init);
-      answer.webSocket?.accept();
-      answer.webSocket?.close();
       text = new TextDecoder().decode(await answer.arrayBuffer());
     } catch (error) {
       this.#found.push(`${says()}: ${String(error)}`);

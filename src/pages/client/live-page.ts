@@ -1,5 +1,5 @@
 /**
- * The live page: asks for new signals and refused calls while it is seen, and puts the rows on top, as the server draws them.
+ * The live page: asks for new signals and refused calls while it is seen, and puts their rows in, as the server draws them.
  * It stops after ten minutes without a movement, since each question wakes the workspace's objects.
  */
 import { labelCells } from "./cards.ts";
@@ -11,6 +11,8 @@ const SIGNALS_MS = 2_000;
 const REJECTIONS_MS = 10_000;
 const RETRY_MAX_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
+
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");
@@ -112,6 +114,7 @@ class Live {
       addEventListener(type, () => (this.#movedAtMs = Date.now()), { passive: true });
     }
     document.addEventListener("visibilitychange", () => this.#moved());
+    for (const row of this.#rows.rows) showClock(row);
     this.#update();
   }
 
@@ -145,13 +148,25 @@ class Live {
   }
 
   #show(rows: HTMLTableRowElement[]): void {
-    const shown = new Set(Array.from(this.#rows.rows, (row) => row.dataset["key"]));
-    const fresh = rows.filter(({ dataset: { key } }) => key === undefined || !shown.has(key));
-    this.#rows.prepend(...fresh);
-    for (const row of fresh) localTimes(row);
+    for (const row of rows.toReversed()) this.#put(row);
     labelCells(this.#page);
     while (this.#rows.rows.length > MAX_ROWS) this.#rows.deleteRow(-1);
     this.#filter();
+  }
+
+  /** Puts a row where its time belongs, in place of an earlier one about the same. */
+  #put(row: HTMLTableRowElement): void {
+    const { key } = row.dataset;
+    const shown = Array.from(this.#rows.rows);
+    const same = shown.find((other) => key !== undefined && other.dataset["key"] === key);
+    showClock(row);
+    if (same !== undefined && timeOf(same) === timeOf(row)) {
+      same.replaceWith(row);
+      return;
+    }
+    same?.remove();
+    const later = shown.find((other) => other !== same && timeOf(other) <= timeOf(row));
+    this.#rows.insertBefore(row, later ?? null);
   }
 
   /** Hides rows that do not fit the form, as the server does (isShown in live.tsx). */
@@ -167,6 +182,18 @@ class Live {
     }
     this.#empty.hidden = seen > 0;
   }
+}
+
+/** As text that can be compared. */
+function timeOf(row: HTMLTableRowElement): string {
+  return row.dataset["at"] ?? "";
+}
+
+/** Rows stay for a while: "just now" would soon be wrong. */
+function showClock(row: HTMLTableRowElement): void {
+  localTimes(row);
+  const time = row.querySelector("time");
+  if (time !== null) time.textContent = clock.format(new Date(time.dateTime));
 }
 
 function find(page: HTMLElement, selector: string): HTMLElement {

@@ -1,28 +1,31 @@
 /** The latest signals, as the live page asks for them every two seconds. */
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import type { LatestSignals, LiveSignal } from "../protocol/recorded-signals.ts";
-import { lastDeadLetter } from "../record/dead-letters.ts";
+import { deadLettersEver } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";
 import { ALL, newestFirst, type Places } from "./newest-signals.ts";
 import { countedOf } from "./scored-entries.ts";
 import { toSummary } from "./signal-list.ts";
 
+/** Signals already seen that are passed over: some may have been recorded in the same millisecond as new ones. */
+const SEEN_LOOKED_AT = 100;
+
 /**
  * The latest signals recorded after `cursor`, the latest first; null where there are none. Without a cursor, and with one
  * from before a restore, the latest of all.
  */
 export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
-  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
+  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, deadLettersEver(state.sql)];
   const seen = placesOf(cursor, last);
   const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
   if (cursor !== null && newer === 0) return null;
   const names = new Names(state.sql);
   const signals: LiveSignal[] = [];
-  const unseen = new Set(last.keys());
+  let passed = 0;
   for (const { source, place, found } of newestFirst(state, {}, ALL, names)) {
-    if (place <= seen[source]) unseen.delete(source);
-    if (unseen.size === 0 || signals.length === limit) break;
+    if (place <= seen[source]) passed++;
+    if (passed > SEEN_LOOKED_AT || signals.length === limit) break;
     if (found === null || place <= seen[source]) continue;
     const { facts, dead } = found;
     signals.push({

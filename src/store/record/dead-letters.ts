@@ -18,6 +18,12 @@ export interface DeadLetterRow {
   deleted_at: number | null;
 }
 
+/** How many dead letters there have been, those included that are gone. */
+export function deadLettersEver(sql: SqlStorage): number {
+  const [ever] = sql.exec<{ seq: number }>("SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'");
+  return ever?.seq ?? 0;
+}
+
 /** The number of the latest dead letter; 0: there is none. */
 export function lastDeadLetter(sql: SqlStorage): number {
   return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;

@@ -113,8 +113,6 @@ async function statusFor({ method, path }: Route, actor: Actor): Promise<number>
     init.body = "";
   }
   const answer = await call(pathFor(path, actor) + (QUERY[path] ?? ""), init);
-  answer.webSocket?.accept();
-  answer.webSocket?.close();
   await answer.body?.cancel();
   return answer.status;
 }

@@ -5,6 +5,8 @@ import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PEOPLE_SCAN, QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
 import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-orders.ts";
+import { latestSignals } from "../../../../src/store/queries/latest-signals.ts";
+import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/recorded-signals.ts";
 import type { PeopleSort } from "../../../../src/store/protocol/people-pages.ts";
@@ -12,6 +14,7 @@ import type { FindFilter } from "../../../../src/store/protocol/recorded-signals
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { linesOf } from "../../../support/adds-up.ts";
+import { rowsRead } from "../../../support/rows-read.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
@@ -57,6 +60,25 @@ describe("signals", () => {
   const batches = fc.array(fc.array(fc.tuple(kinds, fc.nat(2)), { minLength: 1, maxLength: 12 }), {
     minLength: 1,
     maxLength: 8,
+  });
+
+  test("that came since the last look are read without the rest", async () => {
+    for (let batch = 0; batch < 8; batch++) {
+      // oxlint-disable-next-line no-await-in-loop -- as they come
+      await deliver(
+        workspace.id,
+        Array.from({ length: 2 * SEGMENT_MAX_LINES }, (_, n) => signal({ email: `p${n}@example.com` })),
+      );
+    }
+    const before = await workspace.store.latest(null, 50);
+    await deliver(workspace.id, [signal({ email: "new@example.com" })]);
+    await readStore(workspace.id, ({ sql }) => {
+      let news: LatestSignals | null = null;
+      expect(rowsRead(sql, () => (news = latestSignals(new StoreState(sql), before?.cursor ?? "", 50)))).toBeLessThan(
+        40,
+      );
+      expect(news).toMatchObject({ signals: [{ email: "new@example.com" }], more: 0 });
+    });
   });
 
   test("of the log, held ones and dead letters come each once, the latest recorded first, wherever they have been before", async () => {
