@@ -133,7 +133,7 @@ const CODES = {
 function detailOf(refusal: Exclude<RestoreRefusal, { reason: "no_such_restore" }>): string {
   switch (refusal.reason) {
     case "not_restorable":
-      return refusal.detail;
+      return `The platform cannot restore that moment, and nothing was changed. It says: ${refusal.detail}`;
     case "signals_wait":
       return `${counted(refusal.signals, "accepted signal waits", "accepted signals wait")} to be recorded and would be lost. Send the call again later, or with \`force\`.`;
     case "unfinished":

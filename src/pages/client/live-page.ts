@@ -193,7 +193,9 @@ function timeOf(row: HTMLTableRowElement): string {
 function showClock(row: HTMLTableRowElement): void {
   localTimes(row);
   const time = row.querySelector("time");
-  if (time !== null) time.textContent = clock.format(new Date(time.dateTime));
+  if (time === null) return;
+  time.textContent = clock.format(new Date(time.dateTime));
+  time.classList.add("nowrap");
 }
 
 function find(page: HTMLElement, selector: string): HTMLElement {
