@@ -336,7 +336,8 @@ async function expectBooks(
   expected: Partial<BooksAnswer>,
   { hasDropped = false } = {},
 ): Promise<Exported[]> {
-  expect(await books(workspace)).toMatchObject({ ...expected, in_flight: 0, balanced: true });
+  // Released signals are held until they are recorded.
+  await expect.poll(() => books(workspace), PATIENCE).toMatchObject({ ...expected, in_flight: 0, balanced: true });
   await readStored(service, workspace.id, (state) => expectStateToAddUp(state, { hasDropped }));
   const text = await (await service.get(`workspaces/${workspace.id}/export/signals`)).text();
   const all = text

@@ -8,8 +8,9 @@ import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
 import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
+import { assertForSoLong } from "../../support/for-so-long.ts";
 import { SeededFaults } from "../../support/seeded-faults.ts";
-import { amount, isLongRun } from "../../support/amount.ts";
+import { amount } from "../../support/amount.ts";
 import { until } from "../../support/until.ts";
 import { call, newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { UsageAnswer } from "../../../src/dev/operator-client.ts";
@@ -20,6 +21,7 @@ const MINUTE_MS = 60_000;
 /** The platform can restore a moment of the last 30 days. */
 const RESTORABLE_MS = 30 * 24 * 60 * MINUTE_MS;
 const RUNS = amount(6, 150);
+const LIMIT_MS = amount(20_000, 90_000);
 
 afterEach(() => vi.useRealTimers());
 
@@ -280,7 +282,7 @@ function isRestorable(atMs: number): boolean {
 
 // oxlint-disable-next-line vitest/expect-expect -- they stand in the history
 test("whatever is restored or undone, and however often it is interrupted: each signal is recorded once or counted as lost", async () => {
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 18 }), async (steps) => {
       const history = await History.begin();
       try {
@@ -290,6 +292,6 @@ test("whatever is restored or undone, and however often it is interrupted: each 
         vi.useRealTimers();
       }
     }),
-    { numRuns: RUNS, endOnFailure: isLongRun },
+    { numRuns: RUNS, limitMs: LIMIT_MS, part: 1 },
   );
-}, 300_000);
+}, 240_000);
