@@ -1,7 +1,7 @@
 /** The latest signals, as the live page asks for them every two seconds. */
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import type { LatestSignals, LiveSignal } from "../protocol/recorded-signals.ts";
-import { deadLettersEver } from "../record/dead-letters.ts";
+import { lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";
 import { ALL, newestFirst, type Places } from "./newest-signals.ts";
@@ -16,7 +16,7 @@ const SEEN_LOOKED_AT = 100;
  * from before a restore, the latest of all.
  */
 export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
-  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, deadLettersEver(state.sql)];
+  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
   const seen = placesOf(cursor, last);
   const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
   if (cursor !== null && newer === 0) return null;

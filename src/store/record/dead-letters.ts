@@ -18,15 +18,10 @@ export interface DeadLetterRow {
   deleted_at: number | null;
 }
 
-/** How many dead letters there have been, those included that are gone. */
-export function deadLettersEver(sql: SqlStorage): number {
-  const [ever] = sql.exec<{ seq: number }>("SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'");
-  return ever?.seq ?? 0;
-}
-
-/** The number of the latest dead letter; 0: there is none. */
+/** The number of the latest dead letter, also of one that is gone; 0: there was none. */
 export function lastDeadLetter(sql: SqlStorage): number {
-  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
+  const [last] = sql.exec<{ seq: number }>("SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'");
+  return last?.seq ?? 0;
 }
 
 export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {
