@@ -51,12 +51,12 @@ export const livePages = pages
   .get("/", async (c) => {
     const { status = "", text = "" } = c.req.query();
     const filter = { status, text };
-    const [signals, refusals] = await Promise.all([latestSignals(c, null), latestRefusals(c)]);
-    const items = [...(signals?.signals.map(signalItem) ?? []), ...refusals]
+    const [signals, rejections] = await Promise.all([latestSignals(c, null), latestRejections(c)]);
+    const items = [...(signals?.signals.map(signalItem) ?? []), ...(await rejectionItems(c, rejections))]
       .sort((a, b) => b.atMs - a.atMs)
       .filter((item) => isShown(item, filter))
       .slice(0, LIVE_ROWS);
-    const seen = { signals: signals?.cursor ?? "", refusals: cursorOf(refusals) };
+    const seen = { signals: signals?.cursor ?? "", rejections: cursorOf(rejections) };
     const data = { path: workspacePath(c), items, filter, seen, nowMs: Date.now() };
     return page(c, { title: "Live", section: "live" }, <LiveView {...data} />);
   })
@@ -65,27 +65,32 @@ export const livePages = pages
     return found === null ? c.body(null, 204) : news(c, found.signals.map(signalItem), found.cursor, found.more);
   })
   .get("/rejections", async (c) => {
-    const items = await latestRefusals(c);
-    const cursor = cursorOf(items);
-    return cursor === c.req.query("after") ? c.body(null, 204) : news(c, items, cursor, 0);
+    const rejections = await latestRejections(c);
+    const cursor = cursorOf(rejections);
+    if (cursor === c.req.query("after")) return c.body(null, 204);
+    return news(c, await rejectionItems(c, rejections), cursor, 0);
   });
 
 function latestSignals(c: Context<PagesEnv>, after: string | null): Promise<LatestSignals | null> {
   return signalStore(c.env, c.get("workspace").id).latest(after, LIVE_ROWS);
 }
 
-/** The latest refused calls, with the names of their keys for whoever may see keys (spec §1). */
-async function latestRefusals(c: Context<PagesEnv>): Promise<LiveItem[]> {
-  const { id } = c.get("workspace");
-  const rejections = await quotaCounter(c.env, id).rejections(LIVE_ROWS);
-  const keyIds = rejections.map(({ keyId }) => keyId);
-  const names = canManageKeys(c.get("role")) ? await keyNames(c.get("db"), id, keyIds) : new Map<string, string>();
-  return rejections.map((one) => rejectionItem(one, names)).sort((a, b) => b.atMs - a.atMs);
+function latestRejections(c: Context<PagesEnv>): Promise<Rejection[]> {
+  return quotaCounter(c.env, c.get("workspace").id).rejections(LIVE_ROWS);
 }
 
-/** Changes with each line. */
-function cursorOf(items: readonly LiveItem[]): string {
-  return hashAtOnce(JSON.stringify(items)).digest("base64url");
+/** Refused calls, with the names of their keys for whoever may see keys (spec §1). */
+async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<LiveItem[]> {
+  const keyIds = rejections.map(({ keyId }) => keyId);
+  const names = canManageKeys(c.get("role"))
+    ? await keyNames(c.get("db"), c.get("workspace").id, keyIds)
+    : new Map<string, string>();
+  return rejections.map((rejection) => rejectionItem(rejection, names));
+}
+
+/** Changes with each refused call. */
+function cursorOf(rejections: readonly Rejection[]): string {
+  return hashAtOnce(JSON.stringify(rejections)).digest("base64url");
 }
 
 /** Rows for the page's script, the latest first. */
@@ -172,7 +177,7 @@ interface LiveData {
   items: readonly LiveItem[];
   filter: LiveFilter;
   /** Which signals and which refused calls the page has. */
-  seen: { signals: string; refusals: string };
+  seen: { signals: string; rejections: string };
   nowMs: number;
 }
 
@@ -194,7 +199,7 @@ function LiveView({ path, items, filter, seen, nowMs }: LiveData) {
         class="stack"
         data-live={`${path}/live`}
         data-live-signals={seen.signals}
-        data-live-rejections={seen.refusals}
+        data-live-rejections={seen.rejections}
       >
         <form method="get" action={`${path}/live`} class="filters" id="live-filter">
           <SelectField

@@ -24,25 +24,25 @@ class Poll {
   failures = 0;
   readonly #url: string;
   readonly #everyMs: number;
-  readonly #told: (rows: HTMLTableRowElement[]) => void;
-  readonly #asked: () => void;
+  readonly #onRows: (rows: HTMLTableRowElement[]) => void;
+  readonly #onAnswer: () => void;
   #seen: string;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #runs = false;
   #asking = false;
 
-  /** @param seen what the page has already. @param asked is called after each answer, and where there is none. */
+  /** @param seen what the page has already. @param onAnswer is called after each answer, and where there is none. */
   constructor(
     url: string,
     everyMs: number,
     seen: string,
-    { told, asked }: { told: (rows: HTMLTableRowElement[]) => void; asked: () => void },
+    { onRows, onAnswer }: { onRows: (rows: HTMLTableRowElement[]) => void; onAnswer: () => void },
   ) {
     this.#url = url;
     this.#everyMs = everyMs;
     this.#seen = seen;
-    this.#told = told;
-    this.#asked = asked;
+    this.#onRows = onRows;
+    this.#onAnswer = onAnswer;
   }
 
   /** Asks at once where it has stopped. */
@@ -57,9 +57,9 @@ class Poll {
     this.#asking = true;
     this.failures = (await this.#ask().catch(() => false)) ? 0 : this.failures + 1;
     this.#asking = false;
-    this.#asked();
+    this.#onAnswer();
     if (!this.#runs) return;
-    const waitMs = Math.min(Math.max(RETRY_MAX_MS, this.#everyMs), this.#everyMs * 2 ** this.failures);
+    const waitMs = Math.min(RETRY_MAX_MS, this.#everyMs * 2 ** this.failures);
     this.#timer = setTimeout(() => void this.#next(), waitMs);
   }
 
@@ -71,7 +71,7 @@ class Poll {
     const body = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("tbody");
     if (!answer.ok || body === null) return false;
     this.#seen = body.dataset["seen"] ?? "";
-    this.#told(Array.from(body.rows));
+    this.#onRows(Array.from(body.rows));
     return true;
   }
 }
@@ -96,10 +96,10 @@ class Live {
     this.#state = find(page, "#live-state");
     this.#empty = find(page, "#live-empty");
     const { live = "", liveSignals = "", liveRejections = "" } = page.dataset;
-    const heard = { told: (rows: HTMLTableRowElement[]) => this.#show(rows), asked: () => this.#update() };
+    const handlers = { onRows: (rows: HTMLTableRowElement[]) => this.#show(rows), onAnswer: () => this.#update() };
     this.#polls = [
-      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, heard),
-      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, heard),
+      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, handlers),
+      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, handlers),
     ];
   }
 
@@ -165,8 +165,8 @@ class Live {
       return;
     }
     same?.remove();
-    const later = shown.find((other) => other !== same && timeOf(other) <= timeOf(row));
-    this.#rows.insertBefore(row, later ?? null);
+    const older = shown.find((other) => other !== same && timeOf(other) <= timeOf(row));
+    this.#rows.insertBefore(row, older ?? null);
   }
 
   /** Hides rows that do not fit the form, as the server does (isShown in live.tsx). */
