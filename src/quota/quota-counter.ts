@@ -30,7 +30,6 @@ import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
 import { readUsage } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
-import type { Backlog, CounterBooks, Usage } from "./protocol.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
 import { SignalsAgain } from "./signals-again.ts";
 import { readUsageByDay } from "./usage-days.ts";
@@ -310,12 +309,12 @@ function noteLateness({ state, news, outbox, alarm }: Lateness, nowMs: number): 
 
 /** @param periodStartMs of the billing period that is asked for; undefined: since the workspace began. */
 function counterBooks(
-  usage: Usage | null,
+  usage: Protocol.Usage | null,
   { ledger }: LedgerState,
   outbox: Outbox,
   corrections: Corrections,
   periodStartMs: number | undefined,
-): CounterBooks {
+): Protocol.CounterBooks {
   const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
   const admitted = periodStartMs === undefined ? ledger?.admitted : period && ordinalsTaken(period);
   const { forgotten, lost } = corrections.sums(periodStartMs);
@@ -328,7 +327,7 @@ function waiting(
   outbox: Outbox,
   corrections: Corrections,
   { hasDestinations }: CounterNews,
-): Omit<Backlog, "storeFull" | "outboxMaxBytes"> {
+): Omit<Protocol.Backlog, "storeFull" | "outboxMaxBytes"> {
   const oldest = outbox.oldest();
   const { forgotten, lost } = corrections.sums();
   return {

@@ -5,8 +5,7 @@ import type { Registry as AnyRegistry } from "prom-client";
 import Counter from "prom-client/lib/counter.js";
 import Gauge from "prom-client/lib/gauge.js";
 import Registry from "prom-client/lib/registry.js";
-import { wordOf } from "../../domain/health/alarm.ts";
-import type { HealthWord } from "../../domain/health/alarm.ts";
+import { type HealthWord, wordOf } from "../../domain/health/alarm.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
 import type { Health } from "../../workspace/read-health.ts";
 
@@ -56,7 +55,7 @@ export function metricsText(found: readonly WorkspaceHealth[], total: number, no
   const registers = [registry];
   new Gauge({ name: `${PREFIX}workspaces`, help: "Workspaces of this deployment.", registers }).set(total);
   const status = metric(
-    gauge("status", "0: ok. 1: late, look at it today. 2: stuck, look at it now.", () => 0),
+    { name: "status", type: "gauge", help: "0: ok. 1: late, look at it today. 2: stuck, look at it now." },
     registers,
   );
   const metrics = FIGURES.map((figure) => ({ figure, metric: metric(figure, registers) }));
@@ -69,7 +68,7 @@ export function metricsText(found: readonly WorkspaceHealth[], total: number, no
   return registry.metrics();
 }
 
-function metric({ name, type, help }: Figure, registers: AnyRegistry<typeof METRICS_TYPE>[]) {
+function metric({ name, type, help }: Omit<Figure, "read">, registers: AnyRegistry<typeof METRICS_TYPE>[]) {
   const options = { name: PREFIX + name, help, labelNames: ["workspace", "slug"], registers };
   return type === "counter" ? new Counter(options) : new Gauge(options);
 }
