@@ -19,6 +19,8 @@ describe("§2.2 universal signals", () => {
     ["an event of 255 characters", { event: "x".repeat(255) }],
     ["an event of 255 emoji", { event: "😀".repeat(255) }],
     ["a source of 255 characters", { event: "A", source: "x".repeat(255) }],
+    ["white space around the event and the source", { event: "\u000b\tA\r\n", source: "\f\ufeffcrm\n" }],
+    ["tabs and line breaks inside a name", { event: "Member\tProgram\r\n2026", source: "a\nb" }],
     ["fields nobody knows", { event: "A", type: "webinar", traits: 5, constructor: null }],
   ])("accepted: %s", (_, payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
 
@@ -53,6 +55,29 @@ describe("§2.2 universal signals", () => {
     expect(validateSignal({ email: 5, source: 5, properties: 5 })).toMatchObject({
       refusal: { code: "event_missing" },
     });
+  });
+});
+
+describe("names with control characters", () => {
+  const refused = (payload: unknown, code: string, detail: string) =>
+    expect(validateSignal(payload)).toEqual({ ok: false, refusal: { code, detail } });
+
+  test.each([
+    ["\u0007", "U+0007 at position 1"],
+    ["Member Told\u0007", "U+0007 at position 12"],
+    [" \n😀\u0000", "U+0000 at position 4"],
+    ["a\u001eb\u0001", "U+001E at position 2"],
+    ["a\u007f", "U+007F at position 2"],
+    ["a\u0085", "U+0085 at position 2"],
+    ["\u009fa", "U+009F at position 1"],
+    ["a\u000bb", "U+000B at position 2"],
+  ])("%j is refused as the event and as the source; the detail names field, character and position", (name, found) => {
+    refused({ event: name }, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
+    refused({ event: "A", source: name }, "source_invalid", `\`source\` has the control character ${found}. Remove it.`);
+    const track = { type: "track", userId: "u-1", event: name };
+    refused(track, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
+    const call = { type: name, messageId: "m-1", anonymousId: "a-1" };
+    refused(call, "event_invalid", `\`type\` has the control character ${found}. Remove it.`);
   });
 });
 
