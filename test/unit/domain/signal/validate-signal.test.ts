@@ -73,7 +73,11 @@ describe("names with control characters", () => {
     ["a\u000bb", "U+000B at position 2"],
   ])("%j is refused as the event and as the source; the detail names field, character and position", (name, found) => {
     refused({ event: name }, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
-    refused({ event: "A", source: name }, "source_invalid", `\`source\` has the control character ${found}. Remove it.`);
+    refused(
+      { event: "A", source: name },
+      "source_invalid",
+      `\`source\` has the control character ${found}. Remove it.`,
+    );
     const track = { type: "track", userId: "u-1", event: name };
     refused(track, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
     const call = { type: name, messageId: "m-1", anonymousId: "a-1" };
