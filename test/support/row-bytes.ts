@@ -11,7 +11,8 @@ export function largestRows(sql: SqlStorage): Map<string, number> {
     const columns = sql.exec<{ name: string }>(`PRAGMA table_info("${name}")`).toArray();
     const size = columns.map((column) => `coalesce(length(CAST("${column.name}" AS BLOB)), 0)`).join(" + ");
     const [largest] = sql.exec<{ bytes: number | null }>(`SELECT max(${size}) AS bytes FROM "${name}"`);
-    return largest?.bytes == null ? [] : [[name, largest.bytes] as const];
+    const bytes = largest?.bytes ?? null;
+    return bytes === null ? [] : [[name, bytes] as const];
   });
   return new Map(rows);
 }

@@ -66,9 +66,9 @@ function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: 
   for (; left.length > 0 && rounds < 10_000; rounds++) {
     forgetRowsBelow(recorded, Math.min(...left));
     left = left.filter((number) => {
-      const row = [{ row: number }];
-      if (!hasRoomFor(recorded, row)) return true;
-      takeFreshRows(recorded, row);
+      const delivered = [{ row: number }];
+      if (!hasRoomFor(recorded, delivered)) return true;
+      takeFreshRows(recorded, delivered);
       mostRanges = Math.max(mostRanges, recorded.rows.length);
       return false;
     });

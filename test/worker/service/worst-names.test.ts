@@ -20,7 +20,10 @@ const WIDE = "😀";
 /** Characters that grow when they are written as JSON. */
 const ESCAPED = '\t"\\';
 
-const wideName = (n: number): string => `${[...`${n} ${WIDE.repeat(NAMES)}`].slice(0, NAMES - 1).join("")}.`;
+const wideName = (n: number): string =>
+  `${Array.from(`${n} ${WIDE.repeat(NAMES)}`)
+    .slice(0, NAMES - 1)
+    .join("")}.`;
 const escapedName = (n: number): string => `${`${n} ${ESCAPED.repeat(NAMES)}`.slice(0, NAMES - 1)}.`;
 const wideId = (n: number): string => `${n} ${"\u0fd4".repeat(NAMES)}`.slice(0, NAMES);
 

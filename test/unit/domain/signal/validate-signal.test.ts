@@ -59,9 +59,6 @@ describe("§2.2 universal signals", () => {
 });
 
 describe("names with control characters", () => {
-  const refused = (payload: unknown, code: string, detail: string) =>
-    expect(validateSignal(payload)).toEqual({ ok: false, refusal: { code, detail } });
-
   test.each([
     ["\u0007", "U+0007 at position 1"],
     ["Member Told\u0007", "U+0007 at position 12"],
@@ -72,16 +69,16 @@ describe("names with control characters", () => {
     ["\u009fa", "U+009F at position 1"],
     ["a\u000bb", "U+000B at position 2"],
   ])("%j is refused as the event and as the source; the detail names field, character and position", (name, found) => {
-    refused({ event: name }, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
-    refused(
-      { event: "A", source: name },
-      "source_invalid",
-      `\`source\` has the control character ${found}. Remove it.`,
-    );
+    const refusedFor = (field: string, code: string) => ({
+      ok: false,
+      refusal: { code, detail: `\`${field}\` has the control character ${found}. Remove it.` },
+    });
+    expect(validateSignal({ event: name })).toEqual(refusedFor("event", "event_invalid"));
+    expect(validateSignal({ event: "A", source: name })).toEqual(refusedFor("source", "source_invalid"));
     const track = { type: "track", userId: "u-1", event: name };
-    refused(track, "event_invalid", `\`event\` has the control character ${found}. Remove it.`);
+    expect(validateSignal(track)).toEqual(refusedFor("event", "event_invalid"));
     const call = { type: name, messageId: "m-1", anonymousId: "a-1" };
-    refused(call, "event_invalid", `\`type\` has the control character ${found}. Remove it.`);
+    expect(validateSignal(call)).toEqual(refusedFor("type", "event_invalid"));
   });
 });
 

@@ -91,7 +91,7 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
 
 /** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
 const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
+  /^(product_org|rule_(days|jobs)$|replacements$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
 
 /** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
 function columnsThatSayNothing({ sql }: TestStore): string[] {

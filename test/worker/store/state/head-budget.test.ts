@@ -69,7 +69,7 @@ describe("groups of the signal queue", () => {
   ])("with names of %s go to their rows in time, and other signals are recorded as ever", (_, filler) =>
     inStore((store) => {
       for (let group = 0; group < 400; group++) {
-        const name = [...`${group} ${filler}`].slice(0, 255).join("");
+        const name = Array.from(`${group} ${filler}`).slice(0, 255).join("");
         const payload = { event: name, source: name, email: `p${group}@example.com` };
         store.record(NOW + group, { payload, periodStartMs: NOW });
         expect(headMetaBytes(store.sql)).toBeLessThanOrEqual(META_MOST);
