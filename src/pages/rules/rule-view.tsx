@@ -47,7 +47,7 @@ export function NewRuleView({ from, copied, ...editor }: NewRuleProps) {
           </>
         )}
       </PageHead>
-      <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" />
+      <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" drawnFrom={copied?.id} />
     </>
   );
 }
@@ -103,7 +103,13 @@ export function RuleView({
         <WhatItHasDone facts={facts} nowMs={nowMs} />
       </RuleJobPanel>
       {manager ? (
-        <RuleEditor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
+        <RuleEditor
+          {...editor}
+          action={path}
+          submit="Save"
+          version={changedMeanwhile ? rule.version : version}
+          drawnFrom={rule.id}
+        />
       ) : (
         <Panel title="What it says">
           <RuleSays rule={rule} />

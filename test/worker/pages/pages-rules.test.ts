@@ -6,6 +6,7 @@ import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
+import { unchangedFields } from "../../support/posted-form.ts";
 import { focusedIn } from "../../support/pages.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -390,6 +391,34 @@ describe("changing a rule", () => {
     expect(await people()).toMatchObject([{ score: 20 }]);
     expect(textOf(await members.owner.see(`${base}/${rule.id}?done=rule_saved`))).toContain("stay until you apply it");
     expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
+  });
+
+  test("a rule that is saved unchanged stays as it is, and so does its copy", async () => {
+    const conditions = [
+      { path: "properties.plan", operator: "in", value: [" demo ", "a\nb", "5"] },
+      { path: "properties.plan ", operator: "not_equals", value: "demo\n" },
+      { path: "properties.size", operator: "equals", value: "5" },
+    ];
+    const rule = await newRule({ conditions });
+    const opened = (await members.owner.read(`${base}/${rule.id}`)).form(`${base}/${rule.id}`);
+    const redrawn = await members.owner.post(`${base}/${rule.id}`, [...unchangedFields(opened), ["do", "add"]]);
+    const form = readHtml(await redrawn.text()).form(`${base}/${rule.id}`);
+    expect((await members.owner.post(`${base}/${rule.id}`, unchangedFields(form))).status).toBe(303);
+    expect(await stored()).toMatchObject([{ name: rule.name, conditions }]);
+
+    const copy = (await members.owner.read(`${base}/new?copy=${rule.id}`)).form(base);
+    const longer = await members.owner.post(base, [...unchangedFields(copy), ["do", "add"]]);
+    await members.owner.post(base, unchangedFields(readHtml(await longer.text()).form(base)));
+    expect(await stored()).toMatchObject([{ name: `Copy of ${rule.name}`, conditions }, { conditions }]);
+  });
+
+  test("the preview of an unchanged rule counts what the rule matches", async () => {
+    const rule = await newRule({ conditions: [{ path: "properties.n", operator: "equals", value: "demo\n" }] });
+    const payload = { email: "ann@example.com", event: "Filled Out Form", properties: { n: "demo\n" } };
+    await deliver(workspace.id, [{ id: "sig_1", payload }]);
+    const opened = (await members.owner.read(`${base}/${rule.id}`)).form(`${base}/${rule.id}`);
+    const preview = await members.owner.post(`${base}/preview`, unchangedFields(opened));
+    expect(textOf(await preview.text())).toContain("Matches 1 ");
   });
 
   test("is refused when somebody else has changed it meanwhile, and what was typed stays", async () => {
