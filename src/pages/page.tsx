@@ -34,7 +34,7 @@ export async function page(
   };
   const document = (
     <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
-      {section !== "usage" && (await usageBar(c))}
+      {section !== "usage" && (await usageBar(c, section))}
       {isDone(what) && (
         <Notice tone="good">
           {DONE[what]}
