@@ -3,6 +3,7 @@
  * link anybody, or strangers would become one person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import { isAbsent } from "./present-text.ts";
 
 /** Words that senders put where an id is missing, in lower case. */
 const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
@@ -72,11 +73,30 @@ export function usableId(value: unknown): string | undefined {
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }
 
+/** One `@` with something on both sides, and no white space or control characters. */
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
+/** Characters that make a link of what reads like an address, such as `https://evil.example/sign-in#@x.co`. */
+const LINK_CHARACTER = /[/:<>]/;
 
-/** An address has one `@` with something on both sides, no white space, control or half characters, at most EMAIL_MAX_LENGTH. */
-export function isPlausibleEmail(text: string): boolean {
+/** Whether a text has the form of an address, has no half characters, and at most EMAIL_MAX_LENGTH characters. */
+export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
+}
+
+/** Whether a text may be somebody's address: it has the form of one, and no `/`, `:`, `<` or `>`. */
+export function isPlausibleEmail(text: string): boolean {
+  return hasEmailShape(text) && !LINK_CHARACTER.test(text);
+}
+
+/** Why a signal's email names nobody, as a sentence; null: it names somebody, or is absent. */
+export function emailProblem(value: unknown): string | null {
+  if (isAbsent(value)) return null;
+  if (typeof value !== "string") return "Its email is no text, so it names nobody.";
+  const address = value.trim();
+  if (isPlausibleEmail(address)) return null;
+  return hasEmailShape(address)
+    ? 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.'
+    : "Its email is not an email address, so it names nobody.";
 }
 
 /** An address trimmed and lower-cased (design §8.1); undefined where there is no plausible one. */
@@ -86,10 +106,24 @@ export function normaliseEmail(value: unknown): string | undefined {
   return isPlausibleEmail(email) ? email : undefined;
 }
 
+/** Scripts whose letters an address may be written in (UAX 31, Table 5); Chinese, Japanese and Korean go with Latin. */
+const SCRIPTS = [
+  String.raw`\p{Script=Latin}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}\p{Script=Hangul}`,
+  ...[
+    ...["Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati"],
+    ...["Gurmukhi", "Hebrew", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu"],
+    ...["Thaana", "Thai", "Tibetan"],
+  ].map((script) => String.raw`\p{Script=${script}}`),
+].map((letters) => new RegExp(String.raw`^[${letters}\p{Script=Common}\p{Script=Inherited}]*$`, "u"));
+
 /**
- * The address of somebody who signs in or is a member, as `normaliseEmail` has it. One that Unicode takes for another (NFKC),
- * such as with a Kelvin sign for a K, is nobody's: it would become that other one.
+ * The address of somebody who signs in or is a member, as `normaliseEmail` has it. Nobody's is an address that people or
+ * programs could take for another one: that Unicode does (NFKC), such as with a Kelvin sign for a K; with characters that
+ * nobody sees (Cf); or with letters of several scripts, such as a Cyrillic а. The top-level domain may be of another script.
  */
 export function memberEmail(value: unknown): string | undefined {
-  return typeof value === "string" && value === value.normalize("NFKC") ? normaliseEmail(value) : undefined;
+  if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
+  const email = normaliseEmail(value);
+  const named = email?.replace(/\.[^.@]*$/, "");
+  return named !== undefined && SCRIPTS.some((script) => script.test(named)) ? email : undefined;
 }
