@@ -3,6 +3,7 @@
  * link anybody, or strangers would become one person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import { holdsKey } from "../keys/api-key.ts";
 import { isAbsent } from "./present-text.ts";
 
 /** Words that senders put where an id is missing, in lower case. */
@@ -47,7 +48,7 @@ const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
 /**
  * Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder,
- * half a character in it, or too long.
+ * half a character in it, an API key in it, or too long.
  */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
@@ -58,7 +59,9 @@ export function isWorthlessId(id: string): boolean {
     UNFILLED_PLACEHOLDER.test(text) ||
     // Half a character cannot be stored as it is; different ones would become the same.
     !text.isWellFormed() ||
-    WORTHLESS_WORDS.has(text.toLowerCase())
+    WORTHLESS_WORDS.has(text.toLowerCase()) ||
+    // Ids are shown, and a key that is sent as everybody's id would make strangers one person.
+    holdsKey(text)
   );
 }
 
@@ -83,9 +86,9 @@ export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
-/** Whether a text may be somebody's address: it has the form of one, and no `/`, `:`, `<` or `>`. */
+/** Whether a text may be somebody's address: it has the form of one, no `/`, `:`, `<` or `>`, and no API key in it. */
 export function isPlausibleEmail(text: string): boolean {
-  return hasEmailShape(text) && !LINK_CHARACTER.test(text);
+  return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
 }
 
 /** Why a signal's email names nobody, as a sentence; null: it names somebody, or is absent. */
@@ -94,6 +97,7 @@ export function emailProblem(value: unknown): string | null {
   if (typeof value !== "string") return "Its email is no text, so it names nobody.";
   const address = value.trim();
   if (isPlausibleEmail(address)) return null;
+  if (holdsKey(address)) return "Its email holds an API key, so it names nobody.";
   return hasEmailShape(address)
     ? 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.'
     : "Its email is not an email address, so it names nobody.";

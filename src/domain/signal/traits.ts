@@ -3,6 +3,7 @@
  * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: what is
  * stored already says of the first ones only.
  */
+import { withoutKeys } from "../keys/api-key.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-object.ts";
 import { isAbsent, presentText } from "./present-text.ts";
@@ -86,7 +87,8 @@ export function traitsTold(
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
-    if (value !== undefined) told[name] = value;
+    // Traits are shown on every page of a person, and sent to destinations.
+    if (value !== undefined) told[name] = withoutKeys(value);
   }
   return told;
 }

@@ -572,7 +572,7 @@ test("an API key is no name of a rule: what members see must not show it", async
   const answer = await members.owner.post(base, fields([], { name: key, scoring_signal: `x ${key}` }));
   expect([answer.status, await stored()]).toEqual([422, []]);
   const html = await answer.text();
-  expect(textOf(html).split("The name holds an API key or a secret, and names are shown.").length).toBeGreaterThan(2);
+  expect(textOf(html).split("It holds an API key or a secret, and is shown to all members.").length).toBeGreaterThan(2);
 });
 
 describe("a form that is sent twice", () => {
