@@ -110,15 +110,23 @@ export function normaliseEmail(value: unknown): string | undefined {
   return isPlausibleEmail(email) ? email : undefined;
 }
 
-/** Scripts whose letters an address may be written in (UAX 31, Table 5); Chinese, Japanese and Korean go with Latin. */
-const SCRIPTS = [
-  String.raw`\p{Script=Latin}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}\p{Script=Hangul}`,
-  ...[
-    ...["Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati"],
-    ...["Gurmukhi", "Hebrew", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu"],
-    ...["Thaana", "Thai", "Tibetan"],
-  ].map((script) => String.raw`\p{Script=${script}}`),
-].map((letters) => new RegExp(String.raw`^[${letters}\p{Script=Common}\p{Script=Inherited}]*$`, "u"));
+const ASIAN_WITH_LATIN = "Latin Han Hiragana Katakana Bopomofo Hangul";
+const ALONE =
+  "Arabic Armenian Bengali Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Hebrew Kannada Khmer Lao " +
+  "Malayalam Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan";
+/** The scripts that people write in today (UAX 31, Table 5): those of each entry may stand in one address. */
+const SCRIPTS = [ASIAN_WITH_LATIN, ...ALONE.split(" ")];
+/** Made when they are needed first: it takes milliseconds, and most addresses are ASCII. */
+let ofScripts: RegExp[] | undefined;
+
+function hasOneScript(text: string): boolean {
+  if (/^\p{ASCII}*$/u.test(text)) return true;
+  ofScripts ??= SCRIPTS.map((names) => {
+    const letters = names.replaceAll(/(\w+) ?/g, String.raw`\p{Script=$1}`);
+    return new RegExp(String.raw`^[${letters}\p{Script=Common}\p{Script=Inherited}]*$`, "u");
+  });
+  return ofScripts.some((script) => script.test(text));
+}
 
 /**
  * The address of somebody who signs in or is a member, as `normaliseEmail` has it. Nobody's is an address that people or
@@ -129,5 +137,5 @@ export function memberEmail(value: unknown): string | undefined {
   if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
   const email = normaliseEmail(value);
   const named = email?.replace(/\.[^.@]*$/, "");
-  return named !== undefined && SCRIPTS.some((script) => script.test(named)) ? email : undefined;
+  return named !== undefined && hasOneScript(named) ? email : undefined;
 }

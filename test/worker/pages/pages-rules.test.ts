@@ -423,8 +423,8 @@ describe("changing a rule", () => {
     const rule = await newRule({ conditions });
     const opened = (await members.owner.read(`${base}/${rule.id}`)).form(`${base}/${rule.id}`);
     const redrawn = await members.owner.post(`${base}/${rule.id}`, [...unchangedFields(opened), ["do", "add"]]);
-    const form = readHtml(await redrawn.text()).form(`${base}/${rule.id}`);
-    expect((await members.owner.post(`${base}/${rule.id}`, unchangedFields(form))).status).toBe(303);
+    const again = readHtml(await redrawn.text()).form(`${base}/${rule.id}`);
+    expect((await members.owner.post(`${base}/${rule.id}`, unchangedFields(again))).status).toBe(303);
     expect(await stored()).toMatchObject([{ name: rule.name, conditions }]);
 
     const copy = (await members.owner.read(`${base}/new?copy=${rule.id}`)).form(base);

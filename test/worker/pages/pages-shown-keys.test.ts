@@ -114,7 +114,7 @@ describe("a live key that somebody pastes", () => {
   test("into a rule is refused, and not shown again", async () => {
     const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
     for (const [name, form] of [
-      ["event", [...Object.entries({ ...rule, event: `x ${key}` })]],
+      ["event", Object.entries({ ...rule, event: `x ${key}` })],
       ["path", [...Object.entries(rule), ["path", `properties.${key}`], ["operator", "exists"], ["value", ""]]],
       ["value", [...Object.entries(rule), ["path", "source"], ["operator", "equals"], ["value", key]]],
       ["list", [...Object.entries(rule), ["path", "source"], ["operator", "in"], ["value", `a\n${key}\n`]]],
