@@ -4,6 +4,7 @@
  * stored already says of the first ones only.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
+import { withoutKeys } from "../keys/api-key.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-object.ts";
 import { folded } from "./folded.ts";
@@ -88,7 +89,8 @@ export function traitsTold(
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
-    if (value !== undefined) told[name] = cutTrait(value);
+    // Traits are shown on every page of a person, and sent to destinations. A key that is cut first would not be known.
+    if (value !== undefined) told[name] = cutTrait(withoutKeys(value));
   }
   return told;
 }

@@ -6,7 +6,7 @@ import { cut } from "../cut.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
-import { isPlausibleEmail } from "./identity.ts";
+import { hasEmailShape } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
 import { isAbsent } from "./present-text.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
@@ -127,7 +127,8 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
     };
   }
   const address = email.trim();
-  if (isPlausibleEmail(address)) return undefined;
+  // One that names nobody, such as with a `/`, is kept with its signal: the trace says why (`emailProblem`).
+  if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code: "email_invalid", detail: "`email` is a token that was not replaced by its value. Check its name." };
   }

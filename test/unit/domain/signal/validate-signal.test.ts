@@ -4,6 +4,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { composeKey } from "../../../../src/domain/keys/api-key.ts";
 import { composeSecret } from "../../../../src/domain/keys/shared-secret.ts";
+import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { fitsName, validateSignal } from "../../../../src/domain/signal/validate-signal.ts";
 
 const long = "x".repeat(256);
@@ -80,6 +81,14 @@ describe("names with control characters", () => {
     const call = { type: name, messageId: "m-1", anonymousId: "a-1" };
     expect(validateSignal(call)).toEqual(refusedFor("type", "event_invalid"));
   });
+});
+
+test("a signal whose email could become a link is kept: it names nobody", () => {
+  for (const address of ["https://evil.example/login@x.co", "mailto:jane@example.com", "<jane@example.com>"]) {
+    const payload = { email: address, event: "A" };
+    expect(validateSignal(payload)).toEqual({ ok: true, value: payload });
+    expect(normalise(payload, undefined).email).toBeUndefined();
+  }
 });
 
 describe("§6 CDP calls", () => {
