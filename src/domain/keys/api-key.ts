@@ -55,8 +55,9 @@ export function withoutKeys(text: string): string {
   if (!text.includes(PREFIX)) return text;
   return text.replaceAll(KEY_OR_BEGINNING, (found) => {
     if (found.length === KEY_LENGTH) return redactorsRecognise(found) ? maskedKey(keyEnds(found)) : found;
-    const isMixed = [/[a-z]/, /[A-Z]/, /[0-9]/].every((kind) => kind.test(found.slice(PREFIX.length)));
-    return isMixed ? `${keyEnds(found).first8}…` : found;
+    // The beginning of a key may by chance have no digit, but not letters of one case alone.
+    const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/].filter((kind) => kind.test(found.slice(PREFIX.length)));
+    return kinds.length > 1 ? `${keyEnds(found).first8}…` : found;
   });
 }
 
