@@ -122,7 +122,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     // The preview follows what is typed.
     await page.locator("#preview").getByText("+30").waitFor();
     await page.getByLabel("How often").selectOption("once_ever");
-    await page.locator("#preview").getByText("2 signals of the last 30 days, at +15 each").waitFor();
+    await page.locator("#preview").getByText("2 signals of the last 30 days would score, at +15 each").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Create rule" }).click();
 
