@@ -153,16 +153,14 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   for (const { seq, facts } of lines) {
     if (facts.owner !== null) expect(facts.status).toBe("processed");
     else if (facts.status !== "anonymous") expect(facts.verdicts).toEqual([]);
-    if (facts.status !== "anonymous") continue;
-    const ids = [
-      ...(facts.userId === null ? [] : [visitorList({ kind: "user_id", value: facts.userId })]),
-      ...(facts.anonymousId === null ? [] : [visitorList({ kind: "anonymous_id", value: facts.anonymousId })]),
-    ];
-    expect(
-      ids.some((list) => listed.get(list)?.has(seq) === true),
-      `line ${seq} is on no list`,
-    ).toBe(true);
+    if (facts.status === "anonymous") expect(facts.listedBy, `line ${seq} is on no list`).not.toEqual([]);
+    for (const kind of facts.listedBy) {
+      const list = visitorList({ kind, value: (kind === "user_id" ? facts.userId : facts.anonymousId) ?? "" });
+      expect(listed.get(list)?.delete(seq), `line ${seq} is not on the list ${list}`).toBe(true);
+    }
   }
+  const unknown = [...listed].filter(([list, seqs]) => !list.startsWith("p") && seqs.size > 0);
+  expect(unknown, "entries whose line does not say that it stands there").toEqual([]);
   const longest = sql
     .exec<{ bytes: number }>(
       `SELECT max(n) AS bytes FROM (SELECT length(facts) + length(hashes) AS n FROM signals_facts UNION ALL

@@ -10,7 +10,7 @@ import { isLater, type Receipt } from "../receipt.ts";
 import { EventGroupChanges, type Sample, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, type SignalCounts, standingOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "./visitor-lists.ts";
+import { VisitorLists } from "../people/visitor-lists.ts";
 
 export interface Blanked {
   seq: number;

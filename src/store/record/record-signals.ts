@@ -9,7 +9,7 @@ import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
 import { afterPurge } from "../log/line-remains.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts, LineStatus, ListingId } from "../log/line.ts";
 import { type Candidate, hashBytes } from "../log/originals.ts";
 import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import { linkAtOnce } from "../people/linking.ts";
@@ -17,7 +17,7 @@ import { People } from "../people/people.ts";
 import { type Entry, scoredBy } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
-import { visitorOfPayload } from "../people/visitor-names.ts";
+import { visitorOfPayload, type VisitorNames } from "../people/visitor-names.ts";
 import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { isLater } from "../receipt.ts";
 import { EventGroupChanges } from "../state/event-group-changes.ts";
@@ -160,7 +160,7 @@ function hand(
   if ((one.status !== "processed" && one.status !== "anonymous") || work.kind === "account" || work.kind === "dead") {
     return;
   }
-  const { userId, anonymousId, email, traits } = work.normalised;
+  const { userId, anonymousId, traits } = work.normalised;
   if (one.owner !== null) {
     const { personId } = one.owner;
     people.enrich(personId, traits, one.receipt);
@@ -174,10 +174,21 @@ function hand(
     else entries.push({ seq: one.seq, scored: null });
     if (people.identities.claimsOf(id).length > 0) waiting.push(id);
   };
-  if (email !== undefined && one.owner !== null) return;
-  // What an anonymous id gave to a person is taken over by whom its user id, which counts for more, belongs to in the end.
-  if (userId !== undefined && one.owner?.by !== "user_id") list({ kind: "user_id", value: userId });
-  if (anonymousId !== undefined && one.owner === null) list({ kind: "anonymous_id", value: anonymousId });
+  for (const kind of facts.listedBy) {
+    const value = kind === "user_id" ? userId : anonymousId;
+    if (value !== undefined) list({ kind, value });
+  }
+}
+
+/**
+ * The ids whose lists a line is to stand on. What an anonymous id gave to a person is taken over by whom its user id, which
+ * counts for more, belongs to in the end.
+ */
+function listedBy({ owner }: PendingSignal, { userId, anonymousId }: VisitorNames): ListingId[] {
+  const ids: ListingId[] = [];
+  if (userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
+  if (anonymousId !== undefined && owner === null) ids.push("anonymous_id");
+  return ids;
 }
 
 function count(one: PendingSignal, counts: SignalCounts): void {
@@ -211,6 +222,7 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
   // found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
+  const isListed = worked !== null && (status === "processed" || status === "anonymous");
   // An anonymous signal keeps its matches for when it is linked.
   const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
   return {
@@ -229,6 +241,7 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
     anonymousId: names?.anonymousId ?? null,
     traits: names?.traits ?? {},
     owner: one.owner,
+    listedBy: isListed ? listedBy(one, worked.normalised) : [],
     linkedAtMs: null,
     duplicateOf: one.original === null ? null : signalIdOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
