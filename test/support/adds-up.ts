@@ -172,7 +172,8 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 }
 
 /**
- * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever it may; and what
+ * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever its current version
+ * may; and what
  * is remembered of that are signals of the list, whose rows are nobody else's.
  */
 export function countedOf(
@@ -181,11 +182,12 @@ export function countedOf(
   scored: readonly Scored[],
 ): (RuleMatch & { atMs: number })[] {
   const all = scored.flatMap(({ verdicts, ...occasion }) =>
-    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion })),
+    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion, verdict })),
   );
   const counted = all.filter((one) => state.once.counts(personId, one, one));
   const limited = all.filter(
-    ({ frequency, signalId }) => frequency !== undefined && state.signals.find(signalId) !== null,
+    ({ frequency, signalId, verdict, ruleId }) =>
+      frequency !== undefined && verdict === state.verdicts.currentOf(ruleId) && state.signals.find(signalId) !== null,
   );
   for (const { ruleId, frequency, atMs } of limited) {
     const inPlace = counted.filter(

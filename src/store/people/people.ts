@@ -31,7 +31,6 @@ const ID_COUNTS = [
 ] as const;
 /** From how many visitors on reading them together is worth it. */
 const PRELOAD_FROM = 4;
-const NONE: ReadonlySet<number> = new Set();
 
 export class People {
   readonly #state: StoreState;
@@ -44,12 +43,11 @@ export class People {
   /** News of scores; null where nobody wants to be told. */
   readonly news: ScoreNews | null;
 
-  /** @param removing verdicts that are being removed from all lines. */
-  constructor(state: StoreState, removing: ReadonlySet<number> = NONE) {
+  constructor(state: StoreState) {
     this.#state = state;
     this.#known = new KnownPeople(state);
     this.identities = new Identities(state.sql);
-    this.#scoring = new Scoring(state, this.ruleDays, removing);
+    this.#scoring = new Scoring(state, this.ruleDays);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 

@@ -17,15 +17,12 @@ interface Owner {
 export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
-  readonly #removing: ReadonlySet<number>;
   /** Rules, by person, that score them once a day, or once ever, and of which something counts no longer. */
   readonly #released = new Map<number, Set<string>>();
 
-  /** @param removing verdicts that are being removed: none of them is to count in place of another. */
-  constructor(state: StoreState, ruleDays: RuleDayChanges, removing: ReadonlySet<number>) {
+  constructor(state: StoreState, ruleDays: RuleDayChanges) {
     this.#state = state;
     this.#ruleDays = ruleDays;
-    this.#removing = removing;
   }
 
   /** Adds what a line scores to its person. Returns the matches that count. */
@@ -53,8 +50,9 @@ export class Scoring {
   }
 
   /**
-   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept and can. What
-   * retention has dropped scores what it had scored.
+   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept, and that the
+   * rule matches in its current version. What older versions made of lines stays as it is until the rule is applied to the
+   * past; and what retention has dropped scores what it had scored.
    *
    * @param entries gives all of the person's, those of this batch too; asked only where there is something to replace.
    * @returns how many lines have come to count.
@@ -64,9 +62,7 @@ export class Scoring {
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
     const { once, signals, verdicts } = this.#state;
-    const replacing = [...released]
-      .flatMap((ruleId) => verdicts.ofRule(ruleId))
-      .filter((id) => !this.#removing.has(id));
+    const replacing = [...released].flatMap((ruleId) => verdicts.currentOf(ruleId) ?? []);
     if (replacing.length === 0) return 0;
     // What something counts for already is asked once: a person may have a hundred thousand lines.
     const taken = new Set<string>();
