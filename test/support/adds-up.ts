@@ -10,6 +10,7 @@ import type { Scored } from "../../src/store/people/timeline-text.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
 import { countInBooks } from "../../src/store/state/books.ts";
+import { groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-days.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
@@ -57,15 +58,17 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   const counted = new Map<string, { count: number; held: number; anonymous: number }>();
   for (const { facts } of [...lines, ...held]) {
-    const { kind, status, event, source, deletedAtMs } = facts;
-    if (kind !== "signal" || event === null) continue;
+    const { status, deletedAtMs } = facts;
+    const name = groupOf(facts);
+    if (name === null) continue;
+    const key = `${name.event} ${name.source}`;
     const isCounted = status === "processed" || status === "anonymous" || status === "held";
     if (!isCounted || deletedAtMs !== null) continue;
-    const group = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
+    const group = counted.get(key) ?? { count: 0, held: 0, anonymous: 0 };
     group.count++;
     if (status === "held") group.held++;
     if (status === "anonymous") group.anonymous++;
-    counted.set(`${event} ${source}`, group);
+    counted.set(key, group);
   }
   type Group = { event: string; source: string; count: number; held: number; anonymous: number };
   const stored = sql.exec<Group>("SELECT event, source, count, held, anonymous FROM event_groups").toArray();

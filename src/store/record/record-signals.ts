@@ -4,7 +4,7 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
-import { tellsWhose } from "../../domain/signal/personal-source.ts";
+import { groupSource } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
@@ -20,7 +20,7 @@ import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
 import { visitorOfPayload, type VisitorNames } from "../people/visitor-names.ts";
 import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { isLater } from "../receipt.ts";
-import { EventGroupChanges } from "../state/event-group-changes.ts";
+import { EventGroupChanges, type GroupName } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, type SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./dead-letters.ts";
@@ -194,12 +194,16 @@ function listedBy({ owner }: PendingSignal, { userId, anonymousId }: VisitorName
 function count(one: PendingSignal, counts: SignalCounts): void {
   const { admission, work } = one.signal;
   const { status } = one;
-  const group = work.kind === "signal" ? work.normalised : null;
+  const group = work.kind === "signal" ? groupOf(work.normalised) : null;
   if (group !== null && status !== "purged" && status !== "dead") {
     const original = one.original ?? one;
     counts.groups.received(group, one.receipt, { id: signalIdOf(original), seq: original.seq });
   }
   changeStatus(counts, { admission, group }, "unrecorded", status);
+}
+
+function groupOf(signal: Omit<NormalisedSignal, "properties">): GroupName {
+  return { event: signal.event, source: groupSource(signal.source, signal) };
 }
 
 /** Raises the events of the whole batch, in one row. */
@@ -218,8 +222,8 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
   const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
-  // Of a purged signal neither who it was nor what it said is written at all; a duplicate's original says it, which is
-  // found when its person is deleted, while the duplicate is not.
+  // Of a purged signal neither who it was nor what it said is written at all, nor its source, which may name them. Of a
+  // duplicate the original says it, which is found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
   const isListed = worked !== null && (status === "processed" || status === "anonymous");
@@ -235,7 +239,7 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
     kind: work.kind === "dead" ? "signal" : work.kind,
     status,
     event: worked?.normalised.event ?? null,
-    source: worked === null || status === "purged" ? null : sourceOf(worked, status),
+    source: names?.source ?? null,
     email: names?.email ?? null,
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
@@ -248,13 +252,6 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
     verdicts: state.verdicts.idsOf(matches),
     deletedAtMs: one.isDeleted ? nowMs : null,
   };
-}
-
-function sourceOf(
-  { normalised }: { normalised: Omit<NormalisedSignal, "properties"> },
-  status: LineStatus,
-): string | null {
-  return status === "duplicate" && tellsWhose(normalised.source, normalised) ? null : normalised.source;
 }
 
 /**
