@@ -102,11 +102,11 @@ export const recounts = sqliteTable("recounts", {
 export const deletedNames = sqliteTable(
   "deleted_names",
   {
-    hash: text("hash").primaryKey(),
+    hash: text("hash").notNull(),
     /** Signals received after this time are not the deleted person's. */
     at: integer("at").notNull(),
-    /** Since when an id was the person's, where others had it too. */
+    /** Since when an id was the person's, where others had it too: of them several may have been deleted. */
     since: integer("since").notNull(),
   },
-  (table) => [index("deleted_names_at").on(table.at)],
+  (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
 );
