@@ -25,6 +25,9 @@ import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
+import { exportPeople } from "../../../../src/store/queries/export-people.ts";
+import { FIRST_CLAIM } from "../../../../src/store/queries/person-identities.ts";
+import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
@@ -803,4 +806,52 @@ test("what retention has dropped of a person leaves nothing behind when they are
     return store.workspaceId;
   });
   await expectToAddUp(workspaceId, { hasDropped: true });
+});
+
+describe("while a deletion is under way", () => {
+  const many = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => form(JANE, n));
+
+  test("the trace of the person's signals shows no more of them than it will afterwards", async () => {
+    await inStore(async (store) => {
+      const ids = store.record(NOW, ...many, held(form(JANE, -1)), dead(form(JANE, -2)));
+      beginHere(store.state, "del_1", JANE, LATER);
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBeNull();
+      for (const id of ids.slice(-4)) {
+        const trace = await traceSignal(store.state, store.objects, id);
+        expect(trace?.deletedAtMs).not.toBeNull();
+        expect(namesIn(JSON.stringify(trace))).toBeNull();
+      }
+      finish(store);
+      for (const id of ids.slice(-4)) {
+        const trace = await traceSignal(store.state, store.objects, id);
+        expect(namesIn(JSON.stringify(trace))).toBeNull();
+      }
+    });
+  });
+
+  test("an export that had begun the person's line writes none of their ids any more", async () => {
+    await inStore((store) => {
+      const ids = Array.from({ length: 2_000 }, (_, n) => `browser-${n}`);
+      store.record(NOW, ...ids.map((id) => identify(JANE, id)), identify(BOB, "bobs-browser"));
+      // The person's line was longer than a page: the next page goes on with their ids.
+      const next = JSON.stringify({ person: 1, lastPerson: 2, list: { index: 0, behind: FIRST_CLAIM, some: false } });
+      expect(exportPeople(store.state, "ndjson", next).text).toContain("browser-1");
+      beginHere(store.state, "del_1", JANE, LATER);
+      const rest = exportPeople(store.state, "ndjson", next).text;
+      expect(rest).not.toContain("browser-1");
+      expect(rest).toContain("bobs-browser");
+    });
+  });
+});
+
+test("a late signal is of whoever had its id then, though others who had it later were deleted later", async () => {
+  await inStore((store) => {
+    const has = (email: string, receivedAtMs: number): Sent => ({ ...identify(email, "shared"), receivedAtMs });
+    store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));
+    deletePerson(store, JANE, LATER);
+    deletePerson(store, BOB, LATER + 10);
+    const late = [-250, -150, -350].map((ms) => ({ ...visit("shared", ms), receivedAtMs: NOW + ms }));
+    const ids = store.record(LATER + 20, ...late);
+    expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged", "processed"]);
+  });
 });
