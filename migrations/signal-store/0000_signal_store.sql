@@ -179,8 +179,7 @@ CREATE INDEX `identities_person` ON `identities` (`person_id`,`at`,`ordinal`);--
 CREATE TABLE `link_jobs` (
 	`key` blob PRIMARY KEY NOT NULL,
 	`due_at` integer NOT NULL,
-	`added` integer DEFAULT 0 NOT NULL,
-	`points` integer DEFAULT 0 NOT NULL
+	`counts` text DEFAULT '[]' NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint

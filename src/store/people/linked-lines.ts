@@ -1,6 +1,6 @@
 /** Gives lines of visitors who are known by now to the persons that they are, in a transaction of linking.ts. */
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
 import type { Facts, Owner } from "../log/line.ts";
@@ -8,8 +8,9 @@ import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
-import { evaluateSignal } from "../../domain/rules/evaluation.ts";
+import { evaluateSignal, pointsOf } from "../../domain/rules/evaluation.ts";
 import type { StoreState } from "../state/store-state.ts";
+import type { LinkCounts } from "./link-jobs.ts";
 import { namesOnLine } from "./visitor-names.ts";
 import type { People } from "./people.ts";
 import { scoredBy } from "./timeline-text.ts";
@@ -41,6 +42,8 @@ export class Linking {
   /** Lines that have left their lists, and those that lack their payloads. */
   readonly #done = new Set<number>();
   readonly #lacking = new Set<number>();
+  /** What linking a line has done to scores, by the line's number. */
+  readonly done = new Map<number, LinkCounts>();
 
   /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
   constructor(
@@ -106,13 +109,14 @@ export class Linking {
       this.#lacking.add(seq);
       return null;
     }
-    if (before !== null) this.#people.disown(before.personId, seq, facts);
+    const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
     const counts = { books: this.#state.books, groups: this.#groups };
     changeStatus(counts, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);
-    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    const won = this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
   }
 
@@ -135,6 +139,18 @@ export class Linking {
     if (typeof evaluation === "string") return NOTHING;
     return { rulesTried: evaluation.rulesTried, verdicts: this.#state.verdicts.idsOf(evaluation.matches) };
   }
+}
+
+/** What has become of scores: what a line had scored its last person, and scores the next, is no change. */
+function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
+  const points = pointsOf(won) - pointsOf(lost);
+  return {
+    personId,
+    added: Number(lost.length === 0 && won.length > 0),
+    changed: Number(lost.length > 0 && won.length > 0 && points !== 0),
+    removed: Number(lost.length > 0 && won.length === 0),
+    points,
+  };
 }
 
 const NOTHING = { rulesTried: 0, verdicts: [] };

@@ -111,8 +111,10 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     }
     for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
     writeAndRecount(state, changing.people);
-    const took = due.map((visitor) => listed.find((one) => one.visitor === visitor) ?? { visitor, seqs: [] });
-    raiseLinked(state, changing.people, took, nowMs);
+    const looked = new Set(listed.map(({ visitor }) => visitor));
+    const others = due.filter((visitor) => !looked.has(visitor)).map((visitor) => ({ visitor, seqs: [] }));
+    const took = [...listed, ...others];
+    raiseLinked(state, changing.people, took, linking.done, nowMs);
     for (const visitor of due)
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     changing.groups.write(state);

@@ -30,20 +30,19 @@ export class Scoring {
     return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
   }
 
-  /** Takes what a line scores from its person. Returns whether anything of it had counted. */
-  remove(owner: Owner, scored: Scored): boolean {
-    const counted = this.#score(owner, scored, -1, (match) => {
+  /** Takes what a line scores from its person. Returns the matches that had counted. */
+  remove(owner: Owner, scored: Scored): readonly RuleMatch[] {
+    return this.#score(owner, scored, -1, (match) => {
       if (!this.#state.once.release(owner.id, scored, match)) return false;
       if (match.frequency !== undefined) this.#releasedOf(owner.id).add(match.ruleId);
       return true;
     });
-    return counted.length > 0;
   }
 
   /** Changes what rules made of a line; null: nothing. */
   change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, come] = [without(before, after), without(after, before)];
-    const lost = gone !== null && this.remove(owner, gone);
+    const lost = gone !== null && this.remove(owner, gone).length > 0;
     const won = come !== null && this.add(owner, come).length > 0;
     if (won) return lost ? "changed" : "added";
     return lost ? "removed" : null;

@@ -85,9 +85,8 @@ export const linkJobs = sqliteTable(
   {
     key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
-    /** Scoring signals that the job's steps have made, and their points: told when it has ended. */
-    added: integer("added").notNull().default(0),
-    points: integer("points").notNull().default(0),
+    /** JSON of LinkCounts: what the job's steps have done to scores, which is told when it has ended. */
+    counts: text("counts").notNull().default("[]"),
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );
