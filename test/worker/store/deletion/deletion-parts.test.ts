@@ -13,13 +13,11 @@ import {
   stepDeletions,
   DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { wantEvents } from "../../../../src/store/events/wanted.ts";
 import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { isScrubbing } from "../../../../src/store/log/cold-removals.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { COLUMNS } from "../../../../src/store/log/line-cells.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
@@ -28,7 +26,6 @@ import { listOfKey, visitorList } from "../../../../src/store/people/visitor-key
 import { exportPeople } from "../../../../src/store/queries/export-people.ts";
 import { FIRST_CLAIM } from "../../../../src/store/queries/person-identities.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
-import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
@@ -92,39 +89,6 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
   return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status ?? null;
 }
 
-/** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
-const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
-
-/** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
-function columnsThatSayNothing({ sql }: TestStore): string[] {
-  const tables = sql
-    .exec<{ name: string }>(
-      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
-    )
-    .toArray();
-  const looked = tables.filter(({ name }) => !OTHER_TABLES.test(name));
-  return looked.flatMap(({ name }) =>
-    sql
-      .exec<{ name: string; type: string }>("SELECT name, type FROM pragma_table_info(?)", name)
-      .toArray()
-      .filter(({ name: column, type }) => {
-        if (type.toLowerCase() === "integer") return false;
-        const some = sql.exec(`SELECT 1 FROM "${name}" WHERE length("${column}") > 0 LIMIT 1`).toArray();
-        return some.length === 0;
-      })
-      .map(({ name: column }) => `${name}.${column}`),
-  );
-}
-
-/** What no line has in a column. */
-function linesThatSayNothing({ state }: TestStore): string[] {
-  const segments = [...state.signals.walk(0), ...state.held.walk(0)];
-  return COLUMNS.filter(({ is }) => is === "text")
-    .map(({ name }) => name)
-    .filter((name) => segments.every(({ lines }) => lines.column(name).every((cell) => typeof cell !== "string")));
-}
-
 const namesIn = (text: string) => /.{0,60}(?:jane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
 
 describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (where) => {
@@ -165,56 +129,6 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       return store.workspaceId;
     });
     await expectToAddUp(workspaceId);
-  });
-
-  test("is in no column of any table, whatever there was to be said of them", async () => {
-    await inStore(async (store) => {
-      const source = `Newsletter for ${JANE}`;
-      const said = (sent: Sent, more: Partial<Sent> = {}): Sent => ({
-        ...sent,
-        pathSource: source,
-        idempotencyKey: "Jane-1",
-        ...more,
-      });
-      const ids = { anonymousId: "V-Jane", userId: "U-Jane" };
-      const call = (type: string, n: number, more: object) => ({ payload: { type, messageId: `Jane-${n}`, ...more } });
-      const facts = { name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
-      const traits = { email: JANE, ...facts };
-      store.frequency = "once_per_day";
-      wantEvents(store.state, { types: ["person.scored", "person.score_crossed"], thresholds: [1] });
-      store.record(NOW, said(call("identify", 1, { anonymousId: "V-Jane-2", userId: "U-Jane-2" })));
-      store.record(NOW, said(call("track", 2, { ...ids, event: "E" })));
-      store.record(
-        NOW + 1,
-        said(call("identify", 3, { ...ids, traits })),
-        said(call("identify", 4, { anonymousId: "V-Jane-2", traits })),
-        // As long as it is not linked, its link job waits.
-        said(call("track", 5, { anonymousId: "V-Jane", event: "E" })),
-        said(form(JANE)),
-        said(form(JANE)),
-        said(held(form(JANE, 1))),
-        said(held(call("track", 6, { ...ids, event: "E" }))),
-        said(dead(form(JANE, 2))),
-        said(dead(call("track", 7, { ...ids, event: "E" }))),
-        said(dead(call("track", 8, { anonymousId: "V-Jane", event: "E" }))),
-      );
-      store.record(NOW + 2, { ...said(held(form(JANE, 3))), periodEndMs: NOW + 2 });
-      await settle(store);
-      updateGroups(store.state);
-      store.state.signals.flush();
-      expect(columnsThatSayNothing(store)).toEqual([]);
-      expect(linesThatSayNothing(store)).toEqual([]);
-      expect(deletePerson(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
-      expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
-      await store.workOnCold(LATER + COLD_AFTER_MS);
-      finish(store);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
-      expect(namesIn(textOfTables(store.sql).toLowerCase())).toBeNull();
-      expect(namesIn((await textOfBucket(store.workspaceId)).toLowerCase())).toBeNull();
-      store.restart();
-      updateGroups(store.state);
-      expect(store.sql.exec("SELECT event, source FROM event_groups").toArray()).toEqual([]);
-    });
   });
 
   test("is the sample of no group any more, and the original of nothing", async () => {
