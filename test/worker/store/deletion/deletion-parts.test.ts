@@ -131,6 +131,21 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
     await expectToAddUp(workspaceId);
   });
 
+  test("stands in no source of a duplicate, whatever it calls them", async () => {
+    await inStore(async (store) => {
+      const said = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
+      store.record(NOW, said, said);
+      await settle(store);
+      expect(linesOf(store.state.signals as never).map(({ facts }) => [facts.status, facts.source])).toEqual([
+        ["processed", "mail to Jane"],
+        ["duplicate", null],
+      ]);
+      deletePerson(store, "zoe@example.com");
+      await store.workOnCold(LATER + COLD_AFTER_MS);
+      expect(namesIn(`${textOfTables(store.sql)}${await textOfBucket(store.workspaceId)}`.toLowerCase())).toBeNull();
+    });
+  });
+
   test("is the sample of no group any more, and the original of nothing", async () => {
     await inStore(async (store) => {
       const [bob] = store.record(NOW, form(BOB));
