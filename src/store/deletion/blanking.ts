@@ -69,7 +69,7 @@ export class Blanking {
   }
 
   #leave(log: Log, seq: number, facts: Facts): void {
-    if (log.name === "signals") this.#lists.remove(seq, facts);
+    if (log.name === "signals") this.#lists.drop(seq, facts);
     const group = groupOf(facts);
     if (group !== null) this.#gone.push({ ...group, seq: log.name === "held" ? -seq : seq });
   }

@@ -151,7 +151,7 @@ class Dropping {
     const there = lines.filter(({ facts }) => !isDropped(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
-      if (log.name === "signals") this.#lists.remove(seq, facts);
+      if (log.name === "signals") this.#lists.drop(seq, facts);
       this.#drop(countedSignal(facts), standingOf(facts));
     }
     if (old.length === 0 && there.length > 0) return;

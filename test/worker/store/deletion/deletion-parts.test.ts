@@ -314,6 +314,16 @@ describe("what is not linked yet", () => {
     });
   });
 
+  test("is paired with no id that an alias of the person named, if nobody else has a signal of it", async () => {
+    await inStore((store) => {
+      const alias = { type: "alias", messageId: "a", userId: "u-1", previousId: "v-1", email: JANE };
+      store.record(NOW, { payload: alias });
+      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
+      deletePerson(store);
+      expect(keysIn(store, "SELECT key FROM pairs")).toEqual([]);
+    });
+  });
+
   test("is another's where it names another known user id, and is linked to them", async () => {
     await inStore((store) => {
       store.record(NOW - 10, visit("v-jane", 1, { userId: "u-bob" }));

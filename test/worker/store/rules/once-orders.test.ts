@@ -22,7 +22,7 @@ import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.
 import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { readEntries } from "../../../../src/store/people/timeline-text.ts";
-import { allEntries } from "../../../../src/store/people/timelines.ts";
+import { ascendingEntries } from "../../../../src/store/people/timelines.ts";
 import { personList } from "../../../../src/store/people/visitor-keys.ts";
 import { hasRuleJobs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
@@ -171,7 +171,7 @@ class World {
         });
         const taken = new Set<string>();
         let score = 0;
-        for (const { scored } of allEntries(sql, personList(id), recent)) {
+        for (const { scored } of ascendingEntries(sql, personList(id), readEntries(recent))) {
           if (scored === null || state.signals.find(scored.signalId) !== null) continue;
           const matches = scored.verdicts.map((verdict) => state.verdicts.get(verdict));
           const counted = matches.filter((match) => state.once.counts(id, scored, match));
