@@ -31,9 +31,10 @@ CREATE TABLE `product_orgs` (
 CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
 CREATE INDEX `product_orgs_last_seen` ON `product_orgs` (`last_seen`);--> statement-breakpoint
 CREATE TABLE `deleted_names` (
-	`hash` text PRIMARY KEY NOT NULL,
+	`hash` text NOT NULL,
 	`at` integer NOT NULL,
-	`since` integer NOT NULL
+	`since` integer NOT NULL,
+	PRIMARY KEY(`hash`, `since`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `deleted_names_at` ON `deleted_names` (`at`);--> statement-breakpoint
@@ -178,8 +179,7 @@ CREATE INDEX `identities_person` ON `identities` (`person_id`,`at`,`ordinal`);--
 CREATE TABLE `link_jobs` (
 	`key` blob PRIMARY KEY NOT NULL,
 	`due_at` integer NOT NULL,
-	`added` integer DEFAULT 0 NOT NULL,
-	`points` integer DEFAULT 0 NOT NULL
+	`counts` text DEFAULT '[]' NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint

@@ -10,6 +10,7 @@ import type { Scored } from "../../src/store/people/timeline-text.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
 import { countInBooks } from "../../src/store/state/books.ts";
+import { groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-days.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
@@ -57,15 +58,17 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   const counted = new Map<string, { count: number; held: number; anonymous: number }>();
   for (const { facts } of [...lines, ...held]) {
-    const { kind, status, event, source, deletedAtMs } = facts;
-    if (kind !== "signal" || event === null) continue;
+    const { status, deletedAtMs } = facts;
+    const name = groupOf(facts);
+    if (name === null) continue;
+    const key = `${name.event} ${name.source}`;
     const isCounted = status === "processed" || status === "anonymous" || status === "held";
     if (!isCounted || deletedAtMs !== null) continue;
-    const group = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
+    const group = counted.get(key) ?? { count: 0, held: 0, anonymous: 0 };
     group.count++;
     if (status === "held") group.held++;
     if (status === "anonymous") group.anonymous++;
-    counted.set(`${event} ${source}`, group);
+    counted.set(key, group);
   }
   type Group = { event: string; source: string; count: number; held: number; anonymous: number };
   const stored = sql.exec<Group>("SELECT event, source, count, held, anonymous FROM event_groups").toArray();
@@ -153,16 +156,14 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   for (const { seq, facts } of lines) {
     if (facts.owner !== null) expect(facts.status).toBe("processed");
     else if (facts.status !== "anonymous") expect(facts.verdicts).toEqual([]);
-    if (facts.status !== "anonymous") continue;
-    const ids = [
-      ...(facts.userId === null ? [] : [visitorList({ kind: "user_id", value: facts.userId })]),
-      ...(facts.anonymousId === null ? [] : [visitorList({ kind: "anonymous_id", value: facts.anonymousId })]),
-    ];
-    expect(
-      ids.some((list) => listed.get(list)?.has(seq) === true),
-      `line ${seq} is on no list`,
-    ).toBe(true);
+    if (facts.status === "anonymous") expect(facts.listedBy, `line ${seq} is on no list`).not.toEqual([]);
+    for (const kind of facts.listedBy) {
+      const list = visitorList({ kind, value: (kind === "user_id" ? facts.userId : facts.anonymousId) ?? "" });
+      expect(listed.get(list)?.delete(seq), `line ${seq} is not on the list ${list}`).toBe(true);
+    }
   }
+  const unknown = [...listed].filter(([list, seqs]) => !list.startsWith("p") && seqs.size > 0);
+  expect(unknown, "entries whose line does not say that it stands there").toEqual([]);
   const longest = sql
     .exec<{ bytes: number }>(
       `SELECT max(n) AS bytes FROM (SELECT length(facts) + length(hashes) AS n FROM signals_facts UNION ALL
@@ -174,7 +175,8 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 }
 
 /**
- * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever it may; and what
+ * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever its current version
+ * may; and what
  * is remembered of that are signals of the list, whose rows are nobody else's.
  */
 export function countedOf(
@@ -183,11 +185,12 @@ export function countedOf(
   scored: readonly Scored[],
 ): (RuleMatch & { atMs: number })[] {
   const all = scored.flatMap(({ verdicts, ...occasion }) =>
-    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion })),
+    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion, verdict })),
   );
   const counted = all.filter((one) => state.once.counts(personId, one, one));
   const limited = all.filter(
-    ({ frequency, signalId }) => frequency !== undefined && state.signals.find(signalId) !== null,
+    ({ frequency, signalId, verdict, ruleId }) =>
+      frequency !== undefined && verdict === state.verdicts.currentOf(ruleId) && state.signals.find(signalId) !== null,
   );
   for (const { ruleId, frequency, atMs } of limited) {
     const inPlace = counted.filter(

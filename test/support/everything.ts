@@ -1,6 +1,7 @@
 /** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
+import { COLUMNS } from "../../src/store/log/line-cells.ts";
 import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/visitor-keys.ts";
 
@@ -34,6 +35,51 @@ export function textOfTables(sql: SqlStorage): string {
         ),
     )
     .join("\n");
+}
+
+/**
+ * What each column of an object's database says, by `table.column`; of stored lines each column of a line by itself. Columns of
+ * numbers are left out.
+ */
+export function textsOfColumns(sql: SqlStorage): Map<string, string> {
+  const columns = sql.exec<{ table: string; name: string; type: string }>(
+    `SELECT tables.name AS "table", columns.name, columns.type FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+     WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_cf%' ESCAPE '\\' AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'`,
+  );
+  const texts = new Map<string, string>();
+  for (const { table, name, type } of columns.toArray()) {
+    if (/^integer$/i.test(type)) continue;
+    const values = sql.exec(`SELECT "${name}" FROM "${table}"`).toArray();
+    if (name === "facts" && PACKED[table] === textOfLines) {
+      const said = COLUMNS.filter(({ is }) => is === "text");
+      for (const { name: column } of said) texts.set(`${table}.facts.${column}`, "");
+      for (const { facts } of values) {
+        const lines = unpackLines(facts as ArrayBuffer);
+        for (const { name: column } of said) {
+          const place = `${table}.facts.${column}`;
+          texts.set(place, `${texts.get(place)}\n${lines.column(column).join("\n")}`);
+        }
+      }
+    } else texts.set(`${table}.${name}`, values.map((row) => textOf(table, name, row[name] ?? null)).join("\n"));
+  }
+  return texts;
+}
+
+/** The same of the database that all workspaces share. */
+export async function textsOfD1(): Promise<Map<string, string>> {
+  const { results } = await env.DB.prepare(
+    `SELECT tables.name AS "table", columns.name, columns.type FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+     WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_cf%' ESCAPE '\\'
+       AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND tables.name NOT LIKE 'd1\\_%' ESCAPE '\\'`,
+  ).all<{ table: string; name: string; type: string }>();
+  const columns = results.filter(({ type }) => !/^integer$/i.test(type));
+  const texts = columns.map(async ({ table, name }) => {
+    const { results: rows } = await env.DB.prepare(`SELECT "${name}" AS value FROM "${table}"`).all<{
+      value: unknown;
+    }>();
+    return [`${table}.${name}`, rows.map(({ value }) => String(value)).join("\n")] as const;
+  });
+  return new Map(await Promise.all(texts));
 }
 
 export async function textOfBucket(workspaceId: string, bucket = env.COLD): Promise<string> {

@@ -49,10 +49,10 @@ export function SignalGroupView({
           )
         }
       >
-        from {source}
+        {source === "" ? "from sources that name a person" : `from ${source}`}
       </PageHead>
       <Stats>
-        <Stat label="Signals" value={group.count} note="duplicates, which are listed below too, not counted" />
+        <Stat label="Signals" value={group.count} note="excluding duplicates" />
         <Stat
           label="Held"
           value={group.held}

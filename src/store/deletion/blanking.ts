@@ -8,9 +8,9 @@ import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { isLater, type Receipt } from "../receipt.ts";
 import { EventGroupChanges, type Sample, updateGroups } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, type SignalCounts, standingOf } from "../state/status-change.ts";
+import { changeStatus, countedSignal, groupOf, type SignalCounts, standingOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "./visitor-lists.ts";
+import { VisitorLists } from "../people/visitor-lists.ts";
 
 export interface Blanked {
   seq: number;
@@ -69,11 +69,9 @@ export class Blanking {
   }
 
   #leave(log: Log, seq: number, facts: Facts): void {
-    const { kind, event, source } = facts;
-    if (log.name === "signals") this.#lists.remove(seq, facts);
-    if (kind === "signal" && event !== null) {
-      this.#gone.push({ event, source: source ?? "", seq: log.name === "held" ? -seq : seq });
-    }
+    if (log.name === "signals") this.#lists.drop(seq, facts);
+    const group = groupOf(facts);
+    if (group !== null) this.#gone.push({ ...group, seq: log.name === "held" ? -seq : seq });
   }
 }
 
@@ -125,12 +123,14 @@ function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
   }
 }
 
+/** @param source of the group; empty where those of its signals tell whose they are, which segments do not know. */
 function latestOf(log: Log, event: string, source: string): Candidate | null {
   let [segments, lines] = [0, 0];
-  for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source })) {
+  for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source: source || undefined })) {
     for (const seq of segment.seqsWith("event", event).toReversed()) {
       const facts = segment.facts(seq);
-      if (facts.kind === "signal" && facts.event === event && facts.source === source && keepsPayload(facts)) {
+      const group = groupOf(facts);
+      if (group?.event === event && group.source === source && keepsPayload(facts)) {
         const { id, receivedAtMs, ordinal } = facts.admission;
         return { id, seq: log.name === "held" ? -seq : seq, receipt: { receivedAtMs, ordinal } };
       }

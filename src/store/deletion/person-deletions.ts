@@ -142,7 +142,8 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
   const { sql } = state;
   if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
     sql.exec(
-      "DELETE FROM deleted_names WHERE hash IN (SELECT hash FROM deleted_names WHERE at <= ? LIMIT ?)",
+      `DELETE FROM deleted_names
+       WHERE (hash, since) IN (SELECT hash, since FROM deleted_names WHERE at <= ? LIMIT ?)`,
       nowMs - REMEMBERED_MS,
       DELETION_STEP_LINES,
     );

@@ -24,7 +24,7 @@ import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts
 import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
 import type { CountedSignal, Standing } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "./visitor-lists.ts";
+import { VisitorLists } from "../people/visitor-lists.ts";
 
 /** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
 export const RETENTION_ROWS = 2_000;
@@ -151,7 +151,7 @@ class Dropping {
     const there = lines.filter(({ facts }) => !isDropped(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
-      if (log.name === "signals") this.#lists.remove(seq, facts);
+      if (log.name === "signals") this.#lists.drop(seq, facts);
       this.#drop(countedSignal(facts), standingOf(facts));
     }
     if (old.length === 0 && there.length > 0) return;

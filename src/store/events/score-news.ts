@@ -11,14 +11,12 @@ import type {
 } from "../../domain/events/workspace-event.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../events/raised-events.ts";
-import { pointsOf } from "../../domain/rules/evaluation.ts";
 
 /** Scoring signals of one event: its row stays far below what a row may have, however long their names are. */
 export const SCORED_EVENT_MAX_SIGNALS = 200;
 
 /** An entry of a person's list, as far as it says what has scored. */
 interface ScoredLine {
-  seq: number;
   scored: { signalId: string; atMs: number } | null;
 }
 
@@ -30,7 +28,6 @@ interface ScoredPerson {
 
 /** A line that has come to score, with the matches that count. */
 interface Made {
-  seq: number;
   signalId: string;
   atMs: number;
   event: string;
@@ -62,11 +59,11 @@ export class ScoreNews {
   }
 
   /** Notes a line that has become the person's, with the matches of it that count. */
-  made(person: ScoredPerson, { seq, scored }: ScoredLine, event: string, matches: readonly RuleMatch[]): void {
+  made(person: ScoredPerson, { scored }: ScoredLine, event: string, matches: readonly RuleMatch[]): void {
     if (scored === null || matches.length === 0) return;
     const { signalId, atMs } = scored;
     this.#latest.set(person.id, signalId);
-    this.#made.push({ seq, signalId, atMs, event, email: person.email, score: person.score, matches });
+    this.#made.push({ signalId, atMs, event, email: person.email, score: person.score, matches });
   }
 
   /** Notes a person's new score, which is about to be stored. */
@@ -83,13 +80,6 @@ export class ScoreNews {
 
   get crossings(): Iterable<Crossings> {
     return this.#thresholds.values();
-  }
-
-  /** How many scoring signals each line has made, and their points. */
-  bySeq(): Map<number, { added: number; points: number }> {
-    return new Map(
-      this.#made.map(({ seq, matches }) => [seq, { added: matches.length, points: pointsOf(matches) }] as const),
-    );
   }
 
   crossedEvents(nowMs: number): WorkspaceEvent[] {

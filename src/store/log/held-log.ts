@@ -31,15 +31,14 @@ export class HeldLog extends Log {
   }
 
   /**
-   * Sealed segments that may have held lines of the period that ends then, of ordinals behind one: in the order of their
-   * first ordinals. A segment is read where that is asked for.
+   * Sealed segments that may have held lines of ordinals behind one, of whichever period: in the order of their first
+   * ordinals. A segment is read where that is asked for.
    */
-  *byOrdinal(periodEndMs: number, behind: number): Generator<{ firstOrdinal: number; read: () => Segment }> {
+  *byOrdinal(behind: number): Generator<{ firstOrdinal: number; read: () => Segment }> {
     for (let [ordinal, seq, isMore] = [0, 0, true]; isMore;) {
       const rows = this.rows(
-        `instr(statuses, 'h') > 0 AND (ordinal_from, first_seq) > (?3, ?4) AND period_end >= ?1 AND ordinal_to > ?2
+        `instr(statuses, 'h') > 0 AND (ordinal_from, first_seq) > (?2, ?3) AND ordinal_to > ?1
          ORDER BY ordinal_from, first_seq LIMIT ${ROWS_AT_ONCE}`,
-        periodEndMs,
         behind,
         ordinal,
         seq,

@@ -4,12 +4,14 @@ import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/recorded-signals.ts";
-import type { Facts, LineKind, LineStatus } from "./line.ts";
+import type { Facts, LineKind, LineStatus, ListingId } from "./line.ts";
 
 const STATUSES: readonly LineStatus[] = ["processed", "anonymous", "duplicate", "purged", "held", "released"];
 const KINDS: readonly LineKind[] = ["signal", "identify", "account"];
 const ENDPOINTS: readonly EndpointType[] = ["signal_staging", "product_org"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
+/** Which ids list a line, by the number that stands for them. */
+const LISTED_BY: readonly (readonly ListingId[])[] = [[], ["user_id"], ["anonymous_id"], ["user_id", "anonymous_id"]];
 
 /** Names that stand in the payload too. As long as that is kept they never become other ones. */
 export type PayloadNames = Pick<Facts, "userId" | "anonymousId">;
@@ -50,6 +52,7 @@ export const COLUMNS = [
   { name: "deletedAfter", is: "number", ofPerson: false },
   { name: "pathSource", is: "text", ofPerson: true },
   { name: "idempotencyKey", is: "text", ofPerson: true },
+  { name: "listedBy", is: "number", ofPerson: true },
 ] as const satisfies readonly { name: string; is: "number" | "text"; ofPerson: boolean }[];
 
 export type ColumnName = (typeof COLUMNS)[number]["name"];
@@ -86,6 +89,7 @@ export function encodeFacts(facts: Facts): Cell[] {
     after(facts.deletedAtMs, receivedAtMs),
     admission.pathSource ?? 0,
     admission.idempotencyKey ?? 0,
+    (facts.listedBy.includes("user_id") ? 1 : 0) + (facts.listedBy.includes("anonymous_id") ? 2 : 0),
   ];
 }
 
@@ -121,6 +125,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     anonymousId: text("anonymousId"),
     traits: readTraits(cell("traits")),
     owner: personId === 0 ? null : { personId, by: NAMED_BY[number("namedBy")] ?? "email" },
+    listedBy: LISTED_BY[number("listedBy")] ?? [],
     linkedAtMs: timeAfter(number("linkedAfter"), receivedAtMs),
     duplicateOf: text("duplicateOf"),
     rulesTried: number("rulesTried"),

@@ -14,6 +14,9 @@ export type LineKind = "signal" | "identify" | "account";
  */
 export type LineStatus = "processed" | "anonymous" | "duplicate" | "purged" | "held" | "released";
 
+/** An id of a line by which lines are listed. */
+export type ListingId = Exclude<NamedBy, "email">;
+
 export interface Owner {
   personId: number;
   /** What named the owner. */
@@ -34,6 +37,8 @@ export interface Facts {
   anonymousId: string | null;
   traits: Traits;
   owner: Owner | null;
+  /** The ids of the line whose lists of lines (people/timelines.ts) it stands on. The owner's list always has the line. */
+  listedBy: readonly ListingId[];
   /** When an anonymous signal became a person's. */
   linkedAtMs: number | null;
   duplicateOf: string | null;

@@ -121,6 +121,19 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return linesBySegment(seqs, (seq) => this.segmentOf(seq));
   }
 
+  /** Those of some lines that no segment has any more. */
+  goneOf(seqs: readonly number[]): Set<number> {
+    const gone = new Set<number>();
+    let lastThere = -1;
+    for (const seq of seqs.toSorted((one, other) => one - other)) {
+      if (seq <= lastThere || seq >= this.#head.firstSeq) continue;
+      const row = this.segments.rowOf(seq);
+      if (row === null) gone.add(seq);
+      else lastThere = row.last_seq;
+    }
+    return gone;
+  }
+
   /** Facts of lines by their numbers; lines that are gone are missing. */
   readAll(seqs: Iterable<number>): Map<number, Facts> {
     return factsByNumber(this.segmentsOf(seqs));

@@ -105,8 +105,14 @@ export class StoredSegments {
 
   /** The segment that has this line; null: there is none. */
   of(seq: number): Segment | null {
+    const row = this.rowOf(seq);
+    return row === null ? null : this.read(row);
+  }
+
+  /** The row of the segment that has this line; null: there is none. */
+  rowOf(seq: number): SegmentRow | null {
     const [row] = this.rows("first_seq <= ? ORDER BY first_seq DESC LIMIT 1", seq);
-    return row === undefined || row.last_seq < seq ? null : this.read(row);
+    return row === undefined || row.last_seq < seq ? null : row;
   }
 
   /** When the period of the next lines ends that are held, in milliseconds since 1970; null: none is. */

@@ -31,7 +31,7 @@ export function rememberHash(
 ): void {
   sql.exec(
     `INSERT INTO deleted_names (hash, at, since) VALUES (?, ?, ?)
-     ON CONFLICT DO UPDATE SET at = max(at, excluded.at), since = excluded.since`,
+     ON CONFLICT DO UPDATE SET at = max(at, excluded.at)`,
     hash,
     atMs,
     sinceMs,
@@ -66,15 +66,14 @@ export function isOfDeleted(
   claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
   const { email } = visitor;
-  if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt) !== null;
+  if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt).length > 0;
   for (const id of idsOf(visitor)) {
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
-    const sinceMs = deletedSince(sql, id, receipt);
     // Others have had the id too, so that it is the person's who had it last when the signal was received.
-    if (sinceMs !== null && (claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs))) {
-      return true;
-    }
+    const isTheirs = (sinceMs: number): boolean =>
+      claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs);
+    if (deletedSince(sql, id, receipt).some(isTheirs)) return true;
     if (claims.length > 0) return false;
   }
   return false;
@@ -105,14 +104,16 @@ function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   return ids;
 }
 
-/** Since when a name was a deleted person's; null: it was nobody's who was deleted after the receipt. */
-function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number | null {
-  const [row] = sql.exec<{ since: number }>(
-    "SELECT since FROM deleted_names WHERE hash = ? AND at >= ?",
-    hashOfName(name),
-    receivedAtMs,
-  );
-  return row?.since ?? null;
+/** Since when a name was theirs, of each person who had it and was deleted after the receipt. */
+function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number[] {
+  return sql
+    .exec<{ since: number }>(
+      "SELECT since FROM deleted_names WHERE hash = ? AND at >= ?",
+      hashOfName(name),
+      receivedAtMs,
+    )
+    .toArray()
+    .map(({ since }) => since);
 }
 
 function isBetween(first: number, middle: number, last: number): boolean {

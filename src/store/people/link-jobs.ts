@@ -8,9 +8,13 @@ export const LINK_ALARM_MS = 10_000;
 /** When the job of somebody is due who is being deleted: not before the deletion has come to the visitor, and says so. */
 export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
 
-/** How many scoring signals were made, and their points. */
+/** What linking has done to scores with the signals that a person got: how many score now, or otherwise, or no more. */
 export interface LinkCounts {
+  personId: number;
   added: number;
+  changed: number;
+  removed: number;
+  /** By how much the scores of all people together have changed. */
   points: number;
 }
 
@@ -54,24 +58,15 @@ export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
   if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
 }
 
-/** Adds to a job what a step has made of the visitor's lines. */
-export function countInLinkJob(sql: SqlStorage, visitor: VisitorId, { added, points }: LinkCounts): void {
-  if (added === 0) return;
-  sql.exec(
-    "UPDATE link_jobs SET added = added + ?, points = points + ? WHERE key = ?",
-    added,
-    points,
-    visitorKey(visitor),
-  );
+/** Notes with a job what its steps have done so far. */
+export function saveLinkCounts(sql: SqlStorage, visitor: VisitorId, counts: readonly LinkCounts[]): void {
+  sql.exec("UPDATE link_jobs SET counts = ? WHERE key = ?", JSON.stringify(counts), visitorKey(visitor));
 }
 
-/** What a job's steps have made of the visitor's lines so far, as far as somebody wanted to know. */
-export function linkCounts(sql: SqlStorage, visitor: VisitorId): LinkCounts {
-  const found = sql.exec<{ added: number; points: number }>(
-    "SELECT added, points FROM link_jobs WHERE key = ?",
-    visitorKey(visitor),
-  );
-  return found.toArray()[0] ?? { added: 0, points: 0 };
+/** What a job's steps have done so far, person by person, as far as somebody wanted to know. */
+export function linkCounts(sql: SqlStorage, visitor: VisitorId): LinkCounts[] {
+  const [job] = sql.exec<{ counts: string }>("SELECT counts FROM link_jobs WHERE key = ?", visitorKey(visitor));
+  return job === undefined ? [] : (JSON.parse(job.counts) as LinkCounts[]);
 }
 
 export function endLinkJob(sql: SqlStorage, visitor: VisitorId): void {

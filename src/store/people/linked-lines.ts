@@ -1,6 +1,6 @@
 /** Gives lines of visitors who are known by now to the persons that they are, in a transaction of linking.ts. */
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
 import type { Facts, Owner } from "../log/line.ts";
@@ -8,13 +8,14 @@ import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
-import { evaluateSignal } from "../../domain/rules/evaluation.ts";
+import { evaluateSignal, pointsOf } from "../../domain/rules/evaluation.ts";
 import type { StoreState } from "../state/store-state.ts";
+import type { LinkCounts } from "./link-jobs.ts";
 import { namesOnLine } from "./visitor-names.ts";
 import type { People } from "./people.ts";
 import { scoredBy } from "./timeline-text.ts";
-import { changeEntries } from "./timelines.ts";
 import { visitorList } from "./visitor-keys.ts";
+import { VisitorLists } from "./visitor-lists.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** The oldest lines on a visitor's list. */
@@ -37,9 +38,12 @@ export class Linking {
   readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
-  /** Lines that need not be listed any more, and those that lack their payloads. */
+  readonly #lists = new VisitorLists();
+  /** Lines that have left their lists, and those that lack their payloads. */
   readonly #done = new Set<number>();
   readonly #lacking = new Set<number>();
+  /** What linking a line has done to scores, by the line's number. */
+  readonly done = new Map<number, LinkCounts>();
 
   /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
   constructor(
@@ -60,8 +64,12 @@ export class Linking {
   link(segment: Segment, seqs: readonly number[]): void {
     const changes = new Map<number, Facts>();
     for (const seq of seqs) {
-      const facts = this.#linked(seq, segment.facts(seq));
-      if (facts !== null) changes.set(seq, facts);
+      const before = segment.facts(seq);
+      const linked = this.#linked(seq, before);
+      if (linked === null) continue;
+      this.#done.add(seq);
+      this.#lists.remove(seq, before, linked.listedBy);
+      changes.set(seq, linked);
     }
     this.#state.signals.rewrite(segment, changes);
   }
@@ -69,16 +77,19 @@ export class Linking {
   /** Takes what is done off the lists. Returns the visitors of whom nothing could be done for lack of payloads. */
   takeOff(listed: readonly ListedLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
-    const oldest = signals.firstSeq;
-    return listed.flatMap(({ visitor, seqs }) => {
-      // Lines that no segment has any more are gone: nothing is left to be linked of them.
-      const done = seqs.filter((seq) => this.#done.has(seq) || seq < oldest);
-      changeEntries(sql, visitorList(visitor), "", new Map(done.map((seq) => [seq, "gone"] as const)));
-      return done.length === 0 && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
+    const left = listed.flatMap(({ seqs }) => seqs).filter((seq) => !this.#done.has(seq));
+    // Of lines that no segment has any more nothing is left to be linked.
+    const gone = signals.goneOf(left);
+    const lacking = listed.flatMap(({ visitor, seqs }) => {
+      for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
+      const isIdle = seqs.every((seq) => !this.#done.has(seq) && !gone.has(seq));
+      return isIdle && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
     });
+    this.#lists.write(sql);
+    return lacking;
   }
 
-  /** A line's facts once it is linked; null: nothing changes. */
+  /** A line's facts once it has been linked, or found to be nobody else's; null: that takes the rules, or a payload. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
@@ -86,13 +97,11 @@ export class Linking {
     const owner = isOpen ? this.#people.ownerOf(namesOnLine(facts), receipt) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
-      this.#done.add(seq);
-      return null;
+      return { ...facts, listedBy: [] };
     }
-    if (before?.personId === owner.personId) {
-      this.#done.add(seq);
-      return { ...facts, owner };
-    }
+    // Whoever its user id turns out to be takes a line over from whom only its anonymous id has named.
+    const listedBy = owner.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
+    if (before?.personId === owner.personId) return { ...facts, owner, listedBy };
     // A line is taken from a person only with the rules at hand, for all of that person's signals have to be counted again.
     if (before !== null && this.#rules.rules === null) return null;
     const judged = this.#judge(seq, facts, email);
@@ -100,14 +109,14 @@ export class Linking {
       this.#lacking.add(seq);
       return null;
     }
-    this.#done.add(seq);
-    if (before !== null) this.#people.disown(before.personId, seq, facts);
+    const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
     const counts = { books: this.#state.books, groups: this.#groups };
     changeStatus(counts, countedSignal(facts), facts.status, "processed");
-    const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
+    const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);
-    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    const won = this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
   }
 
@@ -130,6 +139,18 @@ export class Linking {
     if (typeof evaluation === "string") return NOTHING;
     return { rulesTried: evaluation.rulesTried, verdicts: this.#state.verdicts.idsOf(evaluation.matches) };
   }
+}
+
+/** What has become of scores: what a line had scored its last person, and scores the next, is no change. */
+function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
+  const points = pointsOf(won) - pointsOf(lost);
+  return {
+    personId,
+    added: Number(lost.length === 0 && won.length > 0),
+    changed: Number(lost.length > 0 && won.length > 0 && points !== 0),
+    removed: Number(lost.length > 0 && won.length === 0),
+    points,
+  };
 }
 
 const NOTHING = { rulesTried: 0, verdicts: [] };

@@ -97,10 +97,12 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     }
     const nowMs = Date.now();
     // A visitor's list may not be this step's any more: where somebody is being deleted, for instance.
-    const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
-    const listed = listedOf(state, due);
-    const here = new Set(listed.flatMap(({ seqs }) => seqs));
     const changing = { people: new People(state), groups: new EventGroupChanges() };
+    const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
+    // Lines of an id that nobody has any more wait for the next person who is named by it.
+    const isKnown = (visitor: VisitorId): boolean => changing.people.identities.claimsOf(visitor).length > 0;
+    const listed = listedOf(state, due.filter(isKnown));
+    const here = new Set(listed.flatMap(({ seqs }) => seqs));
     const linking = new Linking(state, changing, current, payloads, nowMs);
     for (const { segment, seqs } of parts) {
       // Lines that have changed meanwhile are left for the next step.
@@ -109,9 +111,12 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     }
     for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
     writeAndRecount(state, changing.people);
-    const took = due.map((visitor, index) => listed[index] ?? { visitor, seqs: [] });
-    raiseLinked(state, changing.people, took, nowMs);
-    for (const visitor of due) if (!hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
+    const looked = new Set(listed.map(({ visitor }) => visitor));
+    const others = due.filter((visitor) => !looked.has(visitor)).map((visitor) => ({ visitor, seqs: [] }));
+    const took = [...listed, ...others];
+    raiseLinked(state, changing.people, took, linking.done, nowMs);
+    for (const visitor of due)
+      if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     changing.groups.write(state);
     signals.flush();
     return hasFreshLinkJob(sql, nowMs);

@@ -6,6 +6,7 @@ import { dayOf } from "../../domain/quota/day-counts.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { ScoreNews } from "../events/score-news.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
@@ -32,7 +33,6 @@ const ID_COUNTS = [
 ] as const;
 /** From how many visitors on reading them together is worth it. */
 const PRELOAD_FROM = 4;
-const NONE: ReadonlySet<number> = new Set();
 
 export class People {
   readonly #state: StoreState;
@@ -45,12 +45,11 @@ export class People {
   /** News of scores; null where nobody wants to be told. */
   readonly news: ScoreNews | null;
 
-  /** @param removing verdicts that are being removed from all lines. */
-  constructor(state: StoreState, removing: ReadonlySet<number> = NONE) {
+  constructor(state: StoreState) {
     this.#state = state;
     this.#known = new KnownPeople(state);
     this.identities = new Identities(state.sql);
-    this.#scoring = new Scoring(state, this.ruleDays, removing);
+    this.#scoring = new Scoring(state, this.ruleDays);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
@@ -105,14 +104,19 @@ export class People {
     now.last_day = dayOf(now.last_seen);
   }
 
-  /** Makes a line a person's, with what it has scored. @param event names what the line says. */
-  own(personId: number, entry: Entry, event: string | null): void {
+  /**
+   * Makes a line a person's, with what it has scored. Returns the matches that count.
+   *
+   * @param event names what the line says.
+   */
+  own(personId: number, entry: Entry, event: string | null): readonly RuleMatch[] {
     const person = this.#known.byId(personId);
-    if (person === null) return;
+    if (person === null) return [];
     person.entries.push(entry);
-    if (entry.scored === null) return;
+    if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
     this.news?.made(person.now, entry, event ?? "", counted);
+    return counted;
   }
 
   /**
@@ -136,14 +140,14 @@ export class People {
     return done;
   }
 
-  /** Takes a line from a person. @param facts of the line, as they were. */
-  disown(personId: number, seq: number, facts: Facts): void {
+  /** Takes a line from a person. Returns the matches that had counted. @param facts of the line, as they were. */
+  disown(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
     const person = this.#known.byId(personId);
-    if (person === null) return;
+    if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
-    const scored = scoredBy(facts);
-    if (scored !== null) this.#scoring.remove(person.now, scored);
     if (forgetLine(person, facts)) this.toRecount.add(personId);
+    const scored = scoredBy(facts);
+    return scored === null ? [] : this.#scoring.remove(person.now, scored);
   }
 
   /**

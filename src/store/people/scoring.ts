@@ -25,7 +25,6 @@ interface Owner {
 export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
-  readonly #removing: ReadonlySet<number>;
   /**
    * Rules, by person, that score them once a day, or once ever, and of which something counts no longer; and behind which line
    * others are looked for that count in its place.
@@ -34,11 +33,9 @@ export class Scoring {
   /** How many entries may still be looked at. */
   #left = REPLACE_STEP_ENTRIES;
 
-  /** @param removing verdicts that are being removed: none of them is to count in place of another. */
-  constructor(state: StoreState, ruleDays: RuleDayChanges, removing: ReadonlySet<number>) {
+  constructor(state: StoreState, ruleDays: RuleDayChanges) {
     this.#state = state;
     this.#ruleDays = ruleDays;
-    this.#removing = removing;
   }
 
   /** Adds what a line scores to its person. Returns the matches that count. */
@@ -46,20 +43,19 @@ export class Scoring {
     return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
   }
 
-  /** Takes what a line scores from its person. Returns whether anything of it had counted. */
-  remove(owner: Owner, scored: Scored): boolean {
-    const counted = this.#score(owner, scored, -1, (match) => {
+  /** Takes what a line scores from its person. Returns the matches that had counted. */
+  remove(owner: Owner, scored: Scored): readonly RuleMatch[] {
+    return this.#score(owner, scored, -1, (match) => {
       if (!this.#state.once.release(owner.id, scored, match)) return false;
       if (match.frequency !== undefined) this.replaceBehind(owner.id, match.ruleId, BEFORE_ALL);
       return true;
     });
-    return counted.length > 0;
   }
 
   /** Changes what rules made of a line; null: nothing. */
   change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, come] = [without(before, after), without(after, before)];
-    const lost = gone !== null && this.remove(owner, gone);
+    const lost = gone !== null && this.remove(owner, gone).length > 0;
     const won = come !== null && this.add(owner, come).length > 0;
     if (won) return lost ? "changed" : "added";
     return lost ? "removed" : null;
@@ -73,8 +69,9 @@ export class Scoring {
   }
 
   /**
-   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept and can. What
-   * retention has dropped scores what it had scored. Where too many lines are to be looked at, a job goes on.
+   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept, and that the
+   * rule matches in its current version. What older versions made of lines stays as it is until the rule is applied to the
+   * past; and what retention has dropped scores what it had scored. Where too many lines are to be looked at, a job goes on.
    *
    * @param entriesBehind gives the person's behind a line in ascending order, those of this batch too.
    * @returns how many lines have come to count.
@@ -84,9 +81,7 @@ export class Scoring {
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
     const { sql, verdicts } = this.#state;
-    const replacing = [...released.keys()]
-      .flatMap((ruleId) => verdicts.ofRule(ruleId))
-      .filter((id) => !this.#removing.has(id));
+    const replacing = [...released.keys()].flatMap((ruleId) => verdicts.currentOf(ruleId) ?? []);
     let [replaced, behind] = [0, Math.min(...released.values())];
     const replace = this.#replacer(owner, replacing);
     for (const entry of replacing.length === 0 ? [] : entriesBehind(behind)) {

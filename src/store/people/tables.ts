@@ -85,9 +85,8 @@ export const linkJobs = sqliteTable(
   {
     key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
-    /** Scoring signals that the job's steps have made, and their points: told when it has ended. */
-    added: integer("added").notNull().default(0),
-    points: integer("points").notNull().default(0),
+    /** JSON of LinkCounts: what the job's steps have done to scores, which is told when it has ended. */
+    counts: text("counts").notNull().default("[]"),
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );
@@ -116,11 +115,11 @@ export const replacements = sqliteTable(
 export const deletedNames = sqliteTable(
   "deleted_names",
   {
-    hash: text("hash").primaryKey(),
+    hash: text("hash").notNull(),
     /** Signals received after this time are not the deleted person's. */
     at: integer("at").notNull(),
-    /** Since when an id was the person's, where others had it too. */
+    /** Since when an id was the person's, where others had it too: of them several may have been deleted. */
     since: integer("since").notNull(),
   },
-  (table) => [index("deleted_names_at").on(table.at)],
+  (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
 );

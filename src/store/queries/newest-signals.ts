@@ -13,6 +13,7 @@ import type { FindFilter } from "../protocol/recorded-signals.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { admissionOf } from "../record/dead-letters.ts";
+import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Names } from "./named-people.ts";
 
@@ -109,7 +110,7 @@ interface Asked extends Omit<FindFilter, "status"> {
 
 function* linesOf(from: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
   const { event, email, status, sinceMs, untilMs } = asked;
-  const source = event === undefined ? undefined : asked.source;
+  const source = event === undefined ? undefined : asked.source || undefined;
   for (const segment of log.walkBack(before, { event, source, status, sinceMs, untilMs })) {
     for (const seq of seqsAbout(segment, asked).toReversed()) {
       if (seq >= before) continue;
@@ -175,10 +176,15 @@ function isAskedFor(facts: Facts, asked: Asked | FindFilter): boolean {
   if (facts.status === "released") return false;
   return (
     (event === undefined || facts.event === event) &&
-    (source === undefined || facts.source === source) &&
+    (source === undefined || isOfSource(facts, source)) &&
     (status === undefined || facts.status === status) &&
     isAdmitted(facts.admission, asked)
   );
+}
+
+/** @param source empty: the line is of a group that has no source, since the lines' own tell whose they are. */
+function isOfSource(facts: Facts, source: string): boolean {
+  return source === "" ? facts.source !== null && groupOf(facts)?.source === "" : facts.source === source;
 }
 
 function isAdmitted({ keyId, receivedAtMs }: Admission, asked: Asked | FindFilter): boolean {

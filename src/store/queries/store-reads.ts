@@ -140,8 +140,10 @@ export class StoreReads extends RestorableObject {
     status: SignalStatus | undefined,
     page: Page,
   ): { group: QueueGroup; signals: FoundSignals } | null {
-    const group = findGroup(this.stateWithGroups.sql, event, source);
-    const filter = { event, source, ...(status === undefined ? {} : { status }) };
+    const { sql } = this.stateWithGroups;
+    // A source that tells whose a signal is names no group.
+    const group = findGroup(sql, event, source) ?? findGroup(sql, event, "");
+    const filter = { event, source: group?.source ?? "", ...(status === undefined ? {} : { status }) };
     return group && { group, signals: findSignals(this.state, filter, page) };
   }
 

@@ -2,6 +2,7 @@
 import { parsed } from "../../domain/json/payload-json.ts";
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import type { Admission } from "../../wire/admission.ts";
+import { BeingDeleted } from "../deletion/being-deleted.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
@@ -36,12 +37,17 @@ export async function traceSignal(state: StoreState, objects: ColdObjects, id: s
   return now === null ? traceDead(state, id) : traceLine(state, now, payload);
 }
 
-/** The line of a signal. One that was released is found where it is by now. */
+/**
+ * The line of a signal, as the deletion of its person will leave it where that is under way. A signal that was released is
+ * found where it is by now.
+ */
 function findLine(state: StoreState, id: string): Place | null {
   for (const log of [state.signals, state.held] as const) {
     const found = log.find(id);
     const segment = found && log.segmentOf(found.seq);
-    if (found !== null && segment !== null && found.facts.status !== "released") return { log, ...found, segment };
+    if (found === null || segment === null || found.facts.status === "released") continue;
+    const facts = new BeingDeleted(state.sql).factsOf(found.facts, Date.now());
+    return { log, seq: found.seq, facts, segment };
   }
   return null;
 }
@@ -91,21 +97,22 @@ function matchedRules({ once, verdicts }: StoreState, facts: Facts): MatchedRule
 function traceDead(state: StoreState, id: string): SignalTrace | null {
   const row: DeadLetterRow | null = findDeadLetter(state.sql, id);
   if (row === null) return null;
+  const isLeaving = new BeingDeleted(state.sql).hasDeadLetter(row);
   const admission = admissionOf(row);
   return {
     ...toSummary({ facts: null, dead: row }, new Names(state.sql)),
     ...shownAdmission(admission),
     recordedAtMs: row.recorded_at,
     duplicateOf: null,
-    deadReason: row.reason,
+    deadReason: isLeaving ? "" : row.reason,
     anonymousId: null,
     userId: null,
     person: null,
     rulesTried: 0,
     rulesMatched: [],
     points: 0,
-    payload: parsed(row.payload),
-    deletedAtMs: row.deleted_at,
+    payload: isLeaving ? null : parsed(row.payload),
+    deletedAtMs: isLeaving ? Date.now() : row.deleted_at,
     inColdStorage: false,
     payloadLost: false,
   };

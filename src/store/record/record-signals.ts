@@ -4,12 +4,12 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
-import { tellsWhose } from "../../domain/signal/personal-source.ts";
+import { groupSource } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
 import { afterPurge } from "../log/line-remains.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts, LineStatus, ListingId } from "../log/line.ts";
 import { type Candidate, hashBytes } from "../log/originals.ts";
 import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import { linkAtOnce } from "../people/linking.ts";
@@ -17,10 +17,10 @@ import { People } from "../people/people.ts";
 import { type Entry, scoredBy } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
-import { visitorOfPayload } from "../people/visitor-names.ts";
+import { visitorOfPayload, type VisitorNames } from "../people/visitor-names.ts";
 import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { isLater } from "../receipt.ts";
-import { EventGroupChanges } from "../state/event-group-changes.ts";
+import { EventGroupChanges, type GroupName } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, type SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./dead-letters.ts";
@@ -160,7 +160,7 @@ function hand(
   if ((one.status !== "processed" && one.status !== "anonymous") || work.kind === "account" || work.kind === "dead") {
     return;
   }
-  const { userId, anonymousId, email, traits } = work.normalised;
+  const { userId, anonymousId, traits } = work.normalised;
   if (one.owner !== null) {
     const { personId } = one.owner;
     people.enrich(personId, traits, one.receipt);
@@ -174,21 +174,36 @@ function hand(
     else entries.push({ seq: one.seq, scored: null });
     if (people.identities.claimsOf(id).length > 0) waiting.push(id);
   };
-  if (email !== undefined && one.owner !== null) return;
-  // What an anonymous id gave to a person is taken over by whom its user id, which counts for more, belongs to in the end.
-  if (userId !== undefined && one.owner?.by !== "user_id") list({ kind: "user_id", value: userId });
-  if (anonymousId !== undefined && one.owner === null) list({ kind: "anonymous_id", value: anonymousId });
+  for (const kind of facts.listedBy) {
+    const value = kind === "user_id" ? userId : anonymousId;
+    if (value !== undefined) list({ kind, value });
+  }
+}
+
+/**
+ * The ids whose lists a line is to stand on. What an anonymous id gave to a person is taken over by whom its user id, which
+ * counts for more, belongs to in the end.
+ */
+function listedBy({ owner }: PendingSignal, { userId, anonymousId }: VisitorNames): ListingId[] {
+  const ids: ListingId[] = [];
+  if (userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
+  if (anonymousId !== undefined && owner === null) ids.push("anonymous_id");
+  return ids;
 }
 
 function count(one: PendingSignal, counts: SignalCounts): void {
   const { admission, work } = one.signal;
   const { status } = one;
-  const group = work.kind === "signal" ? work.normalised : null;
+  const group = work.kind === "signal" ? groupOf(work.normalised) : null;
   if (group !== null && status !== "purged" && status !== "dead") {
     const original = one.original ?? one;
     counts.groups.received(group, one.receipt, { id: signalIdOf(original), seq: original.seq });
   }
   changeStatus(counts, { admission, group }, "unrecorded", status);
+}
+
+function groupOf(signal: Omit<NormalisedSignal, "properties">): GroupName {
+  return { event: signal.event, source: groupSource(signal.source, signal) };
 }
 
 /** Raises the events of the whole batch, in one row. */
@@ -207,10 +222,11 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
   const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
-  // Of a purged signal neither who it was nor what it said is written at all; a duplicate's original says it, which is
-  // found when its person is deleted, while the duplicate is not.
+  // Of a purged signal neither who it was nor what it said is written at all, nor its source, which may name them. Of a
+  // duplicate the original says it, which is found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
+  const isListed = worked !== null && (status === "processed" || status === "anonymous");
   // An anonymous signal keeps its matches for when it is linked.
   const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
   return {
@@ -223,25 +239,19 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
     kind: work.kind === "dead" ? "signal" : work.kind,
     status,
     event: worked?.normalised.event ?? null,
-    source: worked === null || status === "purged" ? null : sourceOf(worked, status),
+    source: names?.source ?? null,
     email: names?.email ?? null,
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
     traits: names?.traits ?? {},
     owner: one.owner,
+    listedBy: isListed ? listedBy(one, worked.normalised) : [],
     linkedAtMs: null,
     duplicateOf: one.original === null ? null : signalIdOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
     verdicts: state.verdicts.idsOf(matches),
     deletedAtMs: one.isDeleted ? nowMs : null,
   };
-}
-
-function sourceOf(
-  { normalised }: { normalised: Omit<NormalisedSignal, "properties"> },
-  status: LineStatus,
-): string | null {
-  return status === "duplicate" && tellsWhose(normalised.source, normalised) ? null : normalised.source;
 }
 
 /**

@@ -206,7 +206,7 @@ export function heldSignals(
   const isWanted = ({ status, admission }: Facts, seq: number): boolean =>
     status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
   let first = linesOf(held.open(), isWanted).slice(0, limit);
-  for (const { firstOrdinal, read } of held.byOrdinal(periodEndMs, cursor)) {
+  for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
     if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
     first = [...first, ...linesOf(read(), isWanted)].sort(byOrdinal).slice(0, limit);

@@ -86,7 +86,7 @@ class Step {
     this.#rule = ruleOf(job);
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
     this.#versions = verdictVersions(state.sql, job.rule_id);
-    this.#people = new People(state, new Set(this.#rule === null ? outdatedVerdicts(job, this.#versions) : []));
+    this.#people = new People(state);
   }
 
   take(parts: readonly CandidateSegment[], areLast: boolean, payloads: Payloads, limit: number): void {
@@ -178,7 +178,7 @@ function removeDroppedScores(
   verdicts: ReadonlySet<number>,
   limit: number,
 ): boolean {
-  const people = new People(state, verdicts);
+  const people = new People(state);
   const remove = (personId: number, text: string): number => {
     const changes = new Map<number, { before: Scored; after: Scored | null }>();
     const entries = readEntries(text);

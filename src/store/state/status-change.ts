@@ -3,6 +3,7 @@
  * (design §1.2), and the groups of the signal queue with their days. Whoever changes a status says so here, and counts
  * nothing by themselves.
  */
+import { groupSource } from "../../domain/signal/personal-source.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
 import { countInBooks } from "./books.ts";
@@ -86,6 +87,12 @@ export function standingOf({ status, deletedAtMs }: Facts): Standing {
 }
 
 /** A line as the counts know it. */
-export function countedSignal({ admission, kind, event, source }: Facts): CountedSignal {
-  return { admission, group: kind === "signal" && event !== null ? { event, source: source ?? "" } : null };
+export function countedSignal(facts: Facts): CountedSignal {
+  return { admission: facts.admission, group: groupOf(facts) };
+}
+
+/** The group of the signal queue that counts a line; null: none does. */
+export function groupOf(facts: Facts): GroupName | null {
+  const { kind, event, source } = facts;
+  return kind === "signal" && event !== null ? { event, source: groupSource(source ?? "", facts) } : null;
 }

@@ -71,10 +71,19 @@ export class Verdicts {
     return match;
   }
 
-  /** Numbers of all verdicts of a rule, in whichever version. */
-  ofRule(ruleId: string): number[] {
-    const rows = this.#sql.exec<{ id: number }>("SELECT id FROM verdicts WHERE rule_id = ?", ruleId);
-    return [...rows].map(({ id }) => id);
+  /**
+   * The number of a rule's verdict in its current version, which is the latest that has matched or was applied to the past.
+   * Null: that version has matched nothing, or the rule is switched off and what it scored is removed.
+   */
+  currentOf(ruleId: string): number | null {
+    const [row] = this.#sql.exec<{ id: number }>(
+      `SELECT id FROM verdicts WHERE rule_id = ?1
+         AND rule_version = (SELECT max(rule_version) FROM verdicts WHERE rule_id = ?1)
+         AND NOT EXISTS (SELECT 1 FROM rule_jobs AS job WHERE job.rule_id = ?1 AND (job.rule_version IS NULL
+           OR job.rule_version > verdicts.rule_version OR (job.rule_version = verdicts.rule_version AND job.rule IS NULL)))`,
+      ruleId,
+    );
+    return row?.id ?? null;
   }
 
   /** What rules made of a line, whether that counts or not (once.ts). */

@@ -209,7 +209,6 @@ describe("the page of an event group", () => {
     const html = await members.owner.see(`${base}/signals${groupPath("Filled Out Form")}`);
     expect(rowsOf(html).map((row) => row.replace(/^just now /, ""))).toEqual([
       "Held p2@example.com sig_…sig_3",
-      "Duplicate – sig_…sig_2",
       "Processed p1@example.com sig_…sig_1",
     ]);
     expect(textOf(html)).toContain('"plan": "<b>pro</b>"');
@@ -218,6 +217,25 @@ describe("the page of an event group", () => {
     expect(rowsOf(await see(`${groupPath("Filled Out Form")}&status=held`))).toHaveLength(1);
     expect(textOf(await see(`${groupPath("Filled Out Form")}&status=dead`))).toContain("No signal fits");
     expect(await see(groupPath("Filled Out Form"))).not.toContain("rules/new");
+  });
+
+  test("counts signals whose sources name their persons, and shows none of these sources", async () => {
+    const source = "newsletter for p1@example.com";
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: { ...form(1), source } },
+      { id: "sig_2", ordinal: 2, payload: { ...form(2), source: "list of p2@example.com" } },
+      { id: "sig_3", ordinal: 3, payload: form(3) },
+    ]);
+    for (const asked of ["", source]) {
+      const html = await see(groupPath("Filled Out Form", asked));
+      expect(rowsOf(html).map((row) => row.replace(/^just now /, ""))).toEqual([
+        "Processed p2@example.com sig_…sig_2",
+        "Processed p1@example.com sig_…sig_1",
+      ]);
+    }
+    const queue = textOf(await see(""));
+    expect(queue).toContain("Filled Out Form");
+    expect(queue).not.toContain("newsletter");
   });
 
   test("that nobody has sent is not found", async () => {

@@ -6,6 +6,7 @@ import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { afterPurge } from "../../../src/store/log/line-remains.ts";
 import { People } from "../../../src/store/people/people.ts";
+import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timeline-text.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
@@ -230,7 +231,8 @@ test("where a rule that scores once a day is removed, nobody's list is gone thro
     store.record(NOW, ...Array.from({ length: 3_000 }, (_, id): Sent => ({ payload: { ...form, id: `${id}` } })));
     const first = store.state.signals.read(1);
     const scored = first && scoredBy(first);
-    const people = new People(store.state, new Set(scored?.verdicts));
+    startRuleJob(store.state, { ruleId: "rule_1", rule: null, rulesVersion: 2 }, NOW);
+    const people = new People(store.state);
     const reads = rowsRead(store.sql, () => {
       people.rescore(1, new Map([[1, { before: scored, after: null }]]));
       people.write();

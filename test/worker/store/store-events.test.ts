@@ -63,8 +63,8 @@ const ruleOf = ({ rulesVersion, points }: TestStore) => ({
   points,
 });
 
-async function linkAll(store: TestStore): Promise<void> {
-  const rules = { version: store.rulesVersion ?? 1, rules: compileRules([ruleOf(store)]) };
+async function linkAll(store: TestStore, rulesNow = [ruleOf(store)]): Promise<void> {
+  const rules = { version: store.rulesVersion ?? 1, rules: compileRules(rulesNow) };
   const work = { state: store.state, storage: store.storage, objects: store.objects, rules: async () => rules };
   while (await stepLinkJobs(work));
 }
@@ -331,6 +331,68 @@ describe("many scores at once", () => {
       expect(taken(store).map(({ type, data }) => ({ type, data }))).toEqual([
         { type: "people.rescored", data: { cause: "signals_linked", rule_id: null, email: ANN, ...counts } },
       ]);
+    }));
+});
+
+describe("signals that a job links", () => {
+  const at = (receivedAtMs: number, one: Sent): Sent => ({ ...one, receivedAtMs });
+  const rescored = (store: TestStore) =>
+    ofType(taken(store), "people.rescored").map(({ email, added, changed, removed, points }) => [
+      email,
+      added,
+      changed,
+      removed,
+      points,
+    ]);
+
+  test.each([3, 700])(
+    "are told with the person of each, where two have had the id one after the other (%i)",
+    (visits) =>
+      inStore(async (store) => {
+        store.rulesVersion = 1;
+        const many = (receivedAtMs: number) => Array.from({ length: visits }, () => at(receivedAtMs, visit("a")));
+        store.record(NOW, ...many(NOW - 500), ...many(NOW - 100));
+        want(store, []);
+        store.rulesVersion = 2;
+        store.record(NOW, at(NOW - 1_000, identify("a", ANN)), at(NOW - 300, identify("a", BOB)));
+        await linkAll(store);
+        expect(rescored(store).sort()).toEqual([
+          [ANN, visits, 0, 0, 5 * visits],
+          [BOB, visits, 0, 0, 5 * visits],
+        ]);
+      }),
+  );
+
+  test("are counted once each, by however many rules they score", () =>
+    inStore(async (store) => {
+      store.record(NOW, visit("a"), visit("a", "other"));
+      want(store, []);
+      store.record(NOW, identify("a", ANN));
+      await linkAll(store, [ruleOf(store), { ...ruleOf(store), id: "rule_2", points: 7 }]);
+      expect(rescored(store)).toEqual([[ANN, 1, 0, 0, 12]]);
+    }));
+
+  test("are nobody's news where they score their next person what they had scored another, else the difference is", () =>
+    inStore(async (store) => {
+      const track = (userId: string): Sent => ({
+        payload: { type: "track", event: "E", messageId: `m-${sent++}`, anonymousId: "visitor-a", userId },
+      });
+      const known = (userId: string, email: string): Sent => ({
+        payload: { type: "identify", messageId: `m-${sent++}`, userId, traits: { email } },
+      });
+      store.rulesVersion = 1;
+      store.record(NOW, identify("a", ANN));
+      store.record(NOW, track("u-1"), track("u-1"));
+      want(store, []);
+      store.record(NOW, known("u-1", BOB));
+      await linkAll(store);
+      expect(rescored(store)).toEqual([]);
+      store.record(NOW, track("u-3"));
+      store.points = 11;
+      store.rulesVersion = 2;
+      store.record(NOW, known("u-3", BOB));
+      await linkAll(store);
+      expect(rescored(store)).toEqual([[BOB, 0, 1, 0, 6]]);
     }));
 });
 

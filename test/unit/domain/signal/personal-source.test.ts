@@ -1,4 +1,4 @@
-/** What a duplicate's line must not keep of its source, since nobody finds it when its person is deleted. */
+/** Sources that name a signal's person are no names of groups, which outlive the signal. */
 import { expect, test } from "vitest";
 import { tellsWhose } from "../../../../src/domain/signal/personal-source.ts";
 
@@ -16,7 +16,7 @@ test.each([
   expect(tellsWhose(source, zoe)).toBe(true);
 });
 
-test.each(["website", "marketing-automation", "unknown", ""])(
+test.each(["website", "marketing-automation", "unknown", "shart-zoetrope", ""])(
   "another source says nothing of whose the signal is: %j",
   (source) => {
     expect(tellsWhose(source, zoe)).toBe(false);

@@ -31,6 +31,7 @@ const FULL: Facts = {
   anonymousId: "jane-visitor",
   traits: eachTrait((trait) => `jane-${trait}`),
   owner: { personId: 17, by: "user_id" },
+  listedBy: ["user_id", "anonymous_id"],
   linkedAtMs: NOW + 2,
   duplicateOf: "jane-original",
   rulesTried: 3,
@@ -47,7 +48,14 @@ describe.each([
   test("says nothing of the person, nor of what they scored", () => {
     const left = after(FULL);
     expect(JSON.stringify(left)).not.toContain("jane");
-    expect(left).toMatchObject({ owner: null, linkedAtMs: null, rulesTried: 0, verdicts: [], traits: {} });
+    expect(left).toMatchObject({
+      owner: null,
+      listedBy: [],
+      linkedAtMs: null,
+      rulesTried: 0,
+      verdicts: [],
+      traits: {},
+    });
     expect(left.admission).not.toHaveProperty("pathSource");
     expect(left.admission).not.toHaveProperty("idempotencyKey");
   });

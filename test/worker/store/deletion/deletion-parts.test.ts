@@ -13,19 +13,19 @@ import {
   stepDeletions,
   DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { wantEvents } from "../../../../src/store/events/wanted.ts";
 import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { isScrubbing } from "../../../../src/store/log/cold-removals.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { COLUMNS } from "../../../../src/store/log/line-cells.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
-import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
+import { exportPeople } from "../../../../src/store/queries/export-people.ts";
+import { FIRST_CLAIM } from "../../../../src/store/queries/person-identities.ts";
+import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
@@ -89,39 +89,6 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
   return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status ?? null;
 }
 
-/** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
-const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|replacements$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
-
-/** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
-function columnsThatSayNothing({ sql }: TestStore): string[] {
-  const tables = sql
-    .exec<{ name: string }>(
-      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
-    )
-    .toArray();
-  const looked = tables.filter(({ name }) => !OTHER_TABLES.test(name));
-  return looked.flatMap(({ name }) =>
-    sql
-      .exec<{ name: string; type: string }>("SELECT name, type FROM pragma_table_info(?)", name)
-      .toArray()
-      .filter(({ name: column, type }) => {
-        if (type.toLowerCase() === "integer") return false;
-        const some = sql.exec(`SELECT 1 FROM "${name}" WHERE length("${column}") > 0 LIMIT 1`).toArray();
-        return some.length === 0;
-      })
-      .map(({ name: column }) => `${name}.${column}`),
-  );
-}
-
-/** What no line has in a column. */
-function linesThatSayNothing({ state }: TestStore): string[] {
-  const segments = [...state.signals.walk(0), ...state.held.walk(0)];
-  return COLUMNS.filter(({ is }) => is === "text")
-    .map(({ name }) => name)
-    .filter((name) => segments.every(({ lines }) => lines.column(name).every((cell) => typeof cell !== "string")));
-}
-
 const namesIn = (text: string) => /.{0,60}(?:jane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
 
 describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (where) => {
@@ -164,53 +131,18 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
     await expectToAddUp(workspaceId);
   });
 
-  test("is in no column of any table, whatever there was to be said of them", async () => {
+  test("stands in no source of a duplicate, whatever it calls them", async () => {
     await inStore(async (store) => {
-      const source = `Newsletter for ${JANE}`;
-      const said = (sent: Sent, more: Partial<Sent> = {}): Sent => ({
-        ...sent,
-        pathSource: source,
-        idempotencyKey: "Jane-1",
-        ...more,
-      });
-      const ids = { anonymousId: "V-Jane", userId: "U-Jane" };
-      const call = (type: string, n: number, more: object) => ({ payload: { type, messageId: `Jane-${n}`, ...more } });
-      const facts = { name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
-      const traits = { email: JANE, ...facts };
-      store.frequency = "once_per_day";
-      wantEvents(store.state, { types: ["person.scored", "person.score_crossed"], thresholds: [1] });
-      store.record(NOW, said(call("identify", 1, { anonymousId: "V-Jane-2", userId: "U-Jane-2" })));
-      store.record(NOW, said(call("track", 2, { ...ids, event: "E" })));
-      store.record(
-        NOW + 1,
-        said(call("identify", 3, { ...ids, traits })),
-        said(call("identify", 4, { anonymousId: "V-Jane-2", traits })),
-        // As long as it is not linked, its link job waits.
-        said(call("track", 5, { anonymousId: "V-Jane", event: "E" })),
-        said(form(JANE)),
-        said(form(JANE)),
-        said(held(form(JANE, 1))),
-        said(held(call("track", 6, { ...ids, event: "E" }))),
-        said(dead(form(JANE, 2))),
-        said(dead(call("track", 7, { ...ids, event: "E" }))),
-        said(dead(call("track", 8, { anonymousId: "V-Jane", event: "E" }))),
-      );
-      store.record(NOW + 2, { ...said(held(form(JANE, 3))), periodEndMs: NOW + 2 });
+      const said = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
+      store.record(NOW, said, said);
       await settle(store);
-      updateGroups(store.state);
-      store.state.signals.flush();
-      expect(columnsThatSayNothing(store)).toEqual([]);
-      expect(linesThatSayNothing(store)).toEqual([]);
-      expect(deletePerson(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
-      expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
+      expect(linesOf(store.state.signals as never).map(({ facts }) => [facts.status, facts.source])).toEqual([
+        ["processed", "mail to Jane"],
+        ["duplicate", null],
+      ]);
+      deletePerson(store, "zoe@example.com");
       await store.workOnCold(LATER + COLD_AFTER_MS);
-      finish(store);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
-      expect(namesIn(textOfTables(store.sql).toLowerCase())).toBeNull();
-      expect(namesIn((await textOfBucket(store.workspaceId)).toLowerCase())).toBeNull();
-      store.restart();
-      updateGroups(store.state);
-      expect(store.sql.exec("SELECT event, source FROM event_groups").toArray()).toEqual([]);
+      expect(namesIn(`${textOfTables(store.sql)}${await textOfBucket(store.workspaceId)}`.toLowerCase())).toBeNull();
     });
   });
 
@@ -813,4 +745,52 @@ test("what retention has dropped of a person leaves nothing behind when they are
     return store.workspaceId;
   });
   await expectToAddUp(workspaceId, { hasDropped: true });
+});
+
+describe("while a deletion is under way", () => {
+  const many = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => form(JANE, n));
+
+  test("the trace of the person's signals shows no more of them than it will afterwards", async () => {
+    await inStore(async (store) => {
+      const ids = store.record(NOW, ...many, held(form(JANE, -1)), dead(form(JANE, -2)));
+      beginHere(store.state, "del_1", JANE, LATER);
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBeNull();
+      for (const id of ids.slice(-4)) {
+        const trace = await traceSignal(store.state, store.objects, id);
+        expect(trace?.deletedAtMs).not.toBeNull();
+        expect(namesIn(JSON.stringify(trace))).toBeNull();
+      }
+      finish(store);
+      for (const id of ids.slice(-4)) {
+        const trace = await traceSignal(store.state, store.objects, id);
+        expect(namesIn(JSON.stringify(trace))).toBeNull();
+      }
+    });
+  });
+
+  test("an export that had begun the person's line writes none of their ids any more", async () => {
+    await inStore((store) => {
+      const ids = Array.from({ length: 2_000 }, (_, n) => `browser-${n}`);
+      store.record(NOW, ...ids.map((id) => identify(JANE, id)), identify(BOB, "bobs-browser"));
+      // The person's line was longer than a page: the next page goes on with their ids.
+      const next = JSON.stringify({ person: 1, lastPerson: 2, list: { index: 0, behind: FIRST_CLAIM, some: false } });
+      expect(exportPeople(store.state, "ndjson", next).text).toContain("browser-1");
+      beginHere(store.state, "del_1", JANE, LATER);
+      const rest = exportPeople(store.state, "ndjson", next).text;
+      expect(rest).not.toContain("browser-1");
+      expect(rest).toContain("bobs-browser");
+    });
+  });
+});
+
+test("a late signal is of whoever had its id then, though others who had it later were deleted later", async () => {
+  await inStore((store) => {
+    const has = (email: string, receivedAtMs: number): Sent => ({ ...identify(email, "shared"), receivedAtMs });
+    store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));
+    deletePerson(store, JANE, LATER);
+    deletePerson(store, BOB, LATER + 10);
+    const late = [-250, -150, -350].map((ms) => ({ ...visit("shared", ms), receivedAtMs: NOW + ms }));
+    const ids = store.record(LATER + 20, ...late);
+    expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged", "processed"]);
+  });
 });

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
+import { heldSignals } from "../../../../src/store/returns/return-jobs.ts";
 import { readTotals } from "../../../../src/store/state/books.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
@@ -127,4 +128,13 @@ test("held signals so large that segments have few of them end some segments at 
     expect(nextPurgeMs(store.state)).toBe(NOW + 10);
     purgeHeld(store.state, NOW + 10);
     expect(left()).toBe(0);
+  }));
+
+test("held signals of a period are found for their release, also in a segment with some of a period that has ended", () =>
+  inStore((store) => {
+    const [ended, current] = [NOW + 10, NOW + 20];
+    const [, id] = store.record(NOW, held(ended), held(current, { n: 2 }));
+    store.seal();
+    const found = heldSignals(store.state, current, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 10);
+    expect(found.map(({ admission }) => admission.id)).toEqual([id]);
   }));

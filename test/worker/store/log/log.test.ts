@@ -9,7 +9,7 @@ import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { moveToCold, removeObjects, scrubObject, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
 import { afterDeletion } from "../../../../src/store/log/line-remains.ts";
-import type { Facts } from "../../../../src/store/log/line.ts";
+import type { Facts, ListingId } from "../../../../src/store/log/line.ts";
 import { Log } from "../../../../src/store/log/log.ts";
 import { readPayloads } from "../../../../src/store/log/payloads.ts";
 import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
@@ -48,6 +48,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
     anonymousId: null,
     traits: {},
     owner: null,
+    listedBy: [],
     linkedAtMs: null,
     duplicateOf: null,
     rulesTried: 0,
@@ -74,6 +75,7 @@ const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   owner: fc.option(
     fc.record({ personId: fc.integer({ min: 1, max: 9 }), by: fc.constantFrom("email", "user_id", "anonymous_id") }),
   ),
+  listedBy: fc.subarray<ListingId>(["user_id", "anonymous_id"]),
   linkedAtMs: fc.option(fc.integer({ min: 1, max: NOW })),
   duplicateOf: maybe,
   rulesTried: fc.nat(20),

@@ -1,0 +1,304 @@
+/**
+ * A deleted person is found nowhere: everything that the service stores is searched for their names, column by column of all
+ * tables that there are, before the deletion and afterwards. A new column fails here until the person has stood in it, or it is
+ * said that nobody can.
+ */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import { DELETION_STEP_LINES } from "../../../src/store/deletion/person-deletions.ts";
+import { startLinkJob } from "../../../src/store/people/link-jobs.ts";
+import type { StoreState } from "../../../src/store/state/store-state.ts";
+import { ringUntilQuiet } from "../../support/cold.ts";
+import { TestCounter } from "../../support/counter.ts";
+import { consumeMessages, deliver, type Delivered, messageOf } from "../../support/deliver.ts";
+import { textOfBucket, textsOfColumns, textsOfD1 } from "../../support/everything.ts";
+import { Receiver, listen } from "../../support/receiver.ts";
+import { crossed, scored } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
+import { newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+
+const START = Date.UTC(2031, 5, 10, 12);
+const JANE = "jane.doe@example.com";
+const SOURCE = `Newsletter for ${JANE}`;
+const NAMES = /jane|doe(@|%40)/iu;
+const IDS = { anonymousId: "V-Jane", userId: "U-Jane" };
+
+/** Places where a person's names stand while they are known. Each has to be seen with some of them before the deletion. */
+const HOLD_NAMES = {
+  bucket: placesOf("objects"),
+  counter: placesOf("outbox: body"),
+  store: placesOf(`
+    heads: facts payloads
+    signals_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits
+    signals_payloads: payloads
+    held_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits facts.pathSource facts.idempotencyKey
+    held_payloads: payloads
+    identities: key
+    pairs: key other_key
+    people: email name company title names
+    timelines: list
+    link_jobs: key
+    dead_letters: admission payload
+    deletions: email
+    raised_events: body`),
+  destinations: placesOf(`
+    scored: data
+    messages: data
+    deliveries: attempts`),
+  d1: [],
+};
+
+/**
+ * Places where no names of a person can stand: numbers, ids, hashes, words of the service, and what admins write. Members and
+ * sessions are people who use the pages; accounts are nobody's; nobody can tell whose an unreadable row is.
+ */
+const HOLD_NONE = {
+  bucket: [],
+  counter: placesOf(`
+    unreadable_rows: body
+    revoked_keys: key_id
+    raised_events: body
+    wanted_events: wanted
+    key_use: key_id calls lost
+    rejections: list days
+    released: id
+    jobs_again: job`),
+  store: placesOf(`
+    __drizzle_migrations: id hash created_at
+    product_orgs: external_id name plan user_count recurring_revenue trial_status feature_flags attributes claims
+    product_org_changes: field signal_id before after before_signal_id
+    heads: meta
+    signals_segments: statuses cold groups
+    signals_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf facts.pathSource facts.idempotencyKey
+    signals_late: id
+    held_segments: statuses cold groups
+    held_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf
+    held_late: id
+    cold_objects: key state
+    people: trait_receipts recent
+    timelines: entries
+    link_jobs: counts
+    dead_letters: id status reason
+    deleted_names: hash
+    deletions: id email_hash step
+    event_groups: event source sample_id days
+    once: rule_id signal_id
+    rule_days: rule_id days
+    rule_jobs: rule_id rule status crossings
+    verdicts: rule_id scoring_signal frequency
+    returns: id scope joined`),
+  destinations: placesOf(`
+    destinations: id name type target events pages_url state disabled_reason secret
+    old_secrets: destination_id secret
+    events_seen: id
+    scored: id
+    messages: id type
+    deliveries: id destination_id state end_reason
+    settings: name value
+    key_notices: key_id notice of
+    deleted_people: email_hash
+    switched_off: destination_id detail`),
+  d1: placesOf(`
+    api_keys: id workspace_id name endpoint_type key_hash key_first8 key_last4 secret_hash payload_template created_at created_by
+    api_keys: expires_at overlap_ends_at deactivated_at successor_of form_token
+    audit_log: id workspace_id at actor action target detail
+    mapping_rules: id workspace_id name event match conditions scoring_signal created_at updated_at frequency updated_by
+    members: workspace_id email role created_at
+    plans: id name offered_to overage_price
+    rule_versions: workspace_id rule_id at by name event match scoring_signal frequency conditions
+    sessions: token_hash email driver created_at expires_at
+    sign_in_attempts: token_hash state nonce code_verifier target expires_at
+    workspaces: id slug name plan_id anchor created_at restoring
+    deletions: id workspace_id requested_at email_hash
+    restores: id workspace_id requested_at to_time undoes state before acknowledged_at`),
+};
+
+/** The places that a text lists: a line for each table, with its columns. */
+function placesOf(text: string): string[] {
+  const lines = text.split("\n").map((line) => line.trim());
+  return lines.filter(Boolean).flatMap((line) => {
+    const [table = "", columns] = line.split(": ");
+    return columns === undefined ? [table] : columns.split(" ").map((column) => `${table}.${column}`);
+  });
+}
+
+function listed(places: Readonly<Record<string, readonly string[]>>): string[] {
+  return Object.entries(places)
+    .flatMap(([where, here]) => here.map((place) => `${where} ${place}`))
+    .sort();
+}
+
+let workspace: TestWorkspace;
+let receiver: Receiver;
+/** What has been seen of each place, such as `store people.email`: whether the person stood there. */
+let seen: Map<string, boolean>;
+let sent: number;
+
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ["Date"], now: START });
+  workspace = await newWorkspace({ plan: await newPlan(1_000_000) });
+  receiver = new Receiver();
+  listen(receiver);
+  seen = new Map();
+  sent = 0;
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+const destinations = () => env.DESTINATIONS.getByName(workspace.id) as DurableObjectStub;
+const later = (ms: number): void => void vi.setSystemTime(Date.now() + ms);
+
+function note(where: string, texts: ReadonlyMap<string, string>): void {
+  for (const [place, text] of texts) {
+    const name = `${where} ${place}`;
+    seen.set(name, seen.get(name) === true || NAMES.test(text));
+  }
+}
+
+/** Looks at everything that is stored. Returns where the person stands. */
+async function search(): Promise<string[]> {
+  const now = new Map<string, string>();
+  const objects = { counter: workspace.counter, store: workspace.store, destinations: destinations() };
+  for (const [name, stub] of Object.entries(objects)) {
+    // oxlint-disable-next-line no-await-in-loop -- one after the other, as they call each other
+    const texts = await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => {
+      const values = Array.from(storage.kv.list(), ([key, value]) => [`key ${key}`, JSON.stringify(value)] as const);
+      return new Map([...textsOfColumns(storage.sql), ...values]);
+    });
+    for (const [place, text] of texts) now.set(`${name} ${place}`, text);
+    note(name, texts);
+  }
+  const shared = { d1: await textsOfD1(), bucket: new Map([["objects", await textOfBucket(workspace.id)]]) };
+  for (const [name, texts] of Object.entries(shared)) {
+    for (const [place, text] of texts) now.set(`${name} ${place}`, text);
+    note(name, texts);
+  }
+  return [...now].flatMap(([place, text]) =>
+    NAMES.test(text) ? [`${place}: ${/.{0,40}(?:jane|doe).{0,40}/iu.exec(text)?.[0]}`] : [],
+  );
+}
+
+const call = (type: string, more: object): object => ({ type, messageId: `m-${++sent}`, ...more });
+const form = (more: object = {}): object => ({
+  event: "E",
+  email: JANE,
+  n: ++sent,
+  properties: { note: "Jane" },
+  ...more,
+});
+const signal = (payload: unknown, more: Partial<Delivered> = {}): Delivered => ({
+  id: `sig_${++sent}`,
+  ordinal: sent,
+  payload,
+  envelope: { source: SOURCE, idem: `Jane-${sent}` },
+  ...more,
+});
+
+/** Records signals that name the person in all ways there are. */
+async function record(): Promise<void> {
+  const held = { verdict: "held" } as const;
+  const traits = { email: JANE, name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
+  const twin = signal(form(), { envelope: { source: SOURCE } });
+  await deliver(workspace.id, [
+    signal(form(), { at: Date.now() - 40 * DAY_MS }),
+    signal(call("identify", { anonymousId: "V-Jane-2", userId: "U-Jane-2" })),
+    signal(call("track", { anonymousId: "V-Jane", event: "E" })),
+    signal(call("track", { ...IDS, event: "E" })),
+  ]);
+  await deliver(workspace.id, [
+    signal(call("identify", { anonymousId: "V-Jane", traits })),
+    signal(call("identify", { anonymousId: "V-Jane-2", traits })),
+    twin,
+    { ...twin, id: "sig_twin", ordinal: ++sent },
+    signal(form(), held),
+    signal(call("track", { ...IDS, event: "E" }), held),
+    signal(call("identify", { ...IDS, traits }), held),
+    ...Array.from({ length: DELETION_STEP_LINES }, () => signal(form())),
+  ]);
+  const dead = [signal(form()), signal(call("track", { ...IDS, event: "E" }))];
+  await consumeMessages([messageOf(workspace.id, dead)], { queue: "signals-dlq" });
+}
+
+/** Seals what is open, and moves what is old to R2: two days pass, at the end of which retention has dropped the oldest. */
+async function age(): Promise<void> {
+  await workspace.retain(31);
+  await runInDurableObject(workspace.store, (instance, { storage }) => {
+    const { signals, held } = (instance as unknown as { state: StoreState }).state;
+    storage.transactionSync(() => {
+      for (const log of [signals, held]) {
+        log.seal();
+        log.flush();
+      }
+    });
+  });
+  note("store", await runInDurableObject(workspace.store, (_, { storage }) => textsOfColumns(storage.sql)));
+  later(2 * DAY_MS);
+  await ringUntilQuiet(workspace.id);
+}
+
+/** What stands for a moment only: a link job that waits, an event that is to be handed on, a deletion under way. */
+function passThrough(): Promise<void> {
+  return runInDurableObject(workspace.store, async (instance, { storage }) => {
+    const { state } = instance as unknown as { state: StoreState };
+    startLinkJob(storage.sql, { kind: "anonymous_id", value: "V-Jane" }, Date.now() + DAY_MS);
+    storage.transactionSync(() => {
+      state.raised.raise([crossed(JANE), scored(JANE)]);
+      state.signals.flush();
+    });
+    note("store", textsOfColumns(storage.sql));
+    await instance.deletePerson("del_first", JANE);
+    note("store", textsOfColumns(storage.sql));
+  });
+}
+
+/** Makes it the next moment, of which the workspace has a backup. Returns the one before. */
+async function backup(): Promise<string> {
+  const at = new Date().toISOString();
+  for (const stub of [workspace.counter, workspace.store, destinations()]) {
+    // oxlint-disable-next-line no-await-in-loop
+    await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => storage.getCurrentBookmark());
+  }
+  later(5_000);
+  return at;
+}
+
+test("a person who is deleted is found nowhere in what is stored, nor after a restore to before the deletion", async () => {
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
+  await workspace.operator("POST", "/rules", { ...rule, frequency: "once_per_day" });
+  const events = ["person.scored", "person.score_crossed", "people.rescored", "dead_letters.added"];
+  await workspace.operator("POST", "/destinations", { name: "CRM", type: "webhook", target: receiver.url, events });
+  // It answers what it was sent.
+  receiver.answer = () => new Response(NAMES.exec(receiver.received.at(-1)?.text ?? "") && JANE, { status: 500 });
+  await record();
+  await search();
+  await age();
+  const queue: string[] = [];
+  await new TestCounter(workspace.id).sendTo(async (messages) => void queue.push(...messages.map(({ body }) => body)));
+  await workspace.send(form({ source: SOURCE }));
+  await workspace.send({ event: JANE.repeat(20), email: 5, jane: JANE, source: SOURCE });
+  await until(() => expect(queue).not.toEqual([]));
+  await until(async () => expect((await search()).join()).toContain("destinations deliveries.attempts"));
+  const at = await backup();
+
+  await passThrough();
+  await workspace.operator("DELETE", `/people/${JANE}`);
+  await ringUntilQuiet(workspace.id);
+  await consumeMessages(queue);
+  await ringUntilQuiet(workspace.id);
+  expect(await search()).toEqual([]);
+
+  await workspace.operator("POST", "/restore", { at, force: true });
+  // What had waited in the outbox then is sent once more.
+  await until(async () => expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 }));
+  await ringUntilQuiet(workspace.id);
+  expect(await search()).toEqual([]);
+
+  const known = [...listed(HOLD_NAMES), ...listed(HOLD_NONE)].sort();
+  expect([...seen.keys()].sort(), "places of which nothing is said yet").toEqual(known);
+  const held = [...seen].filter(([, hasHeld]) => hasHeld).map(([place]) => place);
+  expect(held.sort(), "places where the person has stood").toEqual(listed(HOLD_NAMES));
+});
