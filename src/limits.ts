@@ -22,8 +22,13 @@ export const NAME_MAX_CODE_POINTS = 255;
 export const EMAIL_MAX_LENGTH = 254;
 /** An `Idempotency-Key`, in characters. */
 export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
-/** An anonymous id or user id that links people, in characters; anything longer is noise. */
+/** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
+/**
+ * A trait of a person, in bytes of UTF-8, as it is stored and as it is searched (folded.ts), where one character can become
+ * eighteen. The rest is cut off: an index holds the names of everybody.
+ */
+export const TRAIT_MAX_BYTES = 1_024;
 
 // --- Request rate (spec §8.7), per API key ---
 

@@ -122,9 +122,9 @@ export const REFUSALS = {
   source_invalid: {
     status: 422,
     title: "Not a valid signal",
-    when: "The source is no text, or too long.",
+    when: "The source is no text, too long, or has a control character; the detail names it and its position.",
     label: "Invalid source",
-    advice: `Name the source by a text of at most ${NAME_MAX_CODE_POINTS} characters, in the path or as "source".`,
+    advice: `Name the source by a text of at most ${NAME_MAX_CODE_POINTS} characters, without control characters, in the path or as "source".`,
   },
   signal_not_json: {
     status: 422,
@@ -166,9 +166,9 @@ export const REFUSALS = {
   event_invalid: {
     status: 422,
     title: "Not a valid signal",
-    when: "The event is no text, or too long.",
+    when: "The event is no text, too long, or has a control character such as U+0007; the detail names it and its position.",
     label: "Invalid event",
-    advice: `Send "event" as a text of at most ${NAME_MAX_CODE_POINTS} characters.`,
+    advice: `Send "event" as a text of at most ${NAME_MAX_CODE_POINTS} characters, without control characters.`,
   },
   email_invalid: {
     status: 422,

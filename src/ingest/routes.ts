@@ -19,7 +19,7 @@ import { requestsOfBody } from "../domain/quota/request-rate.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { readSignals } from "../domain/signal/signal-body.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
-import { fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
+import { controlCharacterIn, fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { onNotFound } from "../http/errors.ts";
@@ -207,7 +207,9 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
     return "The source in the path is empty or longer than 255 characters.";
-  return holdsCredential(source) ? "An API key or a secret stands in the path where the source's name belongs." : null;
+  if (holdsCredential(source)) return "An API key or a secret stands in the path where the source's name belongs.";
+  const control = controlCharacterIn(source);
+  return control === null ? null : `The source in the path has ${control}. Remove it.`;
 }
 
 function problemOfIdempotencyKey(key: string): string | null {

@@ -3,6 +3,7 @@ import type { Context } from "hono";
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { withoutKeys } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import { workspacePath, type PagesEnv } from "./pages-env.ts";
@@ -17,12 +18,14 @@ interface PageOptions {
   status?: ContentfulStatusCode;
   /** What can be done next, shown beside what a form has done. */
   next?: Child;
+  /** The page that shows a new API key, this once. */
+  showsKey?: boolean;
 }
 
 /** A page of the workspace. What a form has done (`?done=`) is said at the top. */
 export async function page(
   c: Context<PagesEnv>,
-  { title, section, status = 200, next }: PageOptions,
+  { title, section, status = 200, next, showsKey = false }: PageOptions,
   content: Child,
 ): Promise<Response> {
   const what = c.req.query("done");
@@ -34,7 +37,7 @@ export async function page(
   };
   const document = (
     <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
-      {section !== "usage" && (await usageBar(c))}
+      {section !== "usage" && (await usageBar(c, section))}
       {isDone(what) && (
         <Notice tone="good">
           {DONE[what]}
@@ -44,7 +47,17 @@ export async function page(
       {content}
     </WorkspacePage>
   );
-  return c.html(html`<!doctype html>${document}`, status);
+  const text = html`<!doctype html>${document}`;
+  return showsKey ? c.html(text, status) : withKeysMasked(c, text, status);
+}
+
+/** What senders and people have written may hold an API key: members see what they may not see (spec §1). */
+async function withKeysMasked(
+  c: Context<PagesEnv>,
+  text: ReturnType<typeof html>,
+  status: ContentfulStatusCode,
+): Promise<Response> {
+  return c.html(withoutKeys(await text), status);
 }
 
 /** A page without a workspace. */
@@ -53,7 +66,8 @@ export function plainPage(
   { title, status = 200 }: { title: string; status?: ContentfulStatusCode },
   content: Child,
 ): Response | Promise<Response> {
-  return c.html(
+  return withKeysMasked(
+    c,
     html`<!doctype html>${(
         <PlainPage title={title} nonce={nonceOf(c)}>
           {content}
@@ -69,7 +83,7 @@ export function fragment(
   content: Child,
   status: ContentfulStatusCode = 200,
 ): Response | Promise<Response> {
-  return c.html(html`${content}`, status);
+  return withKeysMasked(c, html`${content}`, status);
 }
 
 /** Redirects after a form was done (post, redirect, get). @param path below the workspace's own. */

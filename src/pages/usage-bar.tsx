@@ -6,6 +6,7 @@ import { usageOf } from "../workspace/read-usage.ts";
 import { isDismissed } from "./dismissed.ts";
 import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";
+import { pathOf, type Section } from "./views/layout.tsx";
 import { UsageBar } from "./views/usage-bar-view.tsx";
 
 /**
@@ -20,13 +21,28 @@ export const askUsage = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-/** The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read. */
-export async function usageBar(c: Context<PagesEnv>) {
+/**
+ * The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read.
+ *
+ * @param section the sidebar's entry of the page; null: none.
+ */
+export async function usageBar(c: Context<PagesEnv>, section: Section | null) {
   const usage = await (c.get("usage") ?? usageOrNull(c));
   if (usage === null) return <></>;
   const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
-  return <UsageBar home={workspacePath(c)} notice={notice} state={state} back={c.req.path} />;
+  return <UsageBar home={workspacePath(c)} notice={notice} state={state} back={pageToReturnTo(c, section)} />;
+}
+
+/**
+ * Path and query of the page, so that a list keeps its filters. What answers a form has no address of its own: the section's
+ * page stands for it. What a form has done (`?done=`) is not said again.
+ */
+function pageToReturnTo(c: Context<PagesEnv>, section: Section | null): string {
+  if (c.req.method !== "GET" || section === null) return `${workspacePath(c)}/${pathOf(section ?? "signals")}`;
+  const { pathname, searchParams } = new URL(c.req.url);
+  searchParams.delete("done");
+  return searchParams.size === 0 ? pathname : `${pathname}?${searchParams.toString()}`;
 }
 
 /** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */

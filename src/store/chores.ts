@@ -12,9 +12,10 @@ import type { ColdObjects } from "./log/cold-objects.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
 import { hasRecounts, stepRecounts } from "./people/recount.ts";
+import { hasReplacements, stepReplacements } from "./people/replacements.ts";
 import type { StoreConfig } from "./protocol/data-care.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";
-import { nextRuleJobMs } from "./rules/rule-jobs.ts";
+import { hasRuleJobs, nextRuleJobMs } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
 
 /** What chores work on: the store, as it is when they ask. */
@@ -72,6 +73,12 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
       name: "recount",
       due: (nowMs) => (hasRecounts(store.storage.sql) ? nowMs : null),
       step: () => store.transact(() => stepRecounts(store.state())),
+    },
+    {
+      name: "replace",
+      // Rules that are being applied come first: they take back and add what a replacement would count.
+      due: (nowMs) => (hasReplacements(store.storage.sql) && !hasRuleJobs(store.storage.sql) ? nowMs : null),
+      step: (nowMs) => store.transact(() => stepReplacements(store.state(), nowMs)),
     },
     {
       name: "cold",

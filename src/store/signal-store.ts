@@ -38,7 +38,7 @@ import { beginReturn, nextReturnMs, returnProgress, stepReturns } from "./return
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { recordedByPeriod } from "./state/books.ts";
 import { isStale } from "./state/applied-rules.ts";
-import { forgetRowsBelow, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
+import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -79,7 +79,8 @@ export class SignalStore extends StoreReads {
    * Records the signals of outbox rows; rows that were recorded before change nothing. If a signal cannot be recorded, none
    * is, and the object starts anew.
    *
-   * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
+   * @throws when a newer rule has been applied to what is stored, since these signals would never be run through it; and when too
+   *   many gaps between recorded rows are remembered already.
    */
   record(
     rows: RowToRecord[],
@@ -95,6 +96,8 @@ export class SignalStore extends StoreReads {
       return { outcome: "full" };
     }
     forgetRowsBelow(this.state.books, low);
+    // The messages come again, later and later; the rows between those that are recorded come before them.
+    if (!hasRoomFor(this.state.books, rows)) throw new Error("too many rows wait between those that are recorded");
     const fresh = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);
     if (fresh.length > 0) {

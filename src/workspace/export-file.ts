@@ -2,6 +2,7 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
+import { withoutKeys } from "../domain/keys/api-key.ts";
 import { within } from "../platform/time-limit.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/data-care.ts";
 import { signalStore } from "./objects.ts";
@@ -23,7 +24,7 @@ export interface ExportFile {
 }
 
 /**
- * A file of what is recorded at this moment. The audit entry is written before anything leaves.
+ * A file of what is recorded at this moment, with API keys in it masked. The audit entry is written before anything leaves.
  *
  * @throws when the store or D1 does not answer, before anything has been sent.
  */
@@ -52,7 +53,7 @@ export async function exportFile(
         // A stream is not pulled again after a pull that gave nothing: empty pages are passed over here.
         // oxlint-disable-next-line no-await-in-loop -- each page names the next
         while (page.text === "" && page.next !== null) page = await read(page.next);
-        if (page.text !== "") controller.enqueue(encoder.encode(page.text));
+        if (page.text !== "") controller.enqueue(encoder.encode(withoutKeys(page.text)));
         if (page.next === null) controller.close();
         else page = await read(page.next);
       },

@@ -15,7 +15,7 @@ export const email = z
 /** The email of somebody who is to sign in (see `memberEmail`). */
 export const memberAddress = z
   .string()
-  .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that Unicode takes for another")
+  .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that is easily taken for another")
   .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });
 

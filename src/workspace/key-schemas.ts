@@ -4,12 +4,14 @@ import { parseDotPath } from "../domain/json/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { name, time } from "./field-schemas.ts";
+import { noCredential } from "./name-schema.ts";
 
 export const payloadMapping = z
   .strictObject({
     target: z
       .string()
       .max(255)
+      .refine(...noCredential)
       .refine(isAccountTarget, `one of ${ACCOUNT_TARGETS.join(", ")}, or attributes.<name>`)
       .meta({
         description: "`external_id`, another field of an account, or `attributes.<name>`.",
@@ -18,6 +20,7 @@ export const payloadMapping = z
     path: z
       .string()
       .max(255)
+      .refine(...noCredential)
       .refine((path) => parseDotPath(path) !== undefined, "not a dot path such as company.id")
       .meta({ description: "Dot path into the payload.", example: "company.id" }),
     type: z.enum(PAYLOAD_TYPES),

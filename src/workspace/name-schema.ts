@@ -4,13 +4,18 @@ import { holdsCredential } from "../domain/keys/echo.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 
+/** For `refine`. Members see names and rules who may not see keys (spec §1). */
+export const noCredential: [check: (text: string) => boolean, message: string] = [
+  (text) => !holdsCredential(text),
+  "it holds an API key or a secret, and is shown to all members",
+];
+
 export const name = z
   .string()
   .trim()
   .min(1)
   .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
-  // Members see names who may not see keys (spec §1).
-  .refine((text) => !holdsCredential(text), "the name holds an API key or a secret, and names are shown")
+  .refine(...noCredential)
   .refine(canBeSeen, "a name that can be seen, on one line")
   .meta({ maxLength: NAME_MAX_CODE_POINTS });
 

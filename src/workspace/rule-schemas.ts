@@ -20,10 +20,13 @@ import {
   WORKSPACE_MAX_RULES,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../limits.ts";
-import { name } from "./name-schema.ts";
+import { name, noCredential } from "./name-schema.ts";
 
 const scalar = z.union([
-  z.string().refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`),
+  z
+    .string()
+    .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
+    .refine(...noCredential),
   z.number(),
   z.boolean(),
 ]);
@@ -33,6 +36,7 @@ const condition = z
     path: z
       .string()
       .refine(isRulePath, "one of event, source, email, or properties. and a dot path")
+      .refine(...noCredential)
       .meta({
         description:
           "`event`, `source`, `email`, or `properties.` and a dot path. `items[0].sku` is of an element, `items[].sku` of " +
@@ -61,6 +65,7 @@ export const ruleFields = {
     .string()
     .trim()
     .refine(isEventPattern, `an event name or pattern of 1 to ${NAME_MAX_CODE_POINTS} characters`)
+    .refine(...noCredential)
     .meta({ description: "An event name; `*` stands for anything.", example: "Filled Out *" }),
   match: z.enum(["all", "any"]),
   conditions: z

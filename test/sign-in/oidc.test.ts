@@ -290,6 +290,46 @@ describe("where the ID token has the email, whether it signs in is decided by wh
   });
 });
 
+describe("where ID token and user info name different emails", () => {
+  let other: TestProvider;
+  let theirs: Service;
+  const STRANGER = "stranger@acme.example";
+
+  beforeAll(async () => {
+    other = await startProvider();
+    theirs = await startService({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID } });
+    const redirects = { redirect_uris: [callbackOf(theirs)], token_endpoint_auth_method: "none" } as const;
+    other.serve({ client_id: CLIENT_ID, ...redirects }, { conformIdTokenClaims: false });
+  });
+
+  afterAll(async () => {
+    other.close();
+    await theirs.stop();
+  });
+
+  test.each([
+    [
+      "the user info says that its own is verified",
+      { email: OWNER.email },
+      { email: STRANGER, email_verified: true },
+      403,
+    ],
+    ["the user info says that its own is not", { email: OWNER.email }, { email: STRANGER, email_verified: false }, 403],
+    ["the ID token says that its own is not", { email: OWNER.email, email_verified: false }, { email: STRANGER }, 403],
+    ["the ID token says so of no email", { email_verified: true }, { email: OWNER.email, email_verified: false }, 403],
+    ["the user info says that the member's is verified", { email: STRANGER }, OWNER, 200],
+    ["the ID token says that the member's is verified", OWNER, { email: STRANGER, email_verified: false }, 200],
+    ["neither says anything", { email: OWNER.email }, { email: STRANGER }, 200],
+  ])("`email_verified` counts only with the email that it came with: %s", async (_, inIdToken, userInfo, status) => {
+    other.account = userInfo;
+    other.inIdToken = inIdToken;
+    const browser = new Browser();
+    const page = await browser.follow(location(await begin(browser, theirs)));
+    expect(page.status).toBe(status);
+    if (status === 200) expect(page.body).toContain(OWNER.email.toLowerCase());
+  });
+});
+
 describe("a provider", () => {
   const SECRET = "a secret with + / : and %41";
 

@@ -130,7 +130,7 @@ export async function ringUntilQuiet(workspaceId: string, limit = 60): Promise<v
         .exec<{ busy: number; writing: number }>(
           `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM rule_jobs WHERE status <> 'done')
              OR EXISTS (SELECT 1 FROM deletions WHERE finished_at IS NULL) OR EXISTS (SELECT 1 FROM link_jobs)
-             OR EXISTS (SELECT 1 FROM recounts)
+             OR EXISTS (SELECT 1 FROM recounts) OR EXISTS (SELECT 1 FROM replacements)
              OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS busy,
              EXISTS (SELECT 1 FROM cold_objects WHERE state = 'writing') AS writing`,
         )

@@ -1,7 +1,8 @@
 /** Counts per day as the store keeps them, and as its lines and the lists of persons add up to. */
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
-import { allEntries } from "../../src/store/people/timelines.ts";
+import { readEntries } from "../../src/store/people/timeline-text.ts";
+import { ascendingEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
 import type { Log } from "../../src/store/log/log.ts";
 import { countedOf, linesOf, ruleDaysOf } from "./adds-up.ts";
@@ -31,7 +32,9 @@ export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
       count(`${event} ${source}`, admission.receivedAtMs);
     }
     for (const { id, recent } of sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people")) {
-      const scored = allEntries(sql, personList(id), recent).flatMap((entry) => entry.scored ?? []);
+      const scored = [...ascendingEntries(sql, personList(id), readEntries(recent))].flatMap(
+        (entry) => entry.scored ?? [],
+      );
       for (const { ruleId, atMs } of countedOf(state, id, scored)) count(ruleId, atMs);
     }
     expect(kept).toEqual(counted);

@@ -76,7 +76,8 @@ export interface PersonLine {
 export function personLine(model: Model, person: number): PersonLine {
   const theirs = model.effective().filter((one) => one.person === person);
   const known = knownIds(person, theirs);
-  const hasAlias = known.size > 0 && theirs.some(({ kind }) => kind === "alias");
+  const hasAlias =
+    known.has("user") && theirs.some(({ kind, pairsLeft }) => kind === "alias" && !pairsLeft.has("user"));
   const anonymous = idOf("anonymous", person);
   return {
     email: emailOf(person),

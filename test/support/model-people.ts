@@ -34,6 +34,8 @@ export interface Effective extends Said {
   day: number;
   /** Whether retention has deleted it: what it has said of its person stays, and it cannot score any more. */
   isDropped: boolean;
+  /** The ids whose pairs it has said, and which have left with the last signal of the id. */
+  pairsLeft: ReadonlySet<Name>;
 }
 
 /** What a signal has scored that retention has deleted since. */
@@ -52,10 +54,13 @@ export function knownIds(person: number, signals: readonly Effective[]): Readonl
   const identifies = theirs.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
   const known = new Set<Name>(identifies.flatMap(({ names }) => names));
   known.delete("email");
-  const arePaired = theirs.some(
-    ({ kind, names }) => kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email")),
-  );
+  const arePaired = theirs.some((one) => saysPair(one) && one.pairsLeft.size === 0);
   return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
+}
+
+/** Whether the signal says that the anonymous id and the user id are one visitor's. */
+function saysPair({ kind, names }: Said): boolean {
+  return kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email"));
 }
 
 /** Whether it is known that a signal is its person's. */

@@ -4,7 +4,7 @@
  */
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { isTheirs, knownIds, scoresOf, scoring } from "./model-people.ts";
-import type { Effective, Frozen, Rule, Said } from "./model-people.ts";
+import type { Effective, Frozen, Name, Rule, Said } from "./model-people.ts";
 
 export interface Plan {
   signalLimit: number;
@@ -46,6 +46,8 @@ export interface ModelSignal extends Content {
   place: Place;
   /** Whether retention has deleted what was left of it. */
   isGone: boolean;
+  /** The ids whose pairs it has said, and which have left with the last signal of the id. */
+  pairsLeft: Set<Name>;
 }
 
 export interface ModelPeriod {
@@ -116,6 +118,7 @@ export class Model {
           verdict,
           place: "dead",
           isGone: false,
+          pairsLeft: new Set(),
         };
         this.signals.push(signal);
         if (!dies) this.#arrive(signal);
@@ -194,12 +197,14 @@ export class Model {
   /** Deletes a person with all that is theirs: what took its effect is deleted, what is held or dead is purged. */
   deletePerson(person: number): void {
     const known = knownIds(person, this.effective());
-    for (const signal of this.signals) {
-      if (signal.person !== person || !isTheirs(signal, known)) continue;
+    const theirs = this.signals.filter((signal) => signal.person === person && isTheirs(signal, known));
+    const gone = theirs.filter(({ place }) => place === "accepted");
+    for (const signal of theirs) {
       if (signal.place === "accepted" || signal.place === "dropped") signal.place = "deleted";
       if (signal.place === "held" || signal.place === "dead") signal.place = `${signal.place}, deleted`;
     }
     this.#frozen = this.#frozen.filter((one) => one.person !== person);
+    if (known.size === 0) this.#leavePairs(person, gone);
   }
 
   /** Retention deletes what periods before this one have brought. Scores stay; the rules have just been applied to everything. */
@@ -207,10 +212,26 @@ export class Model {
     const signals = this.effective();
     this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
     this.hasDropped = true;
+    const gone = Map.groupBy(
+      this.signals.filter(({ place }) => place === "accepted"),
+      ({ person }) => person,
+    );
+    const unknown = [...gone.keys()].filter((person) => knownIds(person, signals).size === 0);
     for (const signal of this.signals) {
       signal.isGone = true;
       if (signal.place === "accepted") signal.place = "dropped";
       if (signal.place === "dead") signal.place = "lost";
+    }
+    for (const person of unknown) this.#leavePairs(person, gone.get(person) ?? []);
+  }
+
+  /** With the last signal of an id that names no known person its pairs leave. */
+  #leavePairs(person: number, gone: readonly ModelSignal[]): void {
+    const said = this.effective().filter((signal) => signal.person === person);
+    const left = said.filter(({ isDropped, names }) => !isDropped && !names.includes("email"));
+    for (const name of ["anonymous", "user"] as const) {
+      const names = (one: Said): boolean => one.names.includes(name);
+      if (gone.some(names) && !left.some(names)) for (const { pairsLeft } of said) pairsLeft.add(name);
     }
   }
 

@@ -2,7 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { readEntries } from "../../src/store/people/timeline-text.ts";
-import { allEntries, insertEntries } from "../../src/store/people/timelines.ts";
+import { ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
 import { Verdicts } from "../../src/store/state/verdicts.ts";
 
@@ -37,7 +37,7 @@ export function readScores(sql: SqlStorage): Scores {
   const verdicts = new Verdicts(sql);
   const people = peopleOf(sql);
   const scoring = people.flatMap(({ id, email, recent }) =>
-    allEntries(sql, personList(id), recent).flatMap(({ scored }) =>
+    [...ascendingEntries(sql, personList(id), readEntries(recent))].flatMap(({ scored }) =>
       (scored?.verdicts ?? []).map((verdict) => {
         const { scoringSignal, points } = verdicts.get(verdict);
         return {

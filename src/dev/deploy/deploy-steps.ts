@@ -14,58 +14,77 @@ import {
   missingInConfig,
   missingText,
   queuesOf,
+  type Section,
   type Unknown,
 } from "./missing.ts";
 
 const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
 /** Whether nothing is missing; what is missing is written to the terminal. */
-export async function checkDeploy(args: string[]): Promise<boolean> {
-  const environment = environmentOf(args);
-  const read = tryToRead(environment);
-  if (read === null) return false;
-  const { config, hosts } = read;
-  const account = await readAccount(config, hosts, environment, quietWrangler, fetch);
-  const missing = [
-    ...missingInConfig(config, readConfig(undefined).config, environment),
-    ...missingInAccount(config, account, environment),
-  ];
+export async function checkDeploy(environment: string | undefined): Promise<boolean> {
+  const all = tryToRead();
+  if (all === null) return false;
+  const missing = missingInConfig(all, environment);
+  const checked = all.find((one) => one.environment === environment);
+  if (checked !== undefined) {
+    const { config, hosts } = checked;
+    const account = await readAccount(config, hosts, environment, quietWrangler, fetch);
+    missing.push(...missingInAccount(config, account, environment));
+  }
   console.log(missingText(missing));
   return missing.length === 0 && (await dryRun(environment));
 }
 
-export function environmentOf(args: string[]): string | undefined {
-  return parseArgs({ args, options: { env: { type: "string", short: "e" } }, strict: false }).values.env as
-    | string
-    | undefined;
+/**
+ * The environment that the command line names, or CLOUDFLARE_ENV as for wrangler. @throws on any other argument: what it would
+ * change, such as `--var SIGN_IN:local`, is not checked.
+ */
+export function environmentOf(args: string[], named = process.env["CLOUDFLARE_ENV"]): string | undefined {
+  const { values } = parseArgs({ args, options: { env: { type: "string", short: "e" } } });
+  return values.env || named || undefined;
 }
 
-/** Null where wrangler cannot use its configuration; why is written to the terminal. */
-function tryToRead(environment: string | undefined): ReturnType<typeof readConfig> | null {
+/** The environment of this command; null where the command line says more: why is written to the terminal. */
+export function environmentAsked(): { environment: string | undefined } | null {
   try {
-    return readConfig(environment);
+    return { environment: environmentOf(process.argv.slice(2)) };
+  } catch (error) {
+    console.log(`${error instanceof Error ? error.message : String(error)}\n`);
+    console.log("Only --env NAME is taken here. Whatever else is to be different belongs into wrangler.toml.");
+    return null;
+  }
+}
+
+/** Arguments by which wrangler takes this environment, or the top level, whatever CLOUDFLARE_ENV says. */
+export function ofEnvironment(environment: string | undefined): string[] {
+  return ["--env", environment ?? ""];
+}
+
+/** All sections of wrangler.toml; null where wrangler cannot use its configuration: why is written to the terminal. */
+function tryToRead(): Section[] | null {
+  try {
+    const base = readSection(undefined);
+    return [base, ...(base.config.definedEnvironments ?? []).map((name) => readSection(name))];
   } catch (error) {
     console.log(`wrangler.toml cannot be used:\n\n${error instanceof Error ? error.message : String(error)}`);
     return null;
   }
 }
 
-function readConfig(environment: string | undefined): { config: DeployConfig; hosts: string[] } {
-  const config = unstable_readConfig({
-    config: path.join(PROJECT_DIR, "wrangler.toml"),
-    ...(environment !== undefined && { env: environment }),
-  });
+export function readSection(environment: string | undefined, file = path.join(PROJECT_DIR, "wrangler.toml")): Section {
+  // An empty name is the top level, also where CLOUDFLARE_ENV names an environment.
+  const config = unstable_readConfig({ config: file, env: environment ?? "" }, { hideWarnings: true });
   const routes = [config.route, ...(config.routes ?? [])].filter((route) => route !== undefined);
   const hosts = routes.map((route) => (typeof route === "string" ? route : route.pattern).split("/")[0] ?? "");
-  return { config, hosts: hosts.filter((host) => !host.includes("*")) };
+  return { environment, config, hosts: hosts.filter((host) => !host.includes("*")) };
 }
 
 /** The bundle is built as it would be deployed, and wrangler looks over its configuration. */
 async function dryRun(environment: string | undefined): Promise<boolean> {
   const outDir = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-deploy-"));
   try {
-    const ofEnvironment = environment === undefined ? [] : ["--env", environment];
-    const { code, out } = await quietWrangler(["deploy", "--dry-run", "--outdir", outDir, ...ofEnvironment]);
+    const dry = ["deploy", "--dry-run", "--outdir", outDir, ...ofEnvironment(environment)];
+    const { code, out } = await quietWrangler(dry);
     if (code !== 0) console.log(`The Worker cannot be built:\n${out}`);
     return code === 0;
   } finally {
@@ -108,10 +127,9 @@ export async function readAccount(
   wrangler: Wrangler,
   fetchUrl: Fetch,
 ): Promise<CloudflareAccount> {
-  const ofEnvironment = environment === undefined ? [] : ["--env", environment];
   const [databases, secrets, queues, known, fronts] = await Promise.all([
     readDatabases(wrangler),
-    readSecrets(wrangler, ofEnvironment),
+    readSecrets(wrangler, ofEnvironment(environment)),
     Promise.all(
       queuesOf(config).map(async (name) => [name, await exists(wrangler, ["queues", "info", name])] as const),
     ),

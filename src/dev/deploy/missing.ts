@@ -9,22 +9,45 @@ import type { Carried } from "../../queue/queue-names.ts";
 /** What of wrangler.toml matters here, for one environment, as wrangler reads it. */
 export interface DeployConfig {
   name: string | undefined;
+  account_id?: string | undefined;
   /** The environments of the file; for one that is not among them wrangler takes everything from the top level. */
   definedEnvironments?: string[] | undefined;
   vars: Record<string, unknown>;
-  d1_databases: { binding: string; database_name?: string | undefined; database_id?: string | undefined }[];
+  d1_databases: {
+    binding: string;
+    database_name?: string | undefined;
+    database_id?: string | undefined;
+    migrations_dir?: string | undefined;
+  }[];
   r2_buckets: { binding: string; bucket_name?: string | undefined; jurisdiction?: string | undefined }[];
   queues: {
     producers?: { binding: string; queue: string }[] | undefined;
-    consumers?: { queue: string; dead_letter_queue?: string | undefined }[] | undefined;
+    consumers?: QueueConsumer[] | undefined;
   };
-  durable_objects: { bindings: { name: string }[] };
-  ratelimits?: { name: string }[] | undefined;
+  durable_objects: { bindings: { name: string; class_name: string; script_name?: string | undefined }[] };
+  ratelimits?: { name: string; namespace_id: string }[] | undefined;
   send_email?: { name: string }[] | undefined;
   observability?:
     | { logs?: { invocation_logs?: boolean | undefined }; traces?: { enabled?: boolean | undefined } | undefined }
     | undefined;
   logpush?: boolean | undefined;
+}
+
+/** The numbers are absent where the file does not have them: the platform's own count then. */
+interface QueueConsumer {
+  queue: string;
+  dead_letter_queue?: string | undefined;
+  max_batch_size?: number | undefined;
+  max_batch_timeout?: number | undefined;
+  max_retries?: number | undefined;
+}
+
+/** An environment's part of wrangler.toml; `environment` is undefined for the top level. */
+export interface Section {
+  environment: string | undefined;
+  config: DeployConfig;
+  /** Host names of its routes. Wrangler takes the top level's routes for an environment without any. */
+  hosts: readonly string[];
 }
 
 export interface Missing {
@@ -54,19 +77,27 @@ export type Front = "access" | "worker" | "nobody";
 
 const NO_DATABASE = /^[0-]*$/;
 
-export function missingInConfig(config: DeployConfig, base: DeployConfig, environment: string | undefined): Missing[] {
-  if (environment !== undefined && !(base.definedEnvironments ?? []).includes(environment)) {
+/** @param all every section of the file, the top level first. */
+export function missingInConfig(all: readonly Section[], environment: string | undefined): Missing[] {
+  const [base] = all;
+  const checked = all.find((one) => one.environment === environment);
+  if (base === undefined || checked === undefined) {
     const how = `[env.${environment}] in wrangler.toml with bindings of its own: without it, those of the top level are taken`;
     return [{ what: `There is no environment ${environment}.`, how }];
   }
-  const section = environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
+  const { config } = checked;
+  const section = sectionName(environment);
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   const said = (name: string): string => {
     const value = config.vars[name];
     return typeof value === "string" ? value : "";
   };
-  const missing: Missing[] = [...missingBindings(config, base, section), ...wrongQueues(config, section)];
-  if (environment !== undefined) missing.push(...sharedWithTopLevel(config, base, section));
+  const missing: Missing[] = [
+    ...missingBindings(config, base.config, section),
+    ...missingSettings(config, base.config, section),
+    ...wrongQueues(config, section),
+    ...all.flatMap((other) => (other === checked ? [] : sharedWith(other, checked, section))),
+  ];
   const add = (is: boolean, what: string, how: string): void => void (is && missing.push({ what, how }));
 
   for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
@@ -91,7 +122,7 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
     );
   }
   add(
-    (said("EMAIL_FROM") === "") !== ((config.send_email ?? []).length === 0),
+    (said("EMAIL_FROM") !== "") !== (config.send_email ?? []).some(({ name }) => name === "EMAIL"),
     "EMAIL_FROM and the binding EMAIL belong together, and one of them is missing.",
     `both, or neither, in ${section}`,
   );
@@ -105,6 +136,10 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
   return missing;
 }
 
+function sectionName(environment: string | undefined): string {
+  return environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
+}
+
 /** Bindings that an environment lacks: it inherits none, and has its own of each. */
 function missingBindings(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
   const has = new Set(bindingsOf(config));
@@ -115,17 +150,64 @@ function missingBindings(config: DeployConfig, base: DeployConfig, section: stri
   }));
 }
 
-/** What an environment would share with the top level's service, where that is deployed too: a copy that kept its names. */
-function sharedWithTopLevel(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
-  if (base.d1_databases.every(({ database_id: id = "" }) => NO_DATABASE.test(id))) return [];
-  const kept = (of: DeployConfig): string[] => [
-    ...of.d1_databases.flatMap(({ database_id: id }) => id ?? []),
-    ...of.r2_buckets.flatMap(({ bucket_name: name }) => name ?? []),
-    ...queuesOf(of),
-  ];
-  const ofTopLevel = new Set(kept(base));
-  const shared = kept(config).filter((name) => ofTopLevel.has(name));
-  return shared.map((name) => ({ what: `${name} is the top level's.`, how: `one of its own, in ${section}` }));
+/** Settings that a binding of an environment must have as the top level has them. */
+function missingSettings(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
+  const missing: Missing[] = [];
+  const add = (what: string, line: string): void => void missing.push({ what, how: `${line} in ${section}` });
+  for (const { binding, migrations_dir: wanted } of base.d1_databases) {
+    const own = config.d1_databases.find((one) => one.binding === binding);
+    if (own !== undefined && own.migrations_dir !== wanted) {
+      add(`${binding} would get no tables: its migrations_dir is not the top level's.`, `migrations_dir = "${wanted}"`);
+    }
+  }
+  for (const { name, class_name: wanted } of base.durable_objects.bindings) {
+    const own = config.durable_objects.bindings.find((one) => one.name === name);
+    if (own === undefined) continue;
+    if (own.class_name !== wanted) add(`${name} is bound to another class.`, `class_name = "${wanted}"`);
+    if (own.script_name !== undefined) add(`${name} is bound to another Worker's objects.`, "no script_name");
+  }
+  for (const consumer of base.queues.consumers ?? []) {
+    const own = config.queues.consumers?.find(({ queue }) => carriedBy(queue) === carriedBy(consumer.queue));
+    if (own === undefined) continue;
+    for (const setting of ["max_batch_size", "max_batch_timeout", "max_retries"] as const) {
+      if (consumer[setting] === undefined || own[setting] !== undefined) continue;
+      add(`The consumer of the queue ${own.queue} has no ${setting}.`, `${setting} = ${consumer[setting]}`);
+    }
+  }
+  const ids = Map.groupBy(config.ratelimits ?? [], (limiter) => limiter.namespace_id);
+  for (const [id, limiters] of ids) {
+    if (limiters.length < 2) continue;
+    const names = limiters.map(({ name }) => name).join(" and ");
+    add(`${names} would share their budget: both have the namespace_id ${id}.`, "another namespace_id");
+  }
+  return missing;
+}
+
+/**
+ * What the environment would share with another one that is deployed: a copy that kept its names. The Workers of an account
+ * share a rate limit's budget by its `namespace_id`.
+ */
+function sharedWith(other: Section, checked: Section, section: string): Missing[] {
+  const isDeployed = other.config.d1_databases.some(({ database_id: id = "" }) => !NO_DATABASE.test(id));
+  const { account_id: account } = checked.config;
+  const inAnotherAccount = account !== undefined && (other.config.account_id ?? account) !== account;
+  if (!isDeployed || inAnotherAccount) return [];
+  const namesOf = ({ config, hosts }: Section): Map<string, string> =>
+    new Map(
+      [
+        ...[config.name ?? []].flat().map((name) => ["The Worker's name", name] as const),
+        ...hosts.map((host) => ["The host", host] as const),
+        ...config.d1_databases.map(({ database_id: id = "" }) => ["The database", id] as const),
+        ...config.r2_buckets.map(({ bucket_name: name = "" }) => ["The bucket", name] as const),
+        ...queuesOf(config).map((name) => ["The queue", name] as const),
+        ...(config.ratelimits ?? []).map((one) => ["The rate limits' namespace_id", one.namespace_id] as const),
+      ].map(([kind, name]) => [`${kind} ${name}`, name]),
+    );
+  const taken = namesOf(other);
+  const owner = other.environment === undefined ? "the top level" : `[env.${other.environment}]`;
+  return [...namesOf(checked).keys()]
+    .filter((name) => taken.has(name))
+    .map((name) => ({ what: `${name} is also that of ${owner}.`, how: `one of its own, in ${section}` }));
 }
 
 /** Queues that nobody consumes, or of which the Worker would take what they carry for something else. */
@@ -138,7 +220,13 @@ function wrongQueues({ queues: { producers = [], consumers = [] } }: DeployConfi
       queue === undefined ? [] : [{ queue, as: "dead_letters" } as const],
     ),
   ];
-  const wrong: Missing[] = [];
+  const ofSignals = new Set(producers.flatMap(({ binding, queue }) => (binding === "SIGNALS" ? queue : [])));
+  const wrong: Missing[] = consumers
+    .filter(({ queue, dead_letter_queue: dead }) => ofSignals.has(queue) && dead === undefined)
+    .map(({ queue }) => ({
+      what: `The queue ${queue} has no queue for its dead letters: what cannot be recorded is lost to it.`,
+      how: `dead_letter_queue of its consumer in ${section}`,
+    }));
   for (const { queue, as } of carried) {
     if (!consumers.some((consumer) => consumer.queue === queue)) {
       wrong.push({
@@ -166,6 +254,7 @@ function bindingsOf(config: DeployConfig): string[] {
     ...(config.queues.consumers ?? []).map((_, index) => `queue consumer ${index + 1}`),
     ...config.durable_objects.bindings.map(({ name }) => name),
     ...(config.ratelimits ?? []).map(({ name }) => name),
+    ...(config.send_email ?? []).map(({ name }) => name),
     ...Object.keys(config.vars),
   ];
 }

@@ -47,6 +47,20 @@ export function holdsKey(text: string): boolean {
   return /sk_[0-9A-Za-z]{40}/.test(text);
 }
 
+/** A key wherever it stands, or the beginning of one that was cut off, where it is no end of a word such as `task_`. */
+const KEY_OR_BEGINNING = /sk_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])sk_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
+
+/** The text with masked keys in place of full ones, and of beginnings of keys. What senders and people write may hold one. */
+export function withoutKeys(text: string): string {
+  if (!text.includes(PREFIX)) return text;
+  return text.replaceAll(KEY_OR_BEGINNING, (found) => {
+    if (found.length === KEY_LENGTH) return redactorsRecognise(found) ? maskedKey(keyEnds(found)) : found;
+    // The beginning of a key may by chance have no digit, but not letters of one case alone.
+    const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/].filter((kind) => kind.test(found.slice(PREFIX.length)));
+    return kinds.length > 1 ? `${keyEnds(found).first8}…` : found;
+  });
+}
+
 /**
  * A new key value.
  *

@@ -1,5 +1,6 @@
 /** When a billing period's usage will reach the limit if signals go on coming as they did lately (spec §8). */
 import { DAY_MS } from "../duration.ts";
+import { ordinalsTaken } from "./quota.ts";
 import { signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
 
 /** Full days whose mean the forecast goes by: a week, as traffic has one. */
@@ -10,17 +11,17 @@ const HOUR_MS = 3_600_000;
 /** How many signals come per day, and what that is the mean of. */
 export interface Pace {
   perDay: number;
-  /** Full days that the mean is of; 0: the pace is of today alone, and rough. */
+  /** Full days that the mean is of; 0: the pace is of all the time since counting began, and rough. */
   fullDays: number;
 }
 
 /**
- * The pace of the last FORECAST_DAYS full days, idle ones too, or of as many as there are; with none, that of today's
- * signals as they would go on. Null: less than an hour of today is all there is.
+ * The pace of the last FORECAST_DAYS full days, idle ones too, or of as many as there are. The day of the first signal is no
+ * full day: nobody knows when it began. With no full day, it is the pace since that day. Null: that is less than an hour.
  *
  * @param days in order; all of the current period and of the one before it.
+ * @param firstDayMs the day of the first signal; null: today.
  * @param now.used accepted and held in the current period.
- * @param firstDayMs when counting began; null: today.
  */
 export function paceOf(
   days: readonly UsageDay[],
@@ -28,12 +29,20 @@ export function paceOf(
   now: { nowMs: number; periodStartMs: number; used: number },
 ): Pace | null {
   const todayMs = utcDay(now.nowMs);
-  const fromMs = Math.max(todayMs - FORECAST_DAYS * DAY_MS, firstDayMs ?? todayMs);
-  const perDay = signalsPerDay(days, fromMs, todayMs);
-  if (perDay.length > 0)
-    return { perDay: perDay.reduce((sum, signals) => sum + signals, 0) / perDay.length, fullDays: perDay.length };
-  const elapsedMs = now.nowMs - Math.max(todayMs, now.periodStartMs);
-  return elapsedMs < HOUR_MS ? null : { perDay: (now.used * DAY_MS) / elapsedMs, fullDays: 0 };
+  const beganMs = firstDayMs ?? todayMs;
+  const fullDays = signalsPerDay(days, Math.max(todayMs - FORECAST_DAYS * DAY_MS, beganMs + DAY_MS), todayMs);
+  if (fullDays.length > 0) return { perDay: sumOf(fullDays) / fullDays.length, fullDays: fullDays.length };
+  const [first] = days;
+  const elapsedMs = now.nowMs - Math.max(beganMs, first?.periodStartMs ?? now.periodStartMs);
+  if (elapsedMs < HOUR_MS) return null;
+  const before = days.findLast(({ periodStartMs }) => periodStartMs === now.periodStartMs);
+  const today = now.used - (before === undefined ? 0 : ordinalsTaken(before));
+  const signals = sumOf(signalsPerDay(days, beganMs, todayMs)) + today;
+  return { perDay: (signals * DAY_MS) / elapsedMs, fullDays: 0 };
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
 }
 
 /** How many signals the billing period ends with at this pace: a whole number, rounded to two digits. */

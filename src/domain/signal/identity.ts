@@ -3,6 +3,8 @@
  * link anybody, or strangers would become one person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import { holdsKey } from "../keys/api-key.ts";
+import { isAbsent } from "./present-text.ts";
 
 /** Words that senders put where an id is missing, in lower case. */
 const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
@@ -46,7 +48,7 @@ const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
 /**
  * Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder,
- * half a character in it, or too long.
+ * half a character in it, an API key in it, or too long.
  */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
@@ -57,7 +59,9 @@ export function isWorthlessId(id: string): boolean {
     UNFILLED_PLACEHOLDER.test(text) ||
     // Half a character cannot be stored as it is; different ones would become the same.
     !text.isWellFormed() ||
-    WORTHLESS_WORDS.has(text.toLowerCase())
+    WORTHLESS_WORDS.has(text.toLowerCase()) ||
+    // Ids are shown, and a key that is sent as everybody's id would make strangers one person.
+    holdsKey(text)
   );
 }
 
@@ -72,11 +76,31 @@ export function usableId(value: unknown): string | undefined {
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }
 
+/** One `@` with something on both sides, and no white space or control characters. */
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
+/** Characters that make a link of what reads like an address, such as `https://evil.example/sign-in#@x.co`. */
+const LINK_CHARACTER = /[/:<>]/;
 
-/** An address has one `@` with something on both sides, no white space, control or half characters, at most EMAIL_MAX_LENGTH. */
-export function isPlausibleEmail(text: string): boolean {
+/** Whether a text has the form of an address, has no half characters, and at most EMAIL_MAX_LENGTH characters. */
+export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
+}
+
+/** Whether a text may be somebody's address: it has the form of one, no `/`, `:`, `<` or `>`, and no API key in it. */
+export function isPlausibleEmail(text: string): boolean {
+  return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
+}
+
+/** Why a signal's email names nobody, as a sentence; null: it names somebody, or is absent. */
+export function emailProblem(value: unknown): string | null {
+  if (isAbsent(value)) return null;
+  if (typeof value !== "string") return "Its email is no text, so it names nobody.";
+  const address = value.trim();
+  if (isPlausibleEmail(address)) return null;
+  if (holdsKey(address)) return "Its email holds an API key, so it names nobody.";
+  return hasEmailShape(address)
+    ? 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.'
+    : "Its email is not an email address, so it names nobody.";
 }
 
 /** An address trimmed and lower-cased (design §8.1); undefined where there is no plausible one. */
@@ -86,10 +110,32 @@ export function normaliseEmail(value: unknown): string | undefined {
   return isPlausibleEmail(email) ? email : undefined;
 }
 
+const ASIAN_WITH_LATIN = "Latin Han Hiragana Katakana Bopomofo Hangul";
+const ALONE =
+  "Arabic Armenian Bengali Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Hebrew Kannada Khmer Lao " +
+  "Malayalam Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan";
+/** The scripts that people write in today (UAX 31, Table 5): those of each entry may stand in one address. */
+const SCRIPTS = [ASIAN_WITH_LATIN, ...ALONE.split(" ")];
+/** Made when they are needed first: it takes milliseconds, and most addresses are ASCII. */
+let ofScripts: RegExp[] | undefined;
+
+function hasOneScript(text: string): boolean {
+  if (/^\p{ASCII}*$/u.test(text)) return true;
+  ofScripts ??= SCRIPTS.map((names) => {
+    const letters = names.replaceAll(/(\w+) ?/g, String.raw`\p{Script=$1}`);
+    return new RegExp(String.raw`^[${letters}\p{Script=Common}\p{Script=Inherited}]*$`, "u");
+  });
+  return ofScripts.some((script) => script.test(text));
+}
+
 /**
- * The address of somebody who signs in or is a member, as `normaliseEmail` has it. One that Unicode takes for another (NFKC),
- * such as with a Kelvin sign for a K, is nobody's: it would become that other one.
+ * The address of somebody who signs in or is a member, as `normaliseEmail` has it. Nobody's is an address that people or
+ * programs could take for another one: that Unicode does (NFKC), such as with a Kelvin sign for a K; with characters that
+ * nobody sees (Cf); or with letters of several scripts, such as a Cyrillic а. The top-level domain may be of another script.
  */
 export function memberEmail(value: unknown): string | undefined {
-  return typeof value === "string" && value === value.normalize("NFKC") ? normaliseEmail(value) : undefined;
+  if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
+  const email = normaliseEmail(value);
+  const named = email?.replace(/\.[^.@]*$/, "");
+  return named !== undefined && hasOneScript(named) ? email : undefined;
 }

@@ -4,7 +4,7 @@
  */
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { normaliseEmail, usableId } from "./identity.ts";
+import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
 import { isAbsent, presentText } from "./present-text.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject } from "../json/json-object.ts";
@@ -86,19 +86,42 @@ function cdpSource(payload: JsonObject, context: JsonObject): string {
   return rudderstack ? "rudderstack" : "segment";
 }
 
-/** Spec §6.2: an identify without an email _trait_ creates no person, so its top-level `email` does not count. */
 function emailOf(
   payload: JsonObject,
   callType: string | undefined,
   traits: JsonObject,
   contextTraits: JsonObject,
 ): string | undefined {
-  if (callType === undefined) return normaliseEmail(payload["email"]);
-  return (
-    normaliseEmail(traits["email"]) ??
-    normaliseEmail(contextTraits["email"]) ??
-    (callType === "identify" ? undefined : normaliseEmail(payload["email"]))
-  );
+  for (const sent of emailsSent(payload, callType, traits, contextTraits)) {
+    const email = normaliseEmail(sent);
+    if (email !== undefined) return email;
+  }
+  return undefined;
+}
+
+/**
+ * Where a payload has its email; the first usable one counts. Spec §6.2: an identify without an email _trait_ creates no
+ * person, so its top-level `email` does not count.
+ */
+function emailsSent(
+  payload: JsonObject,
+  callType: string | undefined,
+  traits: JsonObject,
+  contextTraits: JsonObject,
+): unknown[] {
+  if (callType === undefined) return [payload["email"]];
+  const inTraits = [traits["email"], contextTraits["email"]];
+  return callType === "identify" ? inTraits : [...inTraits, payload["email"]];
+}
+
+/** Why the email of a stored payload names nobody, as a sentence; null: it has none, or a usable one. */
+export function emailProblemOf(payload: unknown): string | null {
+  if (!isJsonObject(payload)) return null;
+  const callType = cdpCallType(payload);
+  const traits = callType === "group" ? EMPTY : object(payload["traits"]);
+  const sent = emailsSent(payload, callType, traits, object(object(payload["context"])["traits"]));
+  if (sent.some((email) => normaliseEmail(email) !== undefined)) return null;
+  return sent.map(emailProblem).find((problem) => problem !== null) ?? null;
 }
 
 /** Server-side SDKs put the name of a page or a screen on top, and browsers a page's address into the context. */

@@ -3,8 +3,11 @@
  * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: what is
  * stored already says of the first ones only.
  */
+import { TRAIT_MAX_BYTES } from "../../limits.ts";
+import { withoutKeys } from "../keys/api-key.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-object.ts";
+import { folded } from "./folded.ts";
 import { isAbsent, presentText } from "./present-text.ts";
 
 interface Trait {
@@ -86,9 +89,28 @@ export function traitsTold(
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
-    if (value !== undefined) told[name] = value;
+    // Traits are shown on every page of a person, and sent to destinations. A key that is cut first would not be known.
+    if (value !== undefined) told[name] = cutTrait(withoutKeys(value));
   }
   return told;
+}
+
+/** Most bytes that a UTF-16 code unit takes when it is folded: U+FDFA becomes eighteen letters. */
+const FOLDED_MOST_BYTES = 33;
+
+/** The beginning of a trait that takes at most TRAIT_MAX_BYTES, as it is stored and as it is searched. */
+function cutTrait(text: string): string {
+  if (text.length <= TRAIT_MAX_BYTES / FOLDED_MOST_BYTES) return text;
+  const beginning = text.slice(0, TRAIT_MAX_BYTES + 1);
+  if (Math.max(Buffer.byteLength(beginning), Buffer.byteLength(folded(beginning))) <= TRAIT_MAX_BYTES) return text;
+  let [length, stored, searched] = [0, 0, 0];
+  for (const character of beginning) {
+    stored += Buffer.byteLength(character);
+    searched += Buffer.byteLength(folded(character));
+    if (Math.max(stored, searched) > TRAIT_MAX_BYTES) break;
+    length += character.length;
+  }
+  return text.slice(0, length).trimEnd();
 }
 
 function fullName(first: unknown, last: unknown): string | undefined {

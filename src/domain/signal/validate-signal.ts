@@ -6,7 +6,7 @@ import { cut } from "../cut.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
-import { isPlausibleEmail } from "./identity.ts";
+import { hasEmailShape } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
 import { isAbsent } from "./present-text.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
@@ -41,7 +41,7 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
         checkProperties(payload["properties"]))
       : callType === "track"
         ? checkEvent(payload, "a track call")
-        : checkCallType(callType);
+        : checkCallType(String(payload["type"]));
   return refusal === undefined ? ok(payload) : refuse(refusal);
 }
 
@@ -49,6 +49,26 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
 export function fitsName(text: string): boolean {
   if (text.length <= NAME_MAX_CODE_POINTS) return true;
   return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;
+}
+
+/**
+ * Control characters but for tab, line feed and carriage return, which text from forms and sheets has. Nobody types or sees
+ * the others, and each takes six bytes in JSON.
+ */
+// oxlint-disable-next-line no-control-regex -- these are the characters that are looked for
+const CONTROL_CHARACTER = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/;
+
+/**
+ * The first control character inside a name, such as `the control character U+0007 at position 12`, counted in characters
+ * from the beginning as it was sent; null: there is none. White space around a name is no part of it.
+ */
+export function controlCharacterIn(text: string): string | null {
+  const name = text.trim();
+  const found = CONTROL_CHARACTER.exec(name);
+  if (found === null) return null;
+  const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+  const before = text.slice(0, text.indexOf(name) + found.index);
+  return `the control character U+${code} at position ${codePoints(before) + 1}`;
 }
 
 /** What reads like a CDP's call, and lacks what it is known by: to its sender an event that is missing would say nothing. */
@@ -79,6 +99,8 @@ function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefine
   if (holdsCredential(event)) {
     return { code: "event_invalid", detail: `\`event\` ${CREDENTIAL}. Send a name for what happened.` };
   }
+  const control = controlCharacterIn(event);
+  if (control !== null) return { code: "event_invalid", detail: `\`event\` has ${control}. Remove it.` };
   if (fitsName(event.trim())) return undefined;
   return {
     code: "event_invalid",
@@ -89,8 +111,11 @@ function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefine
 
 /** Checks the type of a CDP's call, which is the name of its event unless it is a track. */
 function checkCallType(type: string): SignalRefusal | undefined {
-  if (!holdsCredential(type)) return undefined;
-  return { code: "event_invalid", detail: `\`type\` ${CREDENTIAL}. Send the type of the call, such as "identify".` };
+  if (holdsCredential(type)) {
+    return { code: "event_invalid", detail: `\`type\` ${CREDENTIAL}. Send the type of the call, such as "identify".` };
+  }
+  const control = controlCharacterIn(type);
+  return control === null ? undefined : { code: "event_invalid", detail: `\`type\` has ${control}. Remove it.` };
 }
 
 function checkEmail(email: unknown): SignalRefusal | undefined {
@@ -102,7 +127,8 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
     };
   }
   const address = email.trim();
-  if (isPlausibleEmail(address)) return undefined;
+  // One that names nobody, such as with a `/`, is kept with its signal: the trace says why (`emailProblem`).
+  if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code: "email_invalid", detail: "`email` is a token that was not replaced by its value. Check its name." };
   }
@@ -127,6 +153,8 @@ function checkSource(source: unknown): SignalRefusal | undefined {
   if (holdsCredential(source)) {
     return { code: "source_invalid", detail: `\`source\` ${CREDENTIAL}. Send a name for what sends the signals.` };
   }
+  const control = controlCharacterIn(source);
+  if (control !== null) return { code: "source_invalid", detail: `\`source\` has ${control}. Remove it.` };
   if (fitsName(source.trim())) return undefined;
   return {
     code: "source_invalid",

@@ -1,6 +1,7 @@
 /** Signals, event groups and dead letters: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
+import { emailProblemOf } from "../../domain/signal/normalise.ts";
 import { VERDICTS } from "../../domain/signal/signal.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalSummary, SignalTrace } from "../../store/protocol/recorded-signals.ts";
@@ -75,6 +76,9 @@ export const traceAnswer = z
         linked_at: instant.nullable(),
       })
       .nullable(),
+    email_problem: z.string().nullable().meta({
+      description: "Why the email that the payload has names nobody; null: it names somebody, or there is none.",
+    }),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -123,6 +127,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       by: trace.person.by,
       linked_at: isoOrNull(trace.person.linkedAtMs),
     },
+    email_problem: trace.kind === "account" ? null : emailProblemOf(trace.payload),
     rules_tried: trace.rulesTried,
     rules_matched: trace.rulesMatched.map((rule) => ({
       rule_id: rule.ruleId,
@@ -163,6 +168,7 @@ export function inFlightJson(signal: Admission, keyName: string | null): z.infer
     anonymous_id: null,
     user_id: null,
     person: null,
+    email_problem: null,
     rules_tried: 0,
     rules_matched: [],
     points: 0,

@@ -23,7 +23,7 @@ export function createdPage(c: KeyContext, created: CreatedKey, replaced: ApiKey
   const title = replaced === null ? "API key created" : "API key rotated";
   return page(
     c,
-    { ...KEYS_PAGE, title },
+    { ...KEYS_PAGE, title, showsKey: true },
     <KeyCreatedView {...where} created={created} replaced={replaced} nowMs={Date.now()} />,
   );
 }

@@ -27,7 +27,7 @@ export function checkMember({ email }: TypedMember): MemberErrors {
   const isAddress = isPlausibleEmail(email);
   return {
     email: isAddress
-      ? "It has characters that are easily taken for others, such as letters of full width. Type it with plain ones."
+      ? "It has characters that are easily taken for others, such as invisible ones or letters of several alphabets. Type it with plain ones."
       : "This is not an email address, such as jane@example.com.",
   };
 }

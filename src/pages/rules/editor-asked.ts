@@ -1,5 +1,6 @@
 /** What a submit of the rule editor asks for, and the preview that it is answered with. */
 import type { Context } from "hono";
+import { findRule, type StoredRule } from "../../control/stored-rules.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { previewRule } from "../../workspace/rules-on-history.ts";
 import { newId } from "../../platform/ids.ts";
@@ -12,22 +13,35 @@ import type { Previewed } from "./rule-preview.tsx";
 const RULE_ID = /^rule_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Reads what a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
-export async function readAsked(
-  c: Context<PagesEnv>,
-): Promise<{ what: string; form: RuleForm; id: string; version: number | null; preview: Previewed }> {
+export async function readAsked(c: Context<PagesEnv>): Promise<{
+  what: string;
+  form: RuleForm;
+  drawnFrom: StoredRule | null;
+  id: string;
+  version: number | null;
+  preview: Previewed;
+}> {
   const data = c.get("form");
   const what = data.get("do");
   const asked = typeof what === "string" ? what : "save";
   const read = readRuleForm(data);
   const form = asked === "save" || asked === "preview" ? withoutBlankRows(read) : changeRows(read, asked);
+  const drawnFrom = await ruleDrawn(c);
   const [id, version] = [formText(data, "id"), Number(data.get("version"))];
   return {
     what: asked,
     form,
+    drawnFrom,
     id: RULE_ID.test(id) ? id : newId("rule"),
     version: Number.isInteger(version) && version > 0 ? version : null,
-    preview: asked === "preview" ? await tryOut(c, form) : null,
+    preview: asked === "preview" ? await tryOut(c, form, drawnFrom) : null,
   };
+}
+
+/** The rule that the form was drawn from, by the form's hidden field; null for a form that was drawn from none. */
+export async function ruleDrawn(c: Context<PagesEnv>): Promise<StoredRule | null> {
+  const id = formText(c.get("form"), "drawn_from");
+  return RULE_ID.test(id) ? findRule(c.get("db"), c.get("workspace").id, id) : null;
 }
 
 export function focusAfter(what: string): EditorProps["focus"] {
@@ -35,8 +49,13 @@ export function focusAfter(what: string): EditorProps["focus"] {
 }
 
 /** Tries the typed rule on stored signals, or says why it cannot be tried yet. */
-export async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number): Promise<Previewed> {
-  const draft = draftOf(form);
+export async function tryOut(
+  c: Context<PagesEnv>,
+  form: RuleForm,
+  drawnFrom: StoredRule | null,
+  maxSignals?: number,
+): Promise<Previewed> {
+  const draft = draftOf(form, drawnFrom);
   if (!draft.ok) return { errors: draft.refusal };
   const { event, match, conditions, points, frequency } = draft.value;
   const days = previewDays(form);

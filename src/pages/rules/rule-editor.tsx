@@ -30,6 +30,7 @@ const PREVIEW_DAYS = [
 
 /**
  * @param version the version that is edited; undefined for a new rule.
+ * @param drawnFrom id of the rule that the form shows: the one that is edited or copied.
  * @param newId the id that a new rule gets: a form that is sent twice makes one.
  */
 export function RuleEditor({
@@ -38,12 +39,19 @@ export function RuleEditor({
   submit,
   version,
   newId,
+  drawnFrom,
   form,
   errors,
   preview,
   suggestions,
   focus,
-}: EditorProps & { action: string; submit: string; version?: number; newId?: string }) {
+}: EditorProps & {
+  action: string;
+  submit: string;
+  version?: number;
+  newId?: string;
+  drawnFrom?: string | undefined;
+}) {
   const wrong = Object.entries(errors);
   return (
     <div class="editor">
@@ -63,6 +71,7 @@ export function RuleEditor({
         </button>
         {newId !== undefined && <input type="hidden" name="id" value={newId} />}
         {version !== undefined && <input type="hidden" name="version" value={String(version)} />}
+        {drawnFrom !== undefined && <input type="hidden" name="drawn_from" value={drawnFrom} />}
         <FormErrors errors={wrong.map(([field, error]) => describe(field, error))} />
         <Panel title="The rule">
           <TextField

@@ -78,7 +78,7 @@ export function formOf(rule: RuleContent | ProposedRule): RuleForm {
     event,
     match,
     scoringSignal,
-    conditions: rule.conditions.map(({ path, operator, value }) => ({ path, operator, value: typed(value) })),
+    conditions: rule.conditions.map(rowOf),
     points: String(rule.points),
     ...("frequency" in rule ? { frequency: rule.frequency, enabled: rule.enabled } : {}),
   };
@@ -100,15 +100,21 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
   };
 }
 
-/** @param form without blank rows: errors name conditions by their place. */
-export function ruleTyped(form: RuleForm): Result<RuleContent, FieldErrors> {
+/**
+ * @param form without blank rows: errors name conditions by their place.
+ * @param drawnFrom the rule that the form was drawn from. A field that comes back as it was drawn keeps the rule's value: no
+ * text in a form says the text "5", a line break in an event's name, or a space at the end of a list's value.
+ */
+export function ruleTyped(form: RuleForm, drawnFrom: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
+  const textOf = (field: "name" | "event" | "scoringSignal"): string =>
+    drawnFrom !== null && form[field] === postedInput(drawnFrom[field]) ? drawnFrom[field] : form[field];
   const parsed = newRule.safeParse({
-    name: form.name,
-    event: form.event,
+    name: textOf("name"),
+    event: textOf("event"),
     match: form.match,
-    conditions: form.conditions.map(conditionOf),
-    scoring_signal: form.scoringSignal,
+    conditions: conditionsOf(form.conditions, drawnFrom?.conditions ?? []),
+    scoring_signal: textOf("scoringSignal"),
     points,
     frequency: form.frequency,
     enabled: form.enabled,
@@ -132,13 +138,9 @@ export function copyOf(rule: RuleContent): RuleForm {
 }
 
 /** What of the form a preview needs, or what is wrong with that. */
-export function draftOf(form: RuleForm): Result<RuleContent, FieldErrors> {
-  return ruleTyped({
-    ...form,
-    name: "preview",
-    scoringSignal: "preview",
-    points: form.points.trim() === "" ? "0" : form.points,
-  });
+export function draftOf(form: RuleForm, drawnFrom: RuleContent | null = null): Result<RuleContent, FieldErrors> {
+  const points = form.points.trim() === "" ? "0" : form.points;
+  return ruleTyped({ ...form, name: "preview", scoringSignal: "preview", points }, drawnFrom);
 }
 
 export function previewDays({ days }: RuleForm): number {
@@ -146,12 +148,44 @@ export function previewDays({ days }: RuleForm): number {
   return number >= 1 && number <= PREVIEW_MAX_DAYS ? number : PREVIEW_DEFAULT_DAYS;
 }
 
+/** The conditions of the rows. Each condition of `drawn` stands for the first row that shows it unchanged. */
+function conditionsOf(rows: readonly ConditionRow[], drawn: readonly MappingCondition[]): unknown[] {
+  const left = drawn.map((condition) => ({ condition, row: rowOf(condition) }));
+  return rows.map((row) => {
+    const at = left.findIndex((known) => isUnchanged(row, known.row));
+    return at < 0 ? conditionOf(row) : left.splice(at, 1)[0]?.condition;
+  });
+}
+
+function isUnchanged(posted: ConditionRow, drawn: ConditionRow): boolean {
+  return (
+    posted.path === postedInput(drawn.path) &&
+    posted.operator === drawn.operator &&
+    posted.value === postedText(drawn.value)
+  );
+}
+
+/** What a browser posts of a text in a `textarea`, with line ends as LF. */
+function postedText(text: string): string {
+  return text.replaceAll(/\r\n?/g, "\n").replaceAll("\0", "\uFFFD").toWellFormed();
+}
+
+/** What a browser posts of a text in an `input`. */
+function postedInput(text: string): string {
+  return postedText(text).replaceAll("\n", "");
+}
+
 /** A condition with its value as the operator takes it: none, a list, or one; numbers as numbers. */
 function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
   if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
   if (OPERATORS_WITH_LIST.includes(operator as MappingOperator)) return { ...condition, value: listOf(value) };
-  return value.trim() === "" ? condition : { ...condition, value: scalarOf(value) };
+  return value.trim() === "" ? condition : { ...condition, value: scalarOf(withoutOuterLineEnds(value)) };
+}
+
+/** An Enter before or after the value is a slip that nobody sees, and a value with a line end hardly ever fits. */
+function withoutOuterLineEnds(text: string): string {
+  return text.replaceAll(/^\n+|\n+$/g, "");
 }
 
 /** The values of a list: one to a line, or on a single line between commas. */
@@ -166,6 +200,10 @@ function listOf(text: string): (string | number)[] {
 /** A text is a number only where numbers are written so: to the rules, `7` and `"7"` are the same, `"007"` is not. */
 function scalarOf(text: string): string | number {
   return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
+}
+
+function rowOf({ path, operator, value }: MappingCondition): ConditionRow {
+  return { path, operator, value: typed(value) };
 }
 
 /** A condition's value as it is typed. A line's end after a list's only value says that a comma in it is part of it. */

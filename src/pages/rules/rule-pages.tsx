@@ -21,7 +21,7 @@ import {
   type RuleForm,
 } from "./rule-form.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
-import { focusAfter, readAsked, tryOut } from "./editor-asked.ts";
+import { focusAfter, readAsked, ruleDrawn, tryOut } from "./editor-asked.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -62,19 +62,19 @@ export const rulePages = pages
   })
   .post("/", requireManager, readForm(), async (c) => {
     const asked = await readAsked(c);
-    const { id, preview, what } = asked;
-    if (what !== "save") return newPage(c, asked.form, { id, preview, focus: focusAfter(what) });
-    const rule = ruleTyped(asked.form);
-    if (!rule.ok) return newPage(c, asked.form, { id, errors: rule.refusal, status: 422 });
+    const { id, preview, what, drawnFrom: copied } = asked;
+    if (what !== "save") return newPage(c, asked.form, { id, copied, preview, focus: focusAfter(what) });
+    const rule = ruleTyped(asked.form, copied);
+    if (!rule.ok) return newPage(c, asked.form, { id, copied, errors: rule.refusal, status: 422 });
     const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c), id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
-    return newPage(c, asked.form, { id, errors: { "": NO_ROOM[created.refusal] }, status: 409 });
+    return newPage(c, asked.form, { id, copied, errors: { "": NO_ROOM[created.refusal] }, status: 409 });
   })
   .post("/preview", requireManager, readForm(), async (c) => {
     const form = withoutBlankRows(readRuleForm(c.get("form")));
     const store = signalStore(c.env, c.get("workspace").id);
     const [preview, { paths }] = await Promise.all([
-      tryOut(c, form, PREVIEW_TYPING_SIGNALS),
+      tryOut(c, form, await ruleDrawn(c), PREVIEW_TYPING_SIGNALS),
       store.suggestForRule(form.event),
     ]);
     return fragment(c, <RulePreviewPanel base={workspacePath(c)} preview={preview} paths={paths} />);
@@ -90,7 +90,7 @@ export const rulePages = pages
     if (asked.what !== "save") {
       return rulePage(c, rule, asked.form, { version, preview: asked.preview, focus: focusAfter(asked.what) });
     }
-    const change = ruleTyped(asked.form);
+    const change = ruleTyped(asked.form, asked.drawnFrom);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const updated = await updateRule(db, id, rule.id, change.value, byMember(c), { version });

@@ -62,12 +62,12 @@ function PreviewFound({ base, days, points, found, similar }: FoundProps) {
     <>
       <Stats>
         <Stat label="Matches" value={matches} />
+        <Stat label="Scored" value={scoringSignals} />
         <Stat label="People" value={people} />
         <Stat label="Points" value={signed(found.points)} />
       </Stats>
       <p class="quiet small">
-        {counted(matches, "signal")} of the last {counted(days, "day")},{" "}
-        {scoringSignals === matches ? "" : `of which ${grouped(scoringSignals)} would score, `}at {signed(points)} each;{" "}
+        {counted(scoringSignals, "signal")} of the last {counted(days, "day")} would score, at {signed(points)} each;{" "}
         {complete
           ? `${grouped(scanned)} looked at.`
           : `only the latest ${grouped(scanned)} were looked at, there are more. Preview looks further.`}

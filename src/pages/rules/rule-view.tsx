@@ -11,7 +11,7 @@ import { PageHead, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { RuleEditor, type EditorProps } from "./rule-editor.tsx";
 import { RuleJobPanel, isUnderWay } from "./rule-job-panel.tsx";
 import { RuleSays } from "./rule-says.tsx";
-import { EnabledBadge, matchesSince } from "./rules-view.tsx";
+import { EnabledBadge, scoredSince } from "./rules-view.tsx";
 import { SignalLink } from "../signals/signal-parts.tsx";
 
 interface NewRuleProps extends EditorProps {
@@ -47,7 +47,7 @@ export function NewRuleView({ from, copied, ...editor }: NewRuleProps) {
           </>
         )}
       </PageHead>
-      <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" />
+      <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" drawnFrom={copied?.id} />
     </>
   );
 }
@@ -103,7 +103,13 @@ export function RuleView({
         <WhatItHasDone facts={facts} nowMs={nowMs} />
       </RuleJobPanel>
       {manager ? (
-        <RuleEditor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
+        <RuleEditor
+          {...editor}
+          action={path}
+          submit="Save"
+          version={changedMeanwhile ? rule.version : version}
+          drawnFrom={rule.id}
+        />
       ) : (
         <Panel title="What it says">
           <RuleSays rule={rule} />
@@ -180,12 +186,12 @@ function WhatItHasDone({ facts, nowMs }: { facts: RuleFacts | undefined; nowMs: 
   const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
   return (
     <Stats>
-      <Stat label="Matches in the last 7 days" value={matchesSince(facts, today, 7)} />
-      <Stat label={`In the last ${DAYS_COUNTED} days`} value={matchesSince(facts, today, DAYS_COUNTED)} />
+      <Stat label="Scored in the last 7 days" value={scoredSince(facts, today, 7)} />
+      <Stat label={`In the last ${DAYS_COUNTED} days`} value={scoredSince(facts, today, DAYS_COUNTED)} />
       <div class="stat">
         <dt>Day by day</dt>
         <dd>
-          <Sparkline values={days} label={`${counted(Math.max(...days), "match", "matches")} on the day with most`} />
+          <Sparkline values={days} label={`${counted(Math.max(...days), "scored signal")} on the day with most`} />
         </dd>
       </div>
     </Stats>

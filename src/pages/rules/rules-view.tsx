@@ -69,7 +69,7 @@ export function RulesView({
               "Event",
               "Scoring signal",
               { text: "Points", number: true },
-              { text: "Matches, 7 d", number: true },
+              { text: "Scored, 7 d", number: true },
               { text: "30 d", number: true },
               "Status",
               ...(manager ? [{ text: "Change", hidden: true }] : []),
@@ -114,8 +114,8 @@ function RuleRow({
         <div class="quiet small">{FREQUENCY_LABEL[rule.frequency].option}</div>
       </td>
       <td class="number">{signed(rule.points)}</td>
-      <Count value={matchesSince(facts, today, 7)} />
-      <Count value={matchesSince(facts, today, 30)} />
+      <Count value={scoredSince(facts, today, 7)} />
+      <Count value={scoredSince(facts, today, 30)} />
       <td>
         <EnabledBadge enabled={rule.enabled} />
         {facts !== undefined && isUnderWay(facts.job) && <Badge tone="info">Applying</Badge>}
@@ -137,7 +137,7 @@ export function EnabledBadge({ enabled }: { enabled: boolean }) {
   return enabled ? <Badge tone="good">Enabled</Badge> : <Badge>Disabled</Badge>;
 }
 
-/** Signals received in the last `days` days, today included, of which the rule has made a scoring signal. */
-export function matchesSince(facts: RuleFacts | undefined, today: number, days: number): number {
+/** Signals received in the last `days` days, today included, that the rule has scored. */
+export function scoredSince(facts: RuleFacts | undefined, today: number, days: number): number {
   return latestDays(facts?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
 }

@@ -82,24 +82,43 @@ export async function finishSignIn(
   const claims = oauth.getValidatedIdTokenClaims(tokens);
   if (claims === undefined) throw new Error("the provider sent no ID token");
   const { userinfo_endpoint: endpoint } = server;
-  if (endpoint === undefined || (claims["email"] !== undefined && isYes(claims["email_verified"]))) {
-    return vouchedEmail(claims["email"], [claims["email_verified"]]);
-  }
+  const inToken: EmailClaims = { email: claims["email"], verified: claims["email_verified"] };
+  if (endpoint === undefined || isVouched(inToken)) return vouchedEmail([inToken]);
   // Providers may keep the email out of the token, or whether it is verified (OpenID Connect Core 5.4).
   const asked = await oauth.userInfoRequest(server, client, tokens.access_token, options);
   const userInfo = await oauth.processUserInfoResponse(server, client, claims.sub, asked);
-  return vouchedEmail(claims["email"] ?? userInfo.email, [claims["email_verified"], userInfo.email_verified]);
+  return vouchedEmail([inToken, { email: userInfo.email, verified: userInfo.email_verified }]);
+}
+
+/** What one answer of the provider, the ID token or the user info, says of an email. */
+interface EmailClaims {
+  email: unknown;
+  /** `email_verified`, which is about the email of the same answer. */
+  verified: unknown;
 }
 
 /**
- * @param verified all that the provider says of `email_verified`. The claim is optional: a company's own provider often
- * leaves it out, having made the addresses. Anything else than a yes is a no.
+ * The email that an answer says is verified, else the first one that is named: the claim `email_verified` is optional, and a
+ * company's own provider often leaves it out, having made the addresses. Anything else than a yes is a no, which counts
+ * against its own email, and against every email that no answer says is verified.
  */
-function vouchedEmail(claimed: unknown, verified: readonly unknown[]): Result<string, SignInProblem> {
-  if (claimed === undefined) return refuse("email_missing");
-  const email = memberEmail(claimed);
+function vouchedEmail(answers: readonly EmailClaims[]): Result<string, SignInProblem> {
+  const named = answers.filter(({ email }) => email !== undefined);
+  const chosen = named.find(isVouched) ?? named[0];
+  if (chosen === undefined) return refuse("email_missing");
+  const email = memberEmail(chosen.email);
   if (email === undefined) return refuse("email_unusable");
-  return verified.every((said) => said === undefined || isYes(said)) ? ok(email) : refuse("email_unverified");
+  const against = answers.some(
+    (answer) =>
+      answer.verified !== undefined &&
+      !isYes(answer.verified) &&
+      (!isVouched(chosen) || answer.email === undefined || memberEmail(answer.email) === email),
+  );
+  return against ? refuse("email_unverified") : ok(email);
+}
+
+function isVouched({ email, verified }: EmailClaims): boolean {
+  return email !== undefined && isYes(verified);
 }
 
 /** Whether `email_verified` says yes; some providers send it as text. */

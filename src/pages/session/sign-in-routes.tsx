@@ -11,7 +11,7 @@ import { Chooser, NoWorkspace } from "./sign-in-views.tsx";
 export const sessionRoutes = pages
   .createApp()
   .get("/", (c) => c.redirect(FIRST_PAGE, 303))
-  .get("/w", requireSignIn, (c) => {
+  .get("/w", requireSignIn, async (c) => {
     const workspaces = c.get("workspaces");
     const [first, second] = workspaces;
     if (first === undefined) {

@@ -1,5 +1,6 @@
 /** Where a recorded signal ended up, and what it scored. */
 import type { MatchedRule, SignalTrace } from "../../store/protocol/recorded-signals.ts";
+import { emailProblemOf } from "../../domain/signal/normalise.ts";
 import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { Time } from "../views/parts.tsx";
@@ -100,8 +101,9 @@ function OwnerStep({ base, trace }: { base: string; trace: SignalTrace }) {
   if (person === null) {
     return (
       <TimelineStep title={kind === "identify" ? "Nobody identified" : "Nobody named"}>
+        {emailProblemOf(trace.payload)}{" "}
         {kind === "identify"
-          ? "It carries no email, so it makes no person and links nothing."
+          ? "It carries no email of a person, so it makes no person and links nothing."
           : "It names no email, user id or anonymous id, so it is nobody's and scores nothing."}
       </TimelineStep>
     );
@@ -117,13 +119,14 @@ function OwnerStep({ base, trace }: { base: string; trace: SignalTrace }) {
   );
 }
 
-function NamesStep({ trace: { userId, anonymousId, person, email } }: { trace: SignalTrace }) {
+function NamesStep({ trace: { userId, anonymousId, person, email, payload } }: { trace: SignalTrace }) {
+  const problem = emailProblemOf(payload);
   const names = [
     ["Email", person === null ? email : null],
     ["User id", userId],
     ["Anonymous id", anonymousId],
   ] as const;
-  if (names.every(([, value]) => value === null)) return <></>;
+  if (problem === null && names.every(([, value]) => value === null)) return <></>;
   return (
     <TimelineStep title="What it names">
       {names.map(
@@ -134,6 +137,7 @@ function NamesStep({ trace: { userId, anonymousId, person, email } }: { trace: S
             </div>
           ),
       )}
+      {problem !== null && <div>{problem}</div>}
     </TimelineStep>
   );
 }

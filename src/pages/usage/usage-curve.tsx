@@ -87,7 +87,7 @@ function forecastSaid(usage: Usage, pace: Pace | null, price: OveragePrice | nul
   const now = { nowMs, periodEndMs: usage.periodEndMs, used: ordinalsTaken(usage) };
   const from =
     pace.fullDays === 0
-      ? "as today alone says, roughly"
+      ? "roughly, since no full day has been counted yet"
       : `the mean of the last ${pace.fullDays === 1 ? "full day" : `${pace.fullDays} full days`}`;
   const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${from})`;
   const when = (target: number, name: string) => {

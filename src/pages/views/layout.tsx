@@ -73,6 +73,12 @@ const NAVIGATION: readonly { heading: string; entries: readonly Entry[] }[] = [
   },
 ];
 
+/** Path of a section's page, below the workspace's own. */
+export function pathOf(section: Section): string {
+  const entries = NAVIGATION.flatMap((group) => group.entries);
+  return entries.find((entry) => entry.section === section)?.path ?? "";
+}
+
 /** A page without a workspace around it: sign-in, the chooser, what is not found. */
 export function PlainPage({ title, nonce, children }: Document) {
   return (

@@ -196,13 +196,12 @@ export class Head<Meta extends LogMeta> {
     return bytes;
   }
 
-  /** Writes the head's row, if there is something to write. */
-  write(): void {
-    const meta = JSON.stringify(this.meta);
+  /** Writes the head's row, if there is something to write. @param meta JSON of `this.meta`. */
+  write(meta: string): void {
     if (!this.#isChanged && meta === this.#writtenMeta) return;
     this.#encode();
     const padded = meta.padEnd(Math.ceil(meta.length / META_STEP_CHARACTERS) * META_STEP_CHARACTERS);
-    assertFits(padded.length + this.#facts.bytes.length + this.#payloads.bytes.length, "a head");
+    assertFits(Buffer.byteLength(padded) + this.#facts.bytes.length + this.#payloads.bytes.length, "a head");
     const values = [this.nextSeq, padded, this.#facts.bytes, this.#payloads.bytes, this.#log] as SqlStorageValue[];
     const statement = this.#stored
       ? "UPDATE heads SET next_seq = ?, meta = ?, facts = ?, payloads = ? WHERE log = ?"

@@ -22,6 +22,9 @@ const READ = `SELECT at, ordinal, person_id FROM identities WHERE key = ? AND ${
 /** The claims of several ids, with the place of each id among those that are asked for. */
 const READ_MANY = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${COUNTS}`;
+/** The places of ids that are paired with others, among those that are asked for. */
+const PAIRED = `SELECT keys.key AS place FROM json_each(?) AS keys
+  WHERE EXISTS (SELECT 1 FROM pairs WHERE pairs.key = unhex(keys.value))`;
 const PORTION_VALUES = 500;
 
 type Growth = Record<VisitorId["kind"], number>;
@@ -188,6 +191,15 @@ export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
     .exec<Row>("SELECT at, ordinal, person_id FROM identities WHERE key = ? ORDER BY at, ordinal", visitorKey(id))
     .toArray()
     .map(({ at, ordinal, person_id: personId }) => ({ receivedAtMs: at, ordinal, personId }));
+}
+
+/** Those of the ids that are paired with others. */
+export function pairedIds(sql: SqlStorage, ids: Iterable<VisitorId>): VisitorId[] {
+  return [...portionsOf(ids)].flatMap((portion) => {
+    const keys = portion.map((id) => new Uint8Array(visitorKey(id)).toHex());
+    const places = sql.exec<{ place: number }>(PAIRED, JSON.stringify(keys)).toArray();
+    return places.flatMap(({ place }) => portion[place] ?? []);
+  });
 }
 
 /** Each value once, in as many at a time as a statement takes: one for many is a third of the work of one for each. */

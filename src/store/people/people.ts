@@ -16,10 +16,11 @@ import { Identities } from "./identities.ts";
 import { KnownPeople, forgetLine } from "./known-people.ts";
 import type { KnownPerson, LineOfPerson } from "./known-people.ts";
 import { Scoring } from "./scoring.ts";
+import type { Replacement } from "./scoring.ts";
 import { writePerson } from "./stored-person.ts";
-import { addToRecent, readEntries, scoredBy } from "./timeline-text.ts";
+import { addToRecent, mergeEntries, readEntries, scoredBy } from "./timeline-text.ts";
 import type { Entry, Scored } from "./timeline-text.ts";
-import { allEntries, changeEntries, insertEntries } from "./timelines.ts";
+import { ascendingEntries, changeEntries, insertEntries } from "./timelines.ts";
 import { writeReceipts } from "./trait-receipts.ts";
 import { personList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
@@ -168,6 +169,13 @@ export class People {
     }
   }
 
+  /** Has `write` go on with a replacement. Returns false where the person is no more. */
+  goOnReplacing({ personId, ruleId, behind }: Replacement): boolean {
+    if (this.#known.byId(personId) === null) return false;
+    this.#scoring.replaceBehind(personId, ruleId, behind);
+    return true;
+  }
+
   /** The latest entries of a person's list that are in their row. */
   recentOf(personId: number): string {
     return this.#known.byId(personId)?.now.recent ?? "";
@@ -178,7 +186,9 @@ export class People {
     this.#countIds();
     const people = this.#known.all();
     let replaced = 0;
-    for (const person of people) replaced += this.#scoring.replaceReleased(person.now, () => this.#entriesOf(person));
+    for (const person of people) {
+      replaced += this.#scoring.replaceReleased(person.now, (seq) => this.#entriesBehind(person, seq));
+    }
     this.ruleDays.write(this.#state);
     for (const person of people) this.#write(person);
     return replaced;
@@ -212,8 +222,8 @@ export class People {
     return personId === undefined ? null : { personId, by: kind };
   }
 
-  #entriesOf({ now: { id, recent }, entries }: KnownPerson): Entry[] {
-    return [...allEntries(this.#state.sql, personList(id), recent), ...entries];
+  #entriesBehind({ now: { id, recent }, entries }: KnownPerson, seq: number): Generator<Entry> {
+    return ascendingEntries(this.#state.sql, personList(id), mergeEntries(readEntries(recent), entries), seq);
   }
 
   /** Changes entries of a person that are stored, or were added in this batch. */

@@ -8,6 +8,14 @@ import type { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timeline-text.ts";
 
+/**
+ * Entries that one transaction looks at for matches that count in place of others: some 20 ms. The rest is a job, see
+ * replacements.ts.
+ */
+export const REPLACE_STEP_ENTRIES = 5_000;
+/** Behind which line all lines are. */
+const BEFORE_ALL = -1;
+
 /** The person whose score it is. */
 interface Owner {
   id: number;
@@ -18,8 +26,13 @@ export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
   readonly #removing: ReadonlySet<number>;
-  /** Rules, by person, that score them once a day, or once ever, and of which something counts no longer. */
-  readonly #released = new Map<number, Set<string>>();
+  /**
+   * Rules, by person, that score them once a day, or once ever, and of which something counts no longer; and behind which line
+   * others are looked for that count in its place.
+   */
+  readonly #released = new Map<number, Map<string, number>>();
+  /** How many entries may still be looked at. */
+  #left = REPLACE_STEP_ENTRIES;
 
   /** @param removing verdicts that are being removed: none of them is to count in place of another. */
   constructor(state: StoreState, ruleDays: RuleDayChanges, removing: ReadonlySet<number>) {
@@ -37,7 +50,7 @@ export class Scoring {
   remove(owner: Owner, scored: Scored): boolean {
     const counted = this.#score(owner, scored, -1, (match) => {
       if (!this.#state.once.release(owner.id, scored, match)) return false;
-      if (match.frequency !== undefined) this.#releasedOf(owner.id).add(match.ruleId);
+      if (match.frequency !== undefined) this.replaceBehind(owner.id, match.ruleId, BEFORE_ALL);
       return true;
     });
     return counted.length > 0;
@@ -52,23 +65,46 @@ export class Scoring {
     return lost ? "removed" : null;
   }
 
+  /** Has `replaceReleased` look behind a line of the person for matches of a rule that count in place of others. */
+  replaceBehind(personId: number, ruleId: string, seq: number): void {
+    const released = this.#released.get(personId);
+    if (released === undefined) this.#released.set(personId, new Map([[ruleId, seq]]));
+    else released.set(ruleId, seq);
+  }
+
   /**
    * Where a line counts no longer, another line of the person counts in its place: the first one that is kept and can. What
-   * retention has dropped scores what it had scored.
+   * retention has dropped scores what it had scored. Where too many lines are to be looked at, a job goes on.
    *
-   * @param entries gives all of the person's, those of this batch too; asked only where there is something to replace.
+   * @param entriesBehind gives the person's behind a line in ascending order, those of this batch too.
    * @returns how many lines have come to count.
    */
-  replaceReleased(owner: Owner, entries: () => readonly Entry[]): number {
+  replaceReleased(owner: Owner, entriesBehind: (seq: number) => Iterable<Entry>): number {
     const released = this.#released.get(owner.id);
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
-    const { once, signals, verdicts } = this.#state;
-    const replacing = [...released]
+    const { sql, verdicts } = this.#state;
+    const replacing = [...released.keys()]
       .flatMap((ruleId) => verdicts.ofRule(ruleId))
       .filter((id) => !this.#removing.has(id));
-    if (replacing.length === 0) return 0;
-    // What something counts for already is asked once: a person may have a hundred thousand lines.
+    let [replaced, behind] = [0, Math.min(...released.values())];
+    const replace = this.#replacer(owner, replacing);
+    for (const entry of replacing.length === 0 ? [] : entriesBehind(behind)) {
+      if (this.#left-- <= 0) {
+        for (const ruleId of released.keys()) noteReplacement(sql, { personId: owner.id, ruleId, behind });
+        return replaced;
+      }
+      if (replace(entry)) replaced++;
+      behind = entry.seq;
+    }
+    for (const ruleId of released.keys()) endReplacement(sql, owner.id, ruleId);
+    return replaced;
+  }
+
+  /** Makes what an entry's line scores count, as far as it can. The function returns whether anything of it does. */
+  #replacer(owner: Owner, replacing: readonly number[]): (entry: Entry) => boolean {
+    const { once, signals, verdicts } = this.#state;
+    // What something counts for already is asked once: a person may have thousands of lines.
     const taken = new Set<string>();
     const isOpen = (scored: Scored, match: RuleMatch): boolean => {
       const { ruleId, frequency } = match;
@@ -79,14 +115,12 @@ export class Scoring {
       taken.add(occasion);
       return false;
     };
-    let replaced = 0;
-    for (const { seq, scored } of entries().toSorted((one, other) => one.seq - other.seq)) {
-      if (scored === null) continue;
+    return ({ seq, scored }) => {
+      if (scored === null) return false;
       const waiting = scored.verdicts.filter((id) => replacing.includes(id) && isOpen(scored, verdicts.get(id)));
-      if (waiting.length === 0 || signals.read(seq) === null) continue;
-      if (this.add(owner, { ...scored, verdicts: waiting }).length > 0) replaced++;
-    }
-    return replaced;
+      if (waiting.length === 0 || signals.read(seq) === null) return false;
+      return this.add(owner, { ...scored, verdicts: waiting }).length > 0;
+    };
   }
 
   #score(
@@ -105,16 +139,32 @@ export class Scoring {
     }
     return counted;
   }
-
-  #releasedOf(personId: number): Set<string> {
-    let released = this.#released.get(personId);
-    if (released === undefined) this.#released.set(personId, (released = new Set()));
-    return released;
-  }
 }
 
 /** What rules made of a line, without what the other says as well; null: nothing. */
 function without(scored: Scored | null, other: Scored | null): Scored | null {
   const verdicts = scored?.verdicts.filter((id) => other?.verdicts.includes(id) !== true) ?? [];
   return scored === null || verdicts.length === 0 ? null : { ...scored, verdicts };
+}
+
+// Which rules have matches of a person that are still to be replaced, as the rows of `replacements` say it.
+
+/** Matches of a rule that count in place of others are still to be looked for, behind a line of the person. */
+export interface Replacement {
+  personId: number;
+  ruleId: string;
+  behind: number;
+}
+
+function noteReplacement(sql: SqlStorage, { personId, ruleId, behind }: Replacement): void {
+  sql.exec(
+    "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
+    personId,
+    ruleId,
+    behind,
+  );
+}
+
+export function endReplacement(sql: SqlStorage, personId: number, ruleId: string): void {
+  sql.exec("DELETE FROM replacements WHERE person_id = ? AND rule_id = ?", personId, ruleId);
 }

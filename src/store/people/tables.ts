@@ -98,6 +98,20 @@ export const recounts = sqliteTable("recounts", {
   before: integer("before"),
 });
 
+/**
+ * Rules that score a person once a day, or once ever, and of which a match counts no longer: behind which of the person's lines
+ * another is still to be looked for that counts in its place. See replacements.ts. WITHOUT ROWID.
+ */
+export const replacements = sqliteTable(
+  "replacements",
+  {
+    personId: integer("person_id").notNull(),
+    ruleId: text("rule_id").notNull(),
+    behindSeq: integer("behind_seq").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.personId, table.ruleId] })],
+);
+
 /** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
 export const deletedNames = sqliteTable(
   "deleted_names",

@@ -53,14 +53,6 @@ export function latestEntries(
   return found.sort((one, other) => other.seq - one.seq).slice(0, limit);
 }
 
-/** All entries of a list, in ascending order: those of the person's row, and those of `timelines`. */
-export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[] {
-  const rows = sql.exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq", keyOf(list));
-  return [...[...rows].flatMap(({ entries }) => readEntries(entries)), ...readEntries(recent)].sort(
-    (one, other) => one.seq - other.seq,
-  );
-}
-
 /** Entries in the first row of a list, or in the first that begins behind a line: hundreds. Empty: there is none. */
 export function firstEntries(sql: SqlStorage, list: ListKey, behind = -1): Entry[] {
   const [row] = sql.exec<Row>(
@@ -76,6 +68,26 @@ export function entriesBehind(sql: SqlStorage, list: ListKey, seq: number): Entr
   const row = rowFor(sql, list, seq);
   const here = row === undefined ? [] : readEntries(row.entries).filter((entry) => entry.seq > seq);
   return row === undefined || here.length > 0 ? here : firstEntries(sql, list, row.first_seq);
+}
+
+/** Entries of a list behind a line, in ascending order. @param recent those that are not in its rows, in ascending order. */
+export function* ascendingEntries(
+  sql: SqlStorage,
+  list: ListKey,
+  recent: readonly Entry[] = [],
+  behind = -1,
+): Generator<Entry> {
+  let left = recent.filter(({ seq }) => seq > behind);
+  for (let rows = entriesBehind(sql, list, behind); rows.length > 0;) {
+    const last = rows.at(-1)?.seq ?? behind;
+    yield* mergeEntries(
+      rows,
+      left.filter(({ seq }) => seq <= last),
+    );
+    left = left.filter(({ seq }) => seq > last);
+    rows = entriesBehind(sql, list, last);
+  }
+  yield* left;
 }
 
 export function hasEntries(sql: SqlStorage, list: ListKey): boolean {

@@ -1,15 +1,12 @@
 /**
  * Adds up what batches change in the signal queue. The changes stand in the head of the log, which each batch writes in any
- * case, and go to the groups' rows when there are many, or when somebody reads those: a group that every batch has costs a
- * row in hundreds of signals, not in each batch.
+ * case, and go to the groups' rows when the head has no room for them, or when somebody reads those: a group that every
+ * batch has costs a row in hundreds of signals, not in each batch.
  */
 import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-
-/** Groups of the signal queue whose changes wait in the head, at most: some 30 KB. */
-export const PENDING_GROUPS = 256;
 
 /** How signals change the numbers of their group. */
 export interface GroupCounts {
@@ -96,12 +93,11 @@ export class EventGroupChanges {
   }
 
   /** Adds the changes to those in the head. The caller flushes the log. */
-  write({ sql, books }: StoredGroups): void {
+  write({ books }: Pick<StoredGroups, "books">): void {
     for (const [key, change] of this.#groups) {
       const known = books.groups[key];
       books.groups[key] = known === undefined ? change : sum(known, change);
     }
-    if (Object.keys(books.groups).length > PENDING_GROUPS) writeChanges(sql, books.groups);
   }
 
   #group({ event, source }: GroupName): GroupChange {
@@ -115,18 +111,14 @@ export class EventGroupChanges {
   }
 }
 
-/** Brings the rows of the groups up to date, for whoever reads them. The caller flushes the log. */
+/** Adds what waits in the head to the rows of the groups. The caller flushes the log. */
 export function updateGroups({ sql, books }: StoredGroups): void {
-  writeChanges(sql, books.groups);
-}
-
-function writeChanges(sql: SqlStorage, groups: Record<string, GroupChange>): void {
-  for (const [key, change] of Object.entries(groups)) {
+  for (const change of Object.values(books.groups)) {
     const [row] = sql.exec<Row>(READ, change.event, change.source);
     if (row === undefined) insert(sql, change);
     else update(sql, row, change);
-    delete groups[key];
   }
+  books.groups = {};
 }
 
 function sum(one: GroupChange, other: GroupChange): GroupChange {

@@ -1,12 +1,9 @@
 /**
  * How often each mapping rule has scored, and on which days of receipt. What a batch changes stands in the head of the log,
- * which it writes in any case, and goes to the rules' rows when there is much of it.
+ * which it writes in any case, and goes to the rules' rows when the head has no room for it.
  */
 import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-
-/** Mapping rules whose counts wait in the head, at most: some 10 KB. */
-const PENDING_RULES = 128;
 
 /** What is to be added to a rule's row; plain data, as the head keeps it. */
 export interface RuleDayChange {
@@ -35,13 +32,16 @@ export class RuleDayChanges {
   }
 
   /** Adds the changes to those in the head. The caller flushes the log. */
-  write({ sql, books }: StoredRuleDays): void {
+  write({ books }: Pick<StoredRuleDays, "books">): void {
     for (const [ruleId, change] of this.#rules) addTo((books.rules[ruleId] ??= { count: 0, days: {} }), change);
     this.#rules.clear();
-    if (Object.keys(books.rules).length <= PENDING_RULES) return;
-    for (const [ruleId, change] of Object.entries(books.rules)) writeRow(sql, ruleId, change);
-    books.rules = {};
   }
+}
+
+/** Adds what waits in the head to the rules' rows. The caller flushes the log. */
+export function updateRuleDays({ sql, books }: StoredRuleDays): void {
+  for (const [ruleId, change] of Object.entries(books.rules)) writeRow(sql, ruleId, change);
+  books.rules = {};
 }
 
 /** How often a rule has scored. Null: it has scored nothing that is still there. */

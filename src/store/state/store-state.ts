@@ -3,10 +3,28 @@ import { RaisedEvents } from "../../events/raised-events.ts";
 import { HeldLog } from "../log/held-log.ts";
 import { Log } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
+import { updateGroups } from "./event-group-changes.ts";
 import { Once } from "./once.ts";
+import { updateRuleDays } from "./rule-days.ts";
 import { EMPTY_BOOKS } from "./store-meta.ts";
 import type { BooksMeta } from "./store-meta.ts";
 import { Verdicts } from "./verdicts.ts";
+
+/** The log of recorded signals. Changes of groups and of rules' counts wait in its head. */
+class SignalsLog extends Log<BooksMeta> {
+  readonly #sql: SqlStorage;
+
+  constructor(sql: SqlStorage) {
+    super(sql, "signals", EMPTY_BOOKS);
+    this.#sql = sql;
+  }
+
+  protected override emptyMeta(): void {
+    const stored = { sql: this.#sql, books: this.meta };
+    updateGroups(stored);
+    updateRuleDays(stored);
+  }
+}
 
 export class StoreState {
   readonly sql: SqlStorage;
@@ -22,7 +40,7 @@ export class StoreState {
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
-    this.signals = new Log(sql, "signals", EMPTY_BOOKS);
+    this.signals = new SignalsLog(sql);
     this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
     this.verdicts = new Verdicts(sql);

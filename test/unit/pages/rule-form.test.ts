@@ -1,4 +1,6 @@
 /** The form of a mapping rule: texts as they are typed, and the rule that they make. */
+import * as fc from "fast-check";
+import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
 import {
   MAPPING_OPERATORS,
@@ -18,6 +20,12 @@ import {
   ruleTyped,
 } from "../../../src/pages/rules/rule-form.ts";
 import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../../src/pages/rules/rule-form.ts";
+import { RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
+import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
+import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
+import { newRule } from "../../../src/workspace/rule-schemas.ts";
+import { readHtml } from "../../support/html.ts";
+import { unchangedFields } from "../../support/posted-form.ts";
 
 const FORM: RuleForm = {
   ...BLANK_FORM,
@@ -26,6 +34,17 @@ const FORM: RuleForm = {
   conditions: [],
   scoringSignal: "demo",
   points: "20",
+};
+
+const RULE: RuleContent = {
+  name: "Asked for a demo",
+  event: "Filled Out *",
+  match: "all",
+  conditions: [],
+  scoringSignal: "demo",
+  points: 20,
+  frequency: "every_time",
+  enabled: true,
 };
 
 function conditionFrom(operator: string, value: string): MappingCondition | undefined {
@@ -153,6 +172,117 @@ test.each([
 test("a condition's path is trimmed, its value is not", () => {
   const made = ruleTyped({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
   expect(made).toMatchObject({ value: { conditions: [{ path: "properties.x", operator: "equals", value: " a " }] } });
+});
+
+test.each(["demo\n", "\ndemo", "\n\ndemo\n\n"])("line ends around a single value are left out: %j", (typed) => {
+  expect(conditionFrom("equals", typed)).toMatchObject({ value: "demo" });
+  expect(conditionFrom("contains", typed)).toMatchObject({ value: "demo" });
+  expect(conditionFrom("greater_than", typed.replace("demo", "5"))).toMatchObject({ value: 5 });
+});
+
+test("a line end within a single value is part of it", () => {
+  expect(conditionFrom("contains", "one\ntwo\n")).toMatchObject({ value: "one\ntwo" });
+});
+
+describe("a form that is saved unchanged", () => {
+  const text = fc.oneof(
+    fc.string({
+      unit: fc.constantFrom("a", "B", " ", ",", "\n", "\r", "\t", "5", "0", "-", ".", '"', "&", "<", "\0", "é"),
+    }),
+    fc.constantFrom("5", "007", "1e5", " demo ", "a\nb", "a\r\nb", "demo\n", "\ndemo", "", " ", "true", "\uD800"),
+  );
+  const scalar = fc.oneof(text, fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer(), fc.boolean());
+  const condition = fc.record(
+    {
+      path: fc.oneof(
+        fc.constantFrom("event", "source", "email", "properties.x "),
+        text.map((name) => `properties.${name}`),
+      ),
+      operator: fc.constantFrom(...MAPPING_OPERATORS),
+      value: fc.oneof(scalar, fc.array(scalar, { minLength: 1, maxLength: 4 })),
+    },
+    { requiredKeys: ["path", "operator"] },
+  );
+  const valid = fc
+    .record({
+      name: text,
+      event: text,
+      match: fc.constantFrom("all", "any"),
+      // Conditions that look alike in the form, too.
+      conditions: fc.array(condition, { maxLength: 6 }),
+      scoring_signal: text,
+      points: fc.integer({ min: -1_000_000, max: 1_000_000 }),
+      frequency: fc.constantFrom(...RULE_FREQUENCIES),
+      enabled: fc.boolean(),
+    })
+    .map(({ conditions, name, event, scoring_signal, ...rule }) => ({
+      ...rule,
+      name: name.replaceAll(/\p{Cc}/gu, "") || "n",
+      event: event.trim() || "e",
+      scoring_signal: scoring_signal.replaceAll(/\p{Cc}/gu, "") || "s",
+      conditions: conditions.filter((one) => newRule.shape.conditions.safeParse([one]).success),
+    }))
+    .map((rule) => newRule.safeParse(rule))
+    .filter((parsed) => parsed.success)
+    // As it is stored.
+    .map(({ data: { scoring_signal: scoringSignal, ...rule } }) => ({ ...rule, scoringSignal }))
+    .map((rule) => JSON.parse(JSON.stringify(rule)) as RuleContent);
+
+  async function postedUnchanged(rule: RuleContent): Promise<RuleForm> {
+    const editor = RuleEditor({
+      base: "/w/acme",
+      action: "/w/acme/rules/rule_1",
+      submit: "Save",
+      form: formOf(rule),
+      errors: {},
+      preview: null,
+      suggestions: { events: [], paths: [] },
+      focus: null,
+    });
+    const data = new FormData();
+    for (const [name, value] of unchangedFields(readHtml(await html`${editor}`).one("form"))) data.append(name, value);
+    return withoutBlankRows(readRuleForm(data));
+  }
+
+  test("leaves every rule as it is", async () => {
+    await fc.assert(
+      fc.asyncProperty(valid, async (rule) => {
+        const form = await postedUnchanged(rule);
+        expect(ruleTyped(form, rule)).toEqual({ ok: true, value: rule });
+        expect(draftOf(form, rule)).toMatchObject({ ok: true, value: { conditions: rule.conditions } });
+      }),
+    );
+  });
+
+  test("but for one condition changes that condition alone", async () => {
+    const conditions: MappingCondition[] = [
+      { path: "properties.a", operator: "in", value: [" demo ", "a\nb", "5"] },
+      { path: "properties.b", operator: "equals", value: "5" },
+      { path: "properties.c ", operator: "equals", value: "demo\n" },
+    ];
+    const rule: RuleContent = { ...RULE, conditions };
+    const form = await postedUnchanged(rule);
+    const change = (index: number, value: string): RuleForm => ({
+      ...form,
+      conditions: form.conditions.map((row, at) => (at === index ? { ...row, value } : row)),
+    });
+    for (const [index, value] of conditions.entries()) {
+      expect(ruleTyped(change(index, "new"), rule)).toMatchObject({
+        ok: true,
+        value: {
+          conditions: conditions.with(index, {
+            ...value,
+            path: value.path.trim(),
+            value: index === 0 ? ["new"] : "new",
+          }),
+        },
+      });
+    }
+    const removed = changeRows(form, "remove-0");
+    expect(ruleTyped(removed, rule)).toMatchObject({ value: { conditions: conditions.slice(1) } });
+    const ended = change(2, "demo");
+    expect(ruleTyped(ended, rule)).toMatchObject({ value: { conditions: [{}, {}, { value: "demo" }] } });
+  });
 });
 
 test("rows are added and removed, and blank ones are no conditions", () => {

@@ -1,7 +1,14 @@
 /** Which outbox rows the store has recorded (store/state/recorded-rows.ts): each is recorded once, in whatever order it comes. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { loseRows, forgetRowsBelow, hasRow, takeFreshRows } from "../../../src/store/state/recorded-rows.ts";
+import {
+  RECORDED_RANGES_MAX,
+  forgetRowsBelow,
+  hasRoomFor,
+  hasRow,
+  loseRows,
+  takeFreshRows,
+} from "../../../src/store/state/recorded-rows.ts";
 import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";
 
 const ROWS = 60;
@@ -51,4 +58,33 @@ test("what is remembered does not grow with the rows that are settled, whatever 
     forgetRowsBelow(recorded, start * 1_000);
   }
   expect(recorded.rows).toEqual([[1_000_000, 1_000_001]]);
+});
+
+/** Rows that consumers report in any order, while some come again and again. */
+function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: number; mostRanges: number } {
+  let [left, rounds, mostRanges] = [[...rows], 0, 0];
+  for (; left.length > 0 && rounds < 10_000; rounds++) {
+    forgetRowsBelow(recorded, Math.min(...left));
+    left = left.filter((number) => {
+      const delivered = [{ row: number }];
+      if (!hasRoomFor(recorded, delivered)) return true;
+      takeFreshRows(recorded, delivered);
+      mostRanges = Math.max(mostRanges, recorded.rows.length);
+      return false;
+    });
+  }
+  return { rounds, mostRanges };
+}
+
+test("a bounded number of ranges is remembered, and every row is recorded in the end, whatever order they come in", () => {
+  const numbers = Array.from({ length: 4 * RECORDED_RANGES_MAX }, (_, n) => 1_000 + n + Math.floor(n / 7) * 1_000);
+  const odd = [...numbers.filter((_, n) => n % 2 === 1), ...numbers.filter((_, n) => n % 2 === 0)];
+  for (const order of [numbers, numbers.toReversed(), odd, odd.toReversed()]) {
+    const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
+    const { rounds, mostRanges } = deliverAll(recorded, order);
+    // The lowest row that is not settled may have a range of its own beyond them.
+    expect(mostRanges).toBeLessThanOrEqual(RECORDED_RANGES_MAX + 1);
+    expect(rounds).toBeLessThan(10_000);
+    expect(JSON.stringify(recorded.rows).length).toBeLessThan(20_000);
+  }
 });

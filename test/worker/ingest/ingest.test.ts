@@ -145,10 +145,10 @@ test("§1: a signal becomes points on a person", async () => {
 describe("§4: {source}", () => {
   test("is decoded, and wins over what the body says", async () => {
     const workspace = await newWorkspace();
-    const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%1E2/{key}";
+    const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%092/{key}";
     const id = await idOf(await workspace.send(signal("x", { source: "body" }), { path }));
     await workspace.settled();
-    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ source: "Acme Forms & Söhne/\u001e2" });
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ source: "Acme Forms & Söhne/\t2" });
   });
 
   test("is refused when it is empty, too long, or an API key", async () => {
@@ -613,6 +613,26 @@ describe("§2.2: one invalid signal", () => {
     expect(items).toMatchObject([{ status: 422, code, detail, request_id, key_id: workspace.key.id, signals: 1 }]);
   });
 
+  test("of a batch an element with a control character in its event or source is refused alone, and named", async () => {
+    const workspace = await newWorkspace();
+    const batch = [signal("a\t\n"), signal("Form sent\u0007"), signal("b", { source: "crm\u0000" }), signal("c\nd")];
+    const response = await workspace.send(batch);
+    const { results } = await response.json<BatchAnswer>();
+    expect([response.status, ...results]).toMatchObject([
+      202,
+      { status: "accepted" },
+      { code: "event_invalid", detail: "`event` has the control character U+0007 at position 10. Remove it." },
+      { code: "source_invalid", detail: "`source` has the control character U+0000 at position 4. Remove it." },
+      { status: "accepted" },
+    ]);
+    const path = "/api/signal-staging/webhook/a%1Fb/{key}";
+    expect(await problemOf(await workspace.send(signal(), { path }))).toMatchObject({
+      status: 422,
+      code: "source_invalid",
+      detail: "The source in the path has the control character U+001F at position 2. Remove it.",
+    });
+  });
+
   test("an empty token is no value, and a CDP call is taken as it comes", async () => {
     const workspace = await newWorkspace();
     for (const body of [
@@ -637,7 +657,7 @@ describe("design §9: a payload is stored as it was sent", () => {
     ["names that stand twice", '{"event":"first","event":"second","properties":{"a":1,"a":2}}'],
     ["half of a surrogate pair", '{"event":"\\ud800 x","properties":{"\\udc00":"\\ud83d"},"messageId":"\\ud800"}'],
     ["names of Object.prototype", '{"event":"x","__proto__":{"email":"a@b.co"},"constructor":{"prototype":{"p":1}}}'],
-    ["Unicode", '{"event":"Formulář 📝 \\u0000\\u001e","properties":{"名":"值\u2028\u200d"}}'],
+    ["Unicode", '{"event":"Formulář 📝 \\t\\n.","properties":{"名":"值\u2028\u200d \\u0000\\u001e"}}'],
     ["values of every kind", '{"event":"x","properties":{"a":[true,false,null,-0,"\\"",[],{}]}}'],
   ])("%s", async (_name, text) => {
     const workspace = await newWorkspace();

@@ -282,7 +282,7 @@ describe("§3.1: creating a key", () => {
     ["a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
     ["a name that nobody sees", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
     ["a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
-    ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "The name holds an API key"],
+    ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "It holds an API key or a secret"],
     ["a day that does not exist", { lifetime: "at", expires: "2099-02-31T00:00" }, "Give a date and a time"],
     ["no lifetime", { lifetime: "" }, "Choose when the key expires."],
     ["a lifetime that is none", { lifetime: "toString" }, "Choose when the key expires."],

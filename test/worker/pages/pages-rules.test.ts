@@ -6,6 +6,7 @@ import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
+import { unchangedFields } from "../../support/posted-form.ts";
 import { focusedIn } from "../../support/pages.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -85,7 +86,7 @@ function typed(html: string, name: string): string[] {
 }
 
 describe("the list of rules", () => {
-  test("says first what to do, and then shows each rule with its matches", async () => {
+  test("says first what to do, and then shows each rule with how many signals it has scored", async () => {
     expect(textOf(await members.owner.see(base))).toContain("No mapping rules yet");
     const rule = await newRule({
       name: "<script>alert(1)</script>",
@@ -339,25 +340,46 @@ describe("the preview of a rule", () => {
     const html = await answer.text();
     expect(answer.status).toBe(200);
     expect(readHtml(html).all("html")).toHaveLength(0);
-    expect(textOf(html)).toContain("Matches 6 People 2 Points +120");
-    expect(textOf(html)).toContain("6 signals of the last 30 days, at +20 each; 12 looked at.");
+    expect(textOf(html)).toContain("Matches 6 Scored 6 People 2 Points +120");
+    expect(textOf(html)).toContain("6 signals of the last 30 days would score, at +20 each; 12 looked at.");
     expect(readHtml(html).all("details")).toHaveLength(6);
     const once = await (await members.owner.post(`${base}/preview`, fields(rows, { frequency: "once_ever" }))).text();
-    expect(textOf(once)).toContain("Matches 6 People 2 Points +40");
-    expect(textOf(once)).toContain("6 signals of the last 30 days, of which 2 would score, at +20 each; 12 looked at.");
+    expect(textOf(once)).toContain("Matches 6 Scored 2 People 2 Points +40");
+    expect(textOf(once)).toContain("2 signals of the last 30 days would score, at +20 each; 12 looked at.");
     expect(await stored()).toEqual([]);
+  });
+
+  test.each([
+    ["once_ever", 1],
+    ["once_per_day", 2],
+    ["every_time", 3],
+  ])("preview, list and page count the same scored signals of a rule that scores %s", async (frequency, scored) => {
+    const rule = await newRule({ frequency, event: "Asked" });
+    const today = Date.now() - (Date.now() % DAY);
+    const payload = { email: "ann@example.com", event: "Asked" };
+    await deliver(workspace.id, [
+      { id: "sig_a", ordinal: 21, payload: { ...payload, n: 1 }, at: today - DAY + 1 },
+      { id: "sig_b", ordinal: 22, payload: { ...payload, n: 2 }, at: today - 2 * DAY + 1 },
+      { id: "sig_c", ordinal: 23, payload: { ...payload, n: 3 }, at: today - 2 * DAY + 2 },
+    ]);
+    const preview = await members.owner.post(`${base}/preview`, fields([], { frequency, event: "Asked", days: "7" }));
+    expect(readHtml(await preview.text()).fact("Scored")).toBe(String(scored));
+    expect((await members.owner.read(`${base}/${rule.id}`)).fact("Scored in the last 7 days")).toBe(String(scored));
+    const list = (await members.owner.read(base)).table("Mapping rules");
+    expect(list.all("th").map(({ text }) => text)).toContain("Scored, 7 d");
+    expect(list.row("Asked for a demo").cells.at(4)).toBe(String(scored));
   });
 
   test("adds 0 points where nothing matches, also of a rule that takes points away", async () => {
     const asked = fields([], { event: "Never Came", points: "-5" });
     const html = await (await members.owner.post(`${base}/preview`, asked)).text();
-    expect(textOf(html)).toContain("Matches 0 People 0 Points 0 ");
+    expect(textOf(html)).toContain("Matches 0 Scored 0 People 0 Points 0 ");
   });
 
   test("is there without a script too, on as many days as were chosen", async () => {
     await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
     const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
-    expect(textOf(html)).toContain("Matches 12 People 4 Points +240");
+    expect(textOf(html)).toContain("Matches 12 Scored 12 People 4 Points +240");
     expect(readHtml(html).all('[aria-label^="Payload of sig_"]')).toHaveLength(10);
     expect(typed(html, "name")).toEqual(["Asked for a demo"]);
     const month = await (await members.owner.post(base, fields([], { do: "preview", days: "30" }))).text();
@@ -390,6 +412,34 @@ describe("changing a rule", () => {
     expect(await people()).toMatchObject([{ score: 20 }]);
     expect(textOf(await members.owner.see(`${base}/${rule.id}?done=rule_saved`))).toContain("stay until you apply it");
     expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
+  });
+
+  test("a rule that is saved unchanged stays as it is, and so does its copy", async () => {
+    const conditions = [
+      { path: "properties.plan", operator: "in", value: [" demo ", "a\nb", "5"] },
+      { path: "properties.plan ", operator: "not_equals", value: "demo\n" },
+      { path: "properties.size", operator: "equals", value: "5" },
+    ];
+    const rule = await newRule({ conditions });
+    const opened = (await members.owner.read(`${base}/${rule.id}`)).form(`${base}/${rule.id}`);
+    const redrawn = await members.owner.post(`${base}/${rule.id}`, [...unchangedFields(opened), ["do", "add"]]);
+    const again = readHtml(await redrawn.text()).form(`${base}/${rule.id}`);
+    expect((await members.owner.post(`${base}/${rule.id}`, unchangedFields(again))).status).toBe(303);
+    expect(await stored()).toMatchObject([{ name: rule.name, conditions }]);
+
+    const copy = (await members.owner.read(`${base}/new?copy=${rule.id}`)).form(base);
+    const longer = await members.owner.post(base, [...unchangedFields(copy), ["do", "add"]]);
+    await members.owner.post(base, unchangedFields(readHtml(await longer.text()).form(base)));
+    expect(await stored()).toMatchObject([{ name: `Copy of ${rule.name}`, conditions }, { conditions }]);
+  });
+
+  test("the preview of an unchanged rule counts what the rule matches", async () => {
+    const rule = await newRule({ conditions: [{ path: "properties.n", operator: "equals", value: "demo\n" }] });
+    const payload = { email: "ann@example.com", event: "Filled Out Form", properties: { n: "demo\n" } };
+    await deliver(workspace.id, [{ id: "sig_1", payload }]);
+    const opened = (await members.owner.read(`${base}/${rule.id}`)).form(`${base}/${rule.id}`);
+    const preview = await members.owner.post(`${base}/preview`, unchangedFields(opened));
+    expect(textOf(await preview.text())).toContain("Matches 1 ");
   });
 
   test("is refused when somebody else has changed it meanwhile, and what was typed stays", async () => {
@@ -456,7 +506,7 @@ describe("applying a rule to past signals", () => {
     });
     expect(textOf(html)).toContain("2 signals looked at, 2 matched");
     expect(textOf(html)).toContain("Added 2 scoring signals");
-    expect(textOf(html)).toContain("Matches in the last 7 days 2");
+    expect(textOf(html)).toContain("Scored in the last 7 days 2");
     expect((await people()).map(({ score }) => score)).toEqual([20, 20]);
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
@@ -522,7 +572,7 @@ test("an API key is no name of a rule: what members see must not show it", async
   const answer = await members.owner.post(base, fields([], { name: key, scoring_signal: `x ${key}` }));
   expect([answer.status, await stored()]).toEqual([422, []]);
   const html = await answer.text();
-  expect(textOf(html).split("The name holds an API key or a secret, and names are shown.").length).toBeGreaterThan(2);
+  expect(textOf(html).split("It holds an API key or a secret, and is shown to all members.").length).toBeGreaterThan(2);
 });
 
 describe("a form that is sent twice", () => {

@@ -441,6 +441,29 @@ describe("a signal's page", () => {
     expect(linked).toContain("0 rules tried, 0 matched");
   });
 
+  test("keeps a signal whose email reads like a link, makes no person of it, and says why", async () => {
+    const link = "https://evil.example/login?x=1#@x.co";
+    const why = 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.';
+    const answer = await workspace.send([
+      { event: "Signed Up", email: link },
+      { type: "track", event: "Signed Up", anonymousId: "visitor-1", traits: { email: link } },
+      { type: "identify", userId: "user-1", traits: { email: link } },
+    ]);
+    const { results } = await answer.json<{ results: { id: string }[] }>();
+    await workspace.settled();
+    const ids = results.map(({ id }) => id);
+    const traces = await Promise.all(ids.map((id) => workspace.operator<object>("GET", `/signals/${id}`)));
+    const [plain, track, identify] = traces;
+    expect(plain).toMatchObject({ status: "processed", person: null, email: null, email_problem: why });
+    expect(track).toMatchObject({ status: "anonymous", person: null, email: null, email_problem: why });
+    expect(identify).toMatchObject({ status: "processed", person: null, email_problem: why });
+    for (const id of ids) {
+      // oxlint-disable-next-line no-await-in-loop
+      expect(textOf(await see(`/${id}`))).toContain(why);
+    }
+    expect(textOf(await members.owner.see(`${members.home}/people`))).not.toContain("evil.example");
+  });
+
   test("of another workspace, or of nobody, is not found", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
     const other = await newMembers();

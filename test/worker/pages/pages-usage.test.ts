@@ -57,12 +57,14 @@ describe("the Usage page", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 10);
-    vi.setSystemTime(Date.UTC(2031, 2, 3, 6));
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 12));
+    await send(workspace, 10);
+    vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     const text = textOf(await owner.see(path));
-    expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 10 0 0 now 10 0 0");
-    // Ten in two full days: 90 more take eighteen days from now.
+    expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 20 0 0 Mar 3, 2031 20 0 0 now 20 0 0");
+    // Ten in the two full days after the first: 80 more take sixteen days from now.
     expect(text).toContain(
-      "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 21, 2031, and twice the limit will not be reached in this period.",
+      "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 20, 2031, and twice the limit will not be reached in this period.",
     );
   });
 
@@ -88,12 +90,17 @@ describe("the Usage page", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
-    await send(workspace, 60);
+    await send(workspace, 20);
     const highest = async (by: Browser) =>
       (await by.read(path)).all('svg.usage-chart text[text-anchor="end"]').at(-1)?.text;
     vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
     expect(await highest(owner)).toBe("100");
-    vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
+    for (const day of [2, 3, 4]) {
+      vi.setSystemTime(Date.UTC(2031, 2, day, 12));
+      // oxlint-disable-next-line no-await-in-loop -- one day after the other
+      await send(workspace, 20);
+    }
+    vi.setSystemTime(Date.UTC(2031, 2, 5, 6));
     expect(await highest(admin)).toBe("800");
   });
 
@@ -256,6 +263,42 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await bar(owner, "people", cookie))?.text).toContain("The signal limit is reached.");
     await send(workspace, 5);
     expect((await bar(owner, "people", cookie))?.text).toContain("signals are refused");
+  });
+
+  test("dismissing the bar keeps the list's filters, and does not repeat what a form has done", async () => {
+    const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
+    await send(workspace, 4);
+    const back = async (path: string) => (await owner.read(path)).one("section.notice.bar").field("back").value ?? "";
+    const filtered = `${home}/signals?view=all&status=held&q=a+%26+%C3%A9`;
+    const answer = await owner.post(`${home}/dismiss`, { what: "usage", state: "x", back: await back(filtered) });
+    expect(answer.headers.get("location")).toBe(filtered);
+    expect(await back(`${home}/rules?done=rule_deleted&cursor=rule_1`)).toBe(`${home}/rules?cursor=rule_1`);
+    expect(await back(`${home}/rules?done=rule_deleted`)).toBe(`${home}/rules`);
+  });
+
+  test("dismissing the bar after a refused form leads to a page that exists", async () => {
+    const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
+    await send(workspace, 4);
+    const refused: [path: string, form: Record<string, string>, status: number, leadsTo: string][] = [
+      ["settings/api-keys/new", { name: "" }, 422, "settings/api-keys"],
+      ["settings/members", { email: "nobody" }, 422, "settings/members"],
+      ["rules", { name: "" }, 422, "rules"],
+      ["rules/import", { rules: "x" }, 422, "rules"],
+      ["people/ann%40example.com/delete", { email: "x" }, 404, "signals"],
+      ["rules/none/delete", {}, 404, "signals"],
+    ];
+    for (const [path, form, status, leadsTo] of refused) {
+      // oxlint-disable no-await-in-loop -- one after the other
+      const answer = await owner.post(`${home}/${path}`, form);
+      expect([path, answer.status]).toEqual([path, status]);
+      const back =
+        readHtml(await answer.text())
+          .one("section.notice.bar")
+          .field("back").value ?? "";
+      expect(back).toBe(`${home}/${leadsTo}`);
+      expect((await owner.get(back)).status).toBe(200);
+      // oxlint-enable no-await-in-loop
+    }
   });
 
   test("what is dismissed leads back into the workspace, and nowhere else", async () => {

@@ -1,16 +1,18 @@
 /** What `npm run deploy:check` finds missing, in the configuration and by what wrangler says; and that deploying refuses. */
 import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import os from "node:os";
 import path from "node:path";
-import { unstable_readConfig } from "wrangler";
 import { describe, expect, test } from "vitest";
-import { readAccount } from "../../../../src/dev/deploy/deploy-steps.ts";
+import { environmentOf, readAccount, readSection } from "../../../../src/dev/deploy/deploy-steps.ts";
 import type { Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
 import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
 import { isLongRun } from "../../../support/amount.ts";
-import type { CloudflareAccount, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
+import type { CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
-const BASE: DeployConfig = unstable_readConfig({ config: path.join(ROOT, "wrangler.toml") });
+const TOML = readFileSync(path.join(ROOT, "wrangler.toml"), "utf8");
+const BASE: DeployConfig = readSection(undefined).config;
 const ID = "0b6a1f6e-1111-4222-8333-444455556666";
 const QUEUES = ["signals", "deliveries", "signals-dlq"];
 
@@ -19,14 +21,49 @@ const configured = (vars: Record<string, string> = {}): DeployConfig => ({
   vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
   d1_databases: BASE.d1_databases.map((one) => ({ ...one, database_id: ID })),
 });
-/** The file, with a section for an environment. */
-const WITH_STAGING: DeployConfig = { ...BASE, definedEnvironments: ["staging"] };
+const section = (config: DeployConfig, environment?: string): Section => ({ environment, config, hosts: [] });
+/** What is missing in this section of the file; a top level that nobody has deployed is beside an environment's. */
 const inConfig = (config: DeployConfig, environment?: string) =>
-  missingInConfig(config, WITH_STAGING, environment).map(({ what, how }) => `${what} → ${how}`);
+  missingInConfig(
+    environment === undefined ? [section(config)] : [section(BASE), section(config, environment)],
+    environment,
+  ).map(({ what, how }) => `${what} → ${how}`);
+
+/** What is missing in a section of a file with this text. */
+function inFile(toml: string, environment?: string): string[] {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-toml-"));
+  const file = path.join(folder, "wrangler.toml");
+  try {
+    writeFileSync(file, toml);
+    const base = readSection(undefined, file);
+    const others = (base.config.definedEnvironments ?? []).map((name) => readSection(name, file));
+    return missingInConfig([base, ...others], environment).map(({ what }) => what);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const PRODUCTION = TOML.replace(/database_id = ".*"/, `database_id = "${ID}"`)
+  .replace('ACCESS_AUD = ""', 'ACCESS_AUD = "a1b2"')
+  .replace("[vars]", '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n\n[vars]');
+
+/** The section of an environment as somebody writes it who repeats everything and renames what must be renamed. */
+function environmentLike(name: string, change: (lines: string) => string = (lines) => lines): string {
+  const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(PRODUCTION)?.[0] ?? "";
+  const queuesAndLimits =
+    /\[\[queues\.producers\]\][\s\S]*?(?=# The signal store's migrations)/.exec(PRODUCTION)?.[0] ?? "";
+  const renamed = `${bindings}${queuesAndLimits}`
+    .replaceAll(/^(\[+)(?=[a-z])/gm, `$1env.${name}.`)
+    .replaceAll(/^(queue|dead_letter_queue|bucket_name) = "(.*)"/gm, `$1 = "$2-${name}"`)
+    .replace(ID, ID.replace("0b6a", name.length.toString().padStart(4, "0")))
+    .replaceAll(/namespace_id = "(.*)"/g, `namespace_id = "${name.length}$1"`);
+  const routes = `[[env.${name}.routes]]\npattern = "${name}.example.com"\ncustom_domain = true\n`;
+  return `\n[env.${name}]\n${change(`${routes}${renamed}`)}`;
+}
 
 describe("the configuration", () => {
   test("as it is in the repository lacks a database and an audience, and nothing else", () => {
-    expect(missingInConfig(BASE, BASE, undefined)).toEqual([
+    expect(missingInConfig([section(BASE)], undefined)).toEqual([
       {
         what: "DB has no database yet.",
         how: "npx wrangler d1 create signal-ingestion, and its id as database_id into wrangler.toml",
@@ -45,6 +82,21 @@ describe("the configuration", () => {
       "EMAIL_FROM and the binding",
     ],
     ["a binding for email without a sender", { send_email: [{ name: "EMAIL" }] }, "EMAIL_FROM and the binding"],
+    [
+      "a binding for email that the service does not read",
+      { ...configured({ EMAIL_FROM: "a@example.com" }), send_email: [{ name: "MAIL" }] },
+      "EMAIL_FROM and the binding",
+    ],
+    [
+      "a queue whose dead letters go nowhere",
+      { queues: { ...BASE.queues, consumers: QUEUES.map((queue) => ({ queue })) } },
+      "The queue signals has no queue for its dead letters",
+    ],
+    [
+      "two rate limits with one budget",
+      { ratelimits: BASE.ratelimits?.map(({ name }) => ({ name, namespace_id: "7" })) },
+      "AUTH_FAILURES and SIGN_IN_ATTEMPTS and PAGE_FORMS would share their budget",
+    ],
     ["logs of URLs", { observability: { logs: {} } }, "The platform would log URLs"],
     [
       "traces",
@@ -91,26 +143,113 @@ describe("an environment", () => {
         { binding: "SIGNALS", queue: signals },
         { binding: "DELIVERIES", queue: deliveries },
       ],
-      consumers: consumed.map((queue) => ({ queue, dead_letter_queue: queue === signals ? dead : undefined })),
+      consumers: consumed.map((queue) => ({
+        queue,
+        dead_letter_queue: queue === signals ? dead : undefined,
+        max_batch_size: 5,
+        max_batch_timeout: 0,
+        max_retries: 0,
+      })),
     },
   });
 
   test("that the file does not have is not deployed: it would get the top level's database", () => {
-    expect(inConfig(configured(), "stagign")).toEqual([
-      expect.stringContaining("There is no environment stagign. → [env.stagign] in wrangler.toml"),
+    expect(inFile(PRODUCTION + environmentLike("staging"), "stagign")).toEqual(["There is no environment stagign."]);
+  });
+
+  test("that repeats everything under names of its own lacks nothing", () => {
+    const file = PRODUCTION + environmentLike("staging") + environmentLike("testing2");
+    for (const environment of [undefined, "staging", "testing2"]) expect(inFile(file, environment)).toEqual([]);
+  });
+
+  const without = (line: RegExp) => (lines: string) => lines.replace(line, "");
+  test.each<[what: string, change: (lines: string) => string, found: string]>([
+    ["without migrations", without(/migrations_dir.*/), "DB would get no tables: its migrations_dir is not"],
+    [
+      "with other migrations",
+      (lines) => lines.replace("migrations/d1", "migrations"),
+      "DB would get no tables: its migrations_dir is not",
+    ],
+    [
+      "without a dead-letter queue",
+      without(/dead_letter_queue.*/),
+      "The queue signals-staging has no queue for its dead",
+    ],
+    ["without retries", without(/max_retries = 8/), "The consumer of the queue signals-staging has no max_retries."],
+    [
+      "without a rate limiter",
+      without(/\[\[env.staging.ratelimits\]\]\s+name = "PAGE_FORMS"[^[]*/),
+      "PAGE_FORMS is missing.",
+    ],
+    ["without a variable", without(/REQUEST_BURST.*/), "REQUEST_BURST is missing."],
+    ["without the bucket", without(/\[\[env.staging.r2_buckets\]\]\s+binding.*\s+bucket_name.*/), "COLD is missing."],
+    [
+      "with another class",
+      (lines) => lines.replace('"SignalStore"', '"Destinations"'),
+      "SIGNAL_STORE is bound to another",
+    ],
+    [
+      "with the objects of another Worker",
+      (lines) => lines.replace('"SignalStore"', '"SignalStore"\nscript_name = "signal-ingestion"'),
+      "SIGNAL_STORE is bound to another Worker's objects.",
+    ],
+    [
+      "without routes of its own",
+      without(/\[\[env.staging.routes\]\]\s.*\s.*/),
+      "The host signals.example.com is also that",
+    ],
+    [
+      "with the name of the top level",
+      (lines) => `name = "signal-ingestion"\n${lines}`,
+      "The Worker's name signal-ing",
+    ],
+    [
+      "with the top level's database",
+      (lines) => lines.replace(/database_id = .*/, `database_id = "${ID}"`),
+      `The database ${ID}`,
+    ],
+    [
+      "with the top level's bucket",
+      (lines) => lines.replace("-cold-staging", "-cold"),
+      "The bucket signals-cold is also",
+    ],
+    [
+      "with the top level's queue",
+      (lines) => lines.replaceAll("deliveries-staging", "deliveries"),
+      "The queue deliveries is",
+    ],
+    [
+      "with the top level's rate limits",
+      (lines) => lines.replace(/namespace_id = "7/, 'namespace_id = "'),
+      `The rate limits' namespace_id ${BASE.ratelimits?.[0]?.namespace_id} is also that of the top level.`,
+    ],
+  ])("%s is not deployed", (_, change, found) => {
+    expect(inFile(PRODUCTION + environmentLike("staging", change), "staging")).toEqual([
+      expect.stringContaining(found),
     ]);
   });
 
-  test("shares no database, bucket or queue with the top level, where that is deployed too", () => {
-    const topLevel = { ...configured(), definedEnvironments: ["staging"] };
-    const found = (config: DeployConfig) => missingInConfig(config, topLevel, "staging").map(({ what }) => what);
-    expect(found(configured())).toEqual([ID, "signals-cold", ...QUEUES].map((name) => `${name} is the top level's.`));
-    const own = {
-      ...withQueues("signals-staging", "deliveries-staging", "signals-dlq-staging"),
-      d1_databases: [{ binding: "DB", database_id: "9d9d9d9d-1111-4222-8333-444455556666" }],
-      r2_buckets: [{ binding: "COLD", bucket_name: "signals-cold-staging" }],
-    };
-    expect(found(own)).toEqual([]);
+  test("shares no rate limit with another environment either", () => {
+    const file = PRODUCTION + environmentLike("staging") + environmentLike("testing");
+    expect(inFile(file, "testing")).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(/^The rate limits' namespace_id .* is also that of \[env.staging\]\.$/),
+      ]),
+    );
+    expect(inFile(file, undefined)).toEqual([]);
+  });
+
+  test("of another account, or beside a top level that nobody deployed, may have the same names", () => {
+    const same = (lines: string) => lines.replaceAll('-staging"', '"');
+    const inAccounts = (own: string) =>
+      inFile(
+        `account_id = "a"\n${PRODUCTION}${environmentLike("staging", (lines) => `${own}${same(lines)}`)}`,
+        "staging",
+      );
+    expect(inAccounts('account_id = "b"\n')).toEqual([]);
+    expect(inAccounts("")).not.toEqual([]);
+    const notDeployed = PRODUCTION.replace(ID, "00000000-0000-0000-0000-000000000000");
+    expect(inFile(notDeployed + environmentLike("staging", same), "staging")).toEqual([]);
   });
 
   test("may name its queues as it likes, as long as one sees what they carry, and somebody consumes them", () => {
@@ -236,6 +375,36 @@ describe("the account", () => {
       "queues info signals-dlq",
       "r2 bucket info signals-cold",
       "secret list --format json --env staging",
+    ]);
+  });
+});
+
+describe("the command line", () => {
+  test("names an environment, and CLOUDFLARE_ENV does where it names none, as for wrangler", () => {
+    expect([[], ["--env", "staging"], ["-e", "staging"]].map((args) => environmentOf(args, ""))).toEqual([
+      undefined,
+      "staging",
+      "staging",
+    ]);
+    expect([environmentOf([], "testing"), environmentOf(["--env", "staging"], "testing")]).toEqual([
+      "testing",
+      "staging",
+    ]);
+  });
+
+  test.each([["--var", "SIGN_IN:local"], ["--var=SIGN_IN:local"], ["--config", "x.toml"], ["--name", "x"], ["x"]])(
+    "that would change what was checked is refused: %s",
+    (...args) => expect(() => environmentOf(["--env", "staging", ...args], "")).toThrow(/option|argument/),
+  );
+
+  test("of a deployment is refused with what it may say", () => {
+    const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts", "--var", "SIGN_IN:local"], {
+      cwd: ROOT,
+      encoding: "utf8",
+    });
+    expect([status, stdout.split("\n").at(-2)]).toEqual([
+      1,
+      "Only --env NAME is taken here. Whatever else is to be different belongs into wrangler.toml.",
     ]);
   });
 });

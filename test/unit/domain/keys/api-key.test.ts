@@ -11,6 +11,7 @@ import {
   keyStatus,
   maskedKey,
   holdsKey,
+  withoutKeys,
 } from "../../../../src/domain/keys/api-key.ts";
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -177,4 +178,40 @@ describe("§3.1 the status of a key", () => {
   test("a key without expiration never expires", () => {
     expect(isExpired(null, Number.MAX_SAFE_INTEGER)).toBe(false);
   });
+});
+
+describe("text with keys masked", () => {
+  const keys = Array.from({ length: 300 }, () => composeKey(randomBytes));
+  const masked = (key: string) => `${key.slice(0, 8)}…${key.slice(-4)}`;
+
+  test("shows of each key what lists of keys show, wherever it stands", () => {
+    for (const key of keys) {
+      for (const [before, after] of [
+        ["", ""],
+        ["order ", " paid"],
+        ["https://x.example/webhook/", "/batch"],
+        ["task_", "="],
+        ["x", "0"],
+      ] as const) {
+        expect(withoutKeys(before + key + after)).toBe(before + masked(key) + after);
+      }
+    }
+    const [first = "", second = ""] = keys;
+    expect(withoutKeys(`${first}${second} ${first}`)).toBe(`${masked(first)}${masked(second)} ${masked(first)}`);
+  });
+
+  test("shows next to nothing of a key that was cut off", () => {
+    const shown = keys.map((key) => withoutKeys(`"${key.slice(0, 36)}…`)).filter((text) => !/^"sk_.{5}……$/.test(text));
+    expect(shown).toEqual([]);
+  });
+
+  test.each([
+    "task_ApplicationSubmitted2Successfully",
+    "sk_completed",
+    "risk_assessment_2026",
+    "sk_abcde…wxyz",
+    `sk_${"a".repeat(40)}`,
+    "task_0123456789012345678901234567890123456789",
+    "",
+  ])("leaves %j as it is", (text) => expect(withoutKeys(text)).toBe(text));
 });

@@ -36,14 +36,32 @@ describe("the pace", () => {
   });
 
   test("counts idle days, but none from before counting began", () => {
-    expect(paceOf([end(2, 12)], day(2), at(day(5), 12))).toEqual({ perDay: 4, fullDays: 3 });
+    expect(paceOf([end(2, 6), end(3, 18)], day(2), at(day(6), 18))).toEqual({ perDay: 4, fullDays: 3 });
+  });
+
+  test("takes the day of the first signal for no full day", () => {
+    // The first signal came in the evening of 2 March; on each day since then there were 24.
+    const days = [end(2, 1), end(3, 25), end(4, 49)];
+    expect(paceOf(days, day(2), at(day(5), 49))).toEqual({ perDay: 24, fullDays: 2 });
+  });
+
+  test("is that since the first signal's day, until a full day is over", () => {
+    expect(paceOf([end(2, 12)], day(2), at(day(3) + DAY_MS / 2, 18))).toEqual({ perDay: 12, fullDays: 0 });
+    expect(paceOf([end(2, 12)], day(2), at(day(3), 12))).toEqual({ perDay: 12, fullDays: 0 });
+    // The period, and with it the counting, began at noon.
+    const noon = day(2) + DAY_MS / 2;
+    const now = { ...at(day(3), 12), periodStartMs: noon };
+    expect(paceOf([end(2, 12, noon)], day(2), now)).toEqual({ perDay: 24, fullDays: 0 });
+    // Another period began at midnight.
+    const next = { nowMs: day(3) + DAY_MS / 2, periodStartMs: day(3), used: 6 };
+    expect(paceOf([end(2, 12)], day(2), next)).toEqual({ perDay: 12, fullDays: 0 });
   });
 
   test("reaches back into the period before", () => {
     const before = Date.UTC(2031, 1, 1);
     const days = [end(-1, 50, before), end(0, 70, before), end(1, 15)];
-    // 26 February to 1 March are known; 50 came on 27 February, 20 on the 28th, 15 on 1 March.
-    expect(paceOf(days, Date.UTC(2031, 1, 26), at(day(2), 15))).toEqual({ perDay: (50 + 20 + 15) / 4, fullDays: 4 });
+    // Counting began on 25 February: 50 came on the 27th, 20 on the 28th, 15 on 1 March.
+    expect(paceOf(days, Date.UTC(2031, 1, 25), at(day(2), 15))).toEqual({ perDay: (50 + 20 + 15) / 4, fullDays: 4 });
   });
 
   test("without a full day it is today's so far, and null within the first hour", () => {

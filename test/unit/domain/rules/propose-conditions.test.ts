@@ -200,6 +200,7 @@ describe("§6.3 what a condition is proposed for", () => {
     ["digits as text", { form: "2026-1" }],
     ["a long text", { topic: "word ".repeat(17) }],
     ["lines", { topic: "one\ntwo" }],
+    ["a line end after a word", { topic: "demo\n" }],
     ["what somebody wrote", { message: "Call me" }],
     ["where somebody came from", { referrer: "https://example.com/a" }],
     ["a picture", { avatar_url: "https://example.com/a.png" }],

@@ -4,6 +4,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { composeKey } from "../../../../src/domain/keys/api-key.ts";
 import { composeSecret } from "../../../../src/domain/keys/shared-secret.ts";
+import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { fitsName, validateSignal } from "../../../../src/domain/signal/validate-signal.ts";
 
 const long = "x".repeat(256);
@@ -19,6 +20,8 @@ describe("§2.2 universal signals", () => {
     ["an event of 255 characters", { event: "x".repeat(255) }],
     ["an event of 255 emoji", { event: "😀".repeat(255) }],
     ["a source of 255 characters", { event: "A", source: "x".repeat(255) }],
+    ["white space around the event and the source", { event: "\u000b\tA\r\n", source: "\f\ufeffcrm\n" }],
+    ["tabs and line breaks inside a name", { event: "Member\tProgram\r\n2026", source: "a\nb" }],
     ["fields nobody knows", { event: "A", type: "webinar", traits: 5, constructor: null }],
   ])("accepted: %s", (_, payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
 
@@ -54,6 +57,38 @@ describe("§2.2 universal signals", () => {
       refusal: { code: "event_missing" },
     });
   });
+});
+
+describe("names with control characters", () => {
+  test.each([
+    ["\u0007", "U+0007 at position 1"],
+    ["Member Told\u0007", "U+0007 at position 12"],
+    [" \n😀\u0000", "U+0000 at position 4"],
+    ["a\u001eb\u0001", "U+001E at position 2"],
+    ["a\u007f", "U+007F at position 2"],
+    ["a\u0085", "U+0085 at position 2"],
+    ["\u009fa", "U+009F at position 1"],
+    ["a\u000bb", "U+000B at position 2"],
+  ])("%j is refused as the event and as the source; the detail names field, character and position", (name, found) => {
+    const refusedFor = (field: string, code: string) => ({
+      ok: false,
+      refusal: { code, detail: `\`${field}\` has the control character ${found}. Remove it.` },
+    });
+    expect(validateSignal({ event: name })).toEqual(refusedFor("event", "event_invalid"));
+    expect(validateSignal({ event: "A", source: name })).toEqual(refusedFor("source", "source_invalid"));
+    const track = { type: "track", userId: "u-1", event: name };
+    expect(validateSignal(track)).toEqual(refusedFor("event", "event_invalid"));
+    const call = { type: name, messageId: "m-1", anonymousId: "a-1" };
+    expect(validateSignal(call)).toEqual(refusedFor("type", "event_invalid"));
+  });
+});
+
+test("a signal whose email could become a link is kept: it names nobody", () => {
+  for (const address of ["https://evil.example/login@x.co", "mailto:jane@example.com", "<jane@example.com>"]) {
+    const payload = { email: address, event: "A" };
+    expect(validateSignal(payload)).toEqual({ ok: true, value: payload });
+    expect(normalise(payload, undefined).email).toBeUndefined();
+  }
 });
 
 describe("§6 CDP calls", () => {

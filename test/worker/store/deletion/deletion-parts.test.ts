@@ -91,7 +91,7 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
 
 /** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
 const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
+  /^(product_org|rule_(days|jobs)$|replacements$|returns$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
 
 /** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
 function columnsThatSayNothing({ sql }: TestStore): string[] {
@@ -379,6 +379,16 @@ describe("what is not linked yet", () => {
       expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
       deletePerson(store);
       expect(keysIn(store, "SELECT key FROM pairs ORDER BY key")).toEqual(["av-2", "uu-2"]);
+    });
+  });
+
+  test("is paired with no id that an alias of the person named, if nobody else has a signal of it", async () => {
+    await inStore((store) => {
+      const alias = { type: "alias", messageId: "a", userId: "u-1", previousId: "v-1", email: JANE };
+      store.record(NOW, { payload: alias });
+      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
+      deletePerson(store);
+      expect(keysIn(store, "SELECT key FROM pairs")).toEqual([]);
     });
   });
 

@@ -112,6 +112,51 @@ describe("a signal that is older than its plan keeps signals", () => {
     expect(await workspace.store.totals()).toEqual(before);
   });
 
+  describe("and whose visitor nobody knows", () => {
+    const pairs = async () => (await query<{ key: ArrayBuffer }>("SELECT key FROM pairs ORDER BY key")).map(keyText);
+    const keyText = ({ key }: { key: ArrayBuffer }) => new TextDecoder().decode(key);
+    const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1" };
+    const alias = { type: "alias", messageId: "a", userId: "user-1", previousId: "visitor-1" };
+
+    test("leaves no pair of their ids behind", async () => {
+      const more = { type: "track", messageId: "t", anonymousId: "visitor-1" };
+      await send(at(OLD, identify), at(OLD + 1, more), at(OLD + 2, { ...alias, userId: "user-2" }));
+      expect(await pairs()).toHaveLength(6);
+      await retain(RETENTION_MIN_DAYS);
+      await until(async () => expect(await stored()).toEqual([]));
+      expect(await pairs()).toEqual([]);
+    });
+
+    test("leaves no pair behind that an alias of a known person has made", async () => {
+      await send(at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }));
+      expect(await pairs()).toHaveLength(4);
+      await retain(RETENTION_MIN_DAYS);
+      await until(async () => expect(await stored()).toEqual([]));
+      expect(await pairs()).toEqual([]);
+    });
+
+    test("leaves the pair for as long as both ids have signals, and they become a person's together", async () => {
+      const kept = ["visitor-1", "visitor-2"].map((anonymousId, index) =>
+        at(YOUNG, { type: "track", messageId: anonymousId, anonymousId, userId: `user-${index + 1}` }),
+      );
+      await send(
+        at(OLD, identify),
+        at(OLD, { ...identify, messageId: "i2", anonymousId: "visitor-2", userId: "user-2" }),
+        at(OLD, { ...identify, messageId: "i3", anonymousId: "visitor-3", userId: "user-2" }),
+        ...kept,
+      );
+      await retain(RETENTION_MIN_DAYS);
+      await until(async () => expect((await stored()).toSorted()).toEqual(kept.map(({ id }) => id).toSorted()));
+      expect(await pairs()).toEqual(["avisitor-1", "avisitor-2", "uuser-1", "uuser-2"]);
+      const traits = { email: "jane@example.com" };
+      await send(at(YOUNG + 1, { type: "identify", messageId: "i4", anonymousId: "visitor-1", traits }));
+      const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/people?email=jane@example.com");
+      expect(items).toMatchObject([
+        { identities: expect.arrayContaining([expect.objectContaining({ value: "user-1" })]) },
+      ]);
+    });
+  });
+
   test("is still counted in the signal queue, as one that waits no longer, and shown no more", async () => {
     await send(at(OLD, { type: "track", messageId: "m", anonymousId: "visitor-1" }));
     const groups = () => workspace.operator<{ items: unknown[] }>("GET", "/events");

@@ -4,9 +4,9 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
-import { addToRecent, writeEntries } from "../../../../src/store/people/timeline-text.ts";
+import { addToRecent, readEntries, writeEntries } from "../../../../src/store/people/timeline-text.ts";
 import {
-  allEntries,
+  ascendingEntries,
   changeEntries,
   insertEntries,
   latestEntries,
@@ -97,7 +97,10 @@ test("a list of lines is what a plain map says, with lines inserted, appended, c
           const expected = [...plain]
             .map(([number, score]): Entry => ({ seq: number, scored: score }))
             .toSorted(ascending);
-          expect(allEntries(sql, list, recent)).toEqual(expected);
+          expect([...ascendingEntries(sql, list, readEntries(recent))]).toEqual(expected);
+          expect([...ascendingEntries(sql, list, readEntries(recent), from)]).toEqual(
+            expected.filter((entry) => entry.seq > from),
+          );
           expect(latestEntries(sql, list, recent, { before: from, limit })).toEqual(
             expected
               .filter((entry) => entry.seq < from)
@@ -115,7 +118,7 @@ test("a list of lines is what a plain map says, with lines inserted, appended, c
             .exec<{ entries: string }>("SELECT entries FROM timelines WHERE list = ?", keyOf(list))
             .toArray();
           for (const { entries } of rows) expect(entries.length).toBeLessThanOrEqual(TIMELINE_ROW_CHARACTERS);
-          expect(allEntries(sql, other)).toEqual([{ seq: 5, scored: null }]);
+          expect([...ascendingEntries(sql, other)]).toEqual([{ seq: 5, scored: null }]);
           expect(writeEntries([])).toBe("");
         },
       ),

@@ -61,6 +61,7 @@ const EXCEPTIONS = {
   sqlite_sequence: "a row for each table",
   wanted_events: "one row",
   recounts: "persons of many signals, of whom lines were taken, until they have been counted again",
+  replacements: "the same persons, until another match counts in place of one that was taken",
   cold_scrubs: "segments of which something is being deleted from R2",
   [NEXT_COLD]: "the first row of each",
   "SELECT min(row) AS row FROM outbox": "the primary key",

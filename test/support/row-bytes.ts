@@ -1,0 +1,23 @@
+/** How large the rows of a database are, as the platform measures them. */
+
+/** The platform refuses larger rows; workerd does not. */
+export const PLATFORM_ROW_MAX_BYTES = 2_000_000;
+
+/** Bytes of the largest row of each table that has any. */
+export function largestRows(sql: SqlStorage): Map<string, number> {
+  const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
+  const rows = tables.flatMap(({ name }) => {
+    if (name.startsWith("_cf_")) return [];
+    const columns = sql.exec<{ name: string }>(`PRAGMA table_info("${name}")`).toArray();
+    const size = columns.map((column) => `coalesce(length(CAST("${column.name}" AS BLOB)), 0)`).join(" + ");
+    const [largest] = sql.exec<{ bytes: number | null }>(`SELECT max(${size}) AS bytes FROM "${name}"`);
+    const bytes = largest?.bytes ?? null;
+    return bytes === null ? [] : [[name, bytes] as const];
+  });
+  return new Map(rows);
+}
+
+/** Bytes of what the heads of the logs keep besides lines. */
+export function headMetaBytes(sql: SqlStorage): number {
+  return sql.exec<{ bytes: number }>("SELECT max(length(CAST(meta AS BLOB))) AS bytes FROM heads").one().bytes;
+}

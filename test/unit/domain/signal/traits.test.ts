@@ -1,0 +1,58 @@
+/** Spec §6: traits that enrich a person, however long the sender writes them. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { folded } from "../../../../src/domain/signal/folded.ts";
+import { normalise } from "../../../../src/domain/signal/normalise.ts";
+import type { Traits } from "../../../../src/domain/signal/traits.ts";
+import { TRAIT_MAX_BYTES } from "../../../../src/limits.ts";
+
+function traitsOf(traits: object): Traits {
+  return normalise({ type: "identify", userId: "u-1", traits }, undefined).traits;
+}
+
+describe("a trait", () => {
+  test.each([
+    ["ASCII", "x".repeat(TRAIT_MAX_BYTES)],
+    ["Korean, whose syllables take nine bytes in the index of names", "한".repeat(TRAIT_MAX_BYTES / 9)],
+    ["emoji", "😀".repeat(TRAIT_MAX_BYTES / 4)],
+    ["a letter that is eighteen letters in the index of names", "\ufdfa".repeat(TRAIT_MAX_BYTES / 33)],
+  ])("is kept whole up to its limit: %s", (_, name) => {
+    expect(traitsOf({ name })).toEqual({ name });
+  });
+
+  test.each([
+    ["ASCII", "x", TRAIT_MAX_BYTES],
+    ["emoji", "😀", TRAIT_MAX_BYTES / 4],
+    ["letters that grow eleven times in the index of names", "\ufdfa", 31],
+    ["half characters", "\ud800", 341],
+  ])("is cut where it is longer, between two characters: %s", (_, character, kept) => {
+    const long = character.repeat(20_000);
+    const cut = character.toWellFormed().repeat(kept);
+    expect(traitsOf({ name: long, company: { name: long }, title: long })).toEqual({
+      name: cut,
+      company: cut,
+      title: cut,
+    });
+    expect(traitsOf({ firstName: long, lastName: "B" })).toEqual({ name: cut });
+  });
+
+  test("takes at most its limit in bytes, as it is stored and as it is searched, and is a beginning of what was sent", () => {
+    const character = fc.oneof(
+      fc.constantFrom(" ", "a", "é", "\ufdfa", "İ", "ﬃ", "한", "😀", "\u0301", "\ud83d", "\u3300", "½"),
+      fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
+    );
+    const texts = fc.array(fc.tuple(character, fc.integer({ min: 1, max: 400 })), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(texts, (parts) => {
+        const sent = parts.map(([one, times]) => one.repeat(times)).join("");
+        const { name } = traitsOf({ name: sent });
+        if (name === undefined) return expect(sent.trim().toWellFormed()).toBe("");
+        expect(Buffer.byteLength(name)).toBeLessThanOrEqual(TRAIT_MAX_BYTES);
+        expect(Buffer.byteLength(folded(name))).toBeLessThanOrEqual(TRAIT_MAX_BYTES);
+        expect(sent.trim().toWellFormed().startsWith(name)).toBe(true);
+        expect(name.isWellFormed()).toBe(true);
+        expect(name.trim()).toBe(name);
+      }),
+    );
+  });
+});

@@ -1,0 +1,186 @@
+/**
+ * Spec §1, invariant 6: members may not see API keys. A sender may put one into a signal, and an admin may paste one where it
+ * does not belong: no page shows it, and nothing is named by it.
+ */
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { newMembers, type Members } from "../../support/members.ts";
+import { readHtml, textOf } from "../../support/html.ts";
+import type { Browser } from "../../support/pages.ts";
+import { until } from "../../support/until.ts";
+import { call } from "../../support/workspace.ts";
+
+let members: Members;
+let key: string;
+let masked: string;
+
+beforeAll(async () => {
+  members = await newMembers();
+  ({ key } = members.workspace.key);
+  masked = `${key.slice(0, 8)}…${key.slice(-4)}`;
+  const { workspace } = members;
+  await workspace.operator("POST", "/rules", { name: "r", event: "Signed Up", scoring_signal: "s", points: 1 });
+  await workspace.send([
+    {
+      type: "identify",
+      anonymousId: "visitor-1",
+      userId: key,
+      traits: { email: "ann@example.com", name: `Ann ${key}`, company: { name: key }, title: key },
+    },
+    { type: "track", event: "Signed Up", anonymousId: key, userId: "user-2", properties: { [key]: key, form: key } },
+    { type: "alias", userId: "user-3", previousId: key, messageId: key },
+    { event: "Signed Up", email: `${key}@example.com`, properties: { note: `the key is ${key}` } },
+    { event: "Signed Up", email: "bob@example.com", id: key, properties: { first_name: key, company: key } },
+    { event: "Signed Up", email: "bob@example.com", properties: { long: `${"x".repeat(1_990)} ${key}` } },
+  ]);
+  const template = [
+    { target: "external_id", path: "id", type: "string" },
+    { target: "name", path: "name", type: "string" },
+    { target: "attributes.note", path: "note", type: "json" },
+  ];
+  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
+  await call(`/api/product-orgs/webhook/${accounts.key}`, {
+    method: "POST",
+    body: JSON.stringify({ id: "acme", name: `Acme ${key}`, note: [{ [key]: key }] }),
+  });
+  await call(`/api/product-orgs/webhook/${accounts.key}`, { method: "POST", body: JSON.stringify({ id: key }) });
+  await workspace.settled();
+  await until(async () => expect(textOf(await members.owner.see(`${members.home}/accounts`))).toContain("Acme"));
+});
+
+/** A call of the operator API about the workspace, whatever its answer is. */
+function ask(method: string, path: string, body?: unknown): Promise<Response> {
+  return call(`/operator/workspaces/${members.workspace.id}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+}
+
+/** All pages that links lead to from the first one, by address. */
+async function crawl(browser: Browser): Promise<Map<string, string>> {
+  const pages = new Map<string, string>();
+  const waiting = [`${members.home}/signals`];
+  for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
+    // oxlint-disable-next-line no-await-in-loop -- one page leads to the next
+    const answer = await browser.get(path);
+    // oxlint-disable-next-line no-await-in-loop
+    const text = await answer.text();
+    pages.set(path, text);
+    if (!(answer.headers.get("content-type") ?? "").includes("text/html")) continue;
+    for (const target of readHtml(text).targets) {
+      const next = target.replace(/#.*/, "");
+      if (next.startsWith(`${members.home}/`) && !pages.has(next) && !waiting.includes(next)) waiting.push(next);
+    }
+  }
+  return pages;
+}
+
+describe("a live key that a sender sends as name, company, email, id or property", () => {
+  test("is shown on no page, to nobody", async () => {
+    for (const browser of [members.member, members.owner]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const pages = await crawl(browser);
+      expect(pages.size).toBeGreaterThan(30);
+      expect([...pages].flatMap(([path, text]) => (text.includes(key.slice(3, 20)) ? [path] : []))).toEqual([]);
+      expect([...pages.values()].some((text) => text.includes(masked))).toBe(true);
+    }
+  });
+
+  test("names nobody, and stands masked in what people are known by", async () => {
+    const { items } = await members.workspace.operator<{ items: Record<string, unknown>[] }>("GET", "/people");
+    expect(items.map(({ email }) => email).toSorted()).toEqual(["ann@example.com", "bob@example.com"]);
+    expect(items.find(({ email }) => email === "ann@example.com")).toMatchObject({
+      name: `Ann ${masked}`,
+      company: masked,
+      title: masked,
+    });
+    expect(JSON.stringify(items)).not.toContain(key.slice(3, 20));
+  });
+
+  test("is in no exported file", async () => {
+    for (const records of ["signals", "people", "scoring-signals"]) {
+      for (const format of ["ndjson", "csv"]) {
+        // oxlint-disable-next-line no-await-in-loop
+        const file = await ask("GET", `/export/${records}?format=${format}`);
+        // oxlint-disable-next-line no-await-in-loop
+        expect([records, format, (await file.text()).includes(key.slice(3, 20))]).toEqual([records, format, false]);
+      }
+    }
+  });
+});
+
+describe("a live key that somebody pastes", () => {
+  test("into a rule is refused, and not shown again", async () => {
+    const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
+    for (const [name, form] of [
+      ["event", Object.entries({ ...rule, event: `x ${key}` })],
+      ["path", [...Object.entries(rule), ["path", `properties.${key}`], ["operator", "exists"], ["value", ""]]],
+      ["value", [...Object.entries(rule), ["path", "source"], ["operator", "equals"], ["value", key]]],
+      ["list", [...Object.entries(rule), ["path", "source"], ["operator", "in"], ["value", `a\n${key}\n`]]],
+    ] as [string, [string, string][]][]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const answer = await members.owner.post(`${members.home}/rules`, form);
+      // oxlint-disable-next-line no-await-in-loop
+      const html = await answer.text();
+      expect([name, answer.status, html.includes(key.slice(3, 20))]).toEqual([name, 422, false]);
+      expect(textOf(html)).toContain("holds an API key or a secret, and is shown to all members.");
+    }
+    const condition = { path: "source", operator: "in", value: ["a", key] };
+    const json = { name: "r", event: "e", scoring_signal: "s", points: 1, conditions: [condition] };
+    expect((await ask("POST", "/rules", json)).status).toBe(422);
+  });
+
+  test("into a template is refused", async () => {
+    const id = { target: "external_id", path: "id", type: "string" };
+    for (const mapping of [
+      { target: "name", path: key, type: "string" },
+      { target: `attributes.${key}`, path: "a", type: "string" },
+    ]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const answer = await ask("POST", "/keys", {
+        name: "k",
+        endpoint_type: "product_org",
+        payload_template: [id, mapping],
+      });
+      expect(answer.status).toBe(422);
+    }
+  });
+
+  test("into a member's email is refused, and not shown again", async () => {
+    const email = `${key}@example.com`;
+    const answer = await members.owner.post(`${members.home}/settings/members`, { email, role: "member" });
+    expect(answer.status).toBe(422);
+    expect(await answer.text()).not.toContain(key.slice(3, 20));
+    expect((await ask("POST", "/members", { email, role: "member" })).status).toBe(422);
+  });
+
+  test("into an address or a search is not shown again", async () => {
+    for (const path of [
+      `signals?q=${key}`,
+      `signals/${key}`,
+      `people?q=${key}`,
+      `people/${key}`,
+      `live?text=${key}`,
+      `accounts/${key}`,
+      `settings/activity?actor=${key}`,
+      `none/${key}`,
+    ]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const answer = await members.member.get(`${members.home}/${path}`);
+      // oxlint-disable-next-line no-await-in-loop
+      expect([path, (await answer.text()).includes(key.slice(3, 20))]).toEqual([path, false]);
+    }
+  });
+});
+
+test("the page of a new key shows it in full, this once", async () => {
+  const opened = (await members.owner.read(`${members.home}/settings/api-keys/new`)).form(/api-keys\/new$/);
+  const token = opened.field("form_token").value ?? "";
+  const form = { form_token: token, name: "Once", endpoint_type: "signal_staging", lifetime: "never" };
+  const made = await (await members.owner.post(`${members.home}/settings/api-keys/new`, form)).text();
+  const [shown = ""] = /sk_[0-9A-Za-z]{40}/.exec(made) ?? [];
+  expect(shown).not.toBe("");
+  const again = await (await members.owner.post(`${members.home}/settings/api-keys/new`, form)).text();
+  expect(again).not.toContain(shown);
+});
