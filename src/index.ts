@@ -5,7 +5,7 @@
 import { ingestApp } from "./ingest/routes.ts";
 import { carriedBy } from "./queue/queue-names.ts";
 
-export { Destinations } from "./destinations/destinations.ts";
+export { Destinations } from "./notifications/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
 export { SignalStore } from "./store/signal-store.ts";
 
@@ -22,7 +22,7 @@ export default {
   },
   async queue(batch, env, ctx) {
     if (carriedBy(batch.queue) === "deliveries") {
-      const { deliver } = await import("./delivery/delivery-consumer.ts");
+      const { deliver } = await import("./notifications/delivery-consumer.ts");
       return deliver(batch, env, ctx);
     }
     const { consume } = await import("./queue/consumer.ts");

@@ -17,7 +17,7 @@ import type {
   DeliveryDetail,
   DestinationChange,
   DestinationRefusal,
-} from "../destinations/destination-calls.ts";
+} from "../notifications/destination-calls.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";

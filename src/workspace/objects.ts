@@ -1,6 +1,6 @@
 /** The three Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { DurableObject } from "cloudflare:workers";
-import type { Destinations } from "../destinations/destinations.ts";
+import type { Destinations } from "../notifications/destinations.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 

@@ -87,7 +87,7 @@ test("a Slack-compatible webhook is sent a sentence with a link", async () => {
   await workspace.send([{ email: "a<b&c@example.com", event: "Visit" }]);
   await expect.poll(() => receiver.received.length).toBe(1);
   expect(JSON.parse(receiver.received[0]?.text ?? "")).toEqual({
-    text: `1 scoring signal, +1 points: a&lt;b&amp;c@example.com. <${service.origin}/w/${workspace.slug}/people/a%3Cb%26c%40example.com|Show>`,
+    text: `1 scoring signal, +1 points: \`a&lt;b&amp;c@example.com\`. <${service.origin}/w/${workspace.slug}/people/a%3Cb%26c%40example.com|Show>`,
   });
 });
 

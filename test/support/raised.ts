@@ -1,6 +1,6 @@
 /** Events that an object has raised, as a test reads them; and Destinations that a test can let fail. */
 import { afterEach, vi } from "vitest";
-import { Destinations } from "../../src/destinations/destinations.ts";
+import { Destinations } from "../../src/notifications/destinations.ts";
 import type { EventOf, EventType, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
 import type { RaisedEvents } from "../../src/events/raised-events.ts";
 import type { Fault } from "./faults.ts";

@@ -63,9 +63,28 @@ export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowM
   if (result.status === 410) return { outcome: "gone" };
   const delayMs = RETRY_DELAYS_MS[failedAttempts - 1];
   if (delayMs === undefined) return { outcome: "given_up" };
-  const jittered = delayMs * (1 + RETRY_JITTER * random);
-  const asked = Math.min(result.retryAfterMs ?? 0, RETRY_AFTER_MAX_MS);
-  return { outcome: "again", atMs: nowMs + Math.round(Math.max(jittered, asked)) };
+  return { outcome: "again", atMs: nowMs + Math.max(jittered(delayMs, random), askedMs(result)) };
+}
+
+/** A destination fails once so many attempts have failed in a row, each of them begun after the one before had failed. */
+export const FAILING_AFTER = 2;
+
+/**
+ * Until when a receiver is left alone that has failed this often in a row: the schedule again, or as long as it has asked.
+ * Between, one delivery after the other is tried, so that one that it never accepts holds up no other. 0: it is not.
+ */
+export function notBeforeMs(result: AttemptResult, failures: number, nowMs: number, random: number): number {
+  const delays = RETRY_DELAYS_MS.slice(0, Math.max(0, failures - FAILING_AFTER + 1));
+  const waitMs = Math.max(jittered(delays.at(-1) ?? 0, random), askedMs(result));
+  return waitMs === 0 ? 0 : nowMs + waitMs;
+}
+
+function jittered(delayMs: number, random: number): number {
+  return Math.round(delayMs * (1 + RETRY_JITTER * random));
+}
+
+function askedMs({ retryAfterMs }: AttemptResult): number {
+  return Math.min(retryAfterMs ?? 0, RETRY_AFTER_MAX_MS);
 }
 
 /** Since when nothing has reached a destination, and when something last did not. */

@@ -9,17 +9,18 @@ export interface EventSentence {
   page: string;
 }
 
-export function eventSentence(event: AnyEvent): EventSentence {
+/** @param name how a text that somebody has chosen, such as an email or a name, is written. */
+export function eventSentence(event: AnyEvent, name: Name = (text) => text): EventSentence {
   switch (event.type) {
     case "person.score_crossed": {
       const { email, threshold, score, score_before } = event.data;
-      const text = `${email} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`;
+      const text = `${name(email)} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`;
       return { text, page: personPage(email) };
     }
     case "person.scored":
-      return scored(event.data);
+      return scored(event.data, name);
     case "people.rescored":
-      return rescored(event.data);
+      return rescored(event.data, name);
     case "usage.level":
       return { text: usageText(event.data), page: "usage" };
     case "period.closed":
@@ -27,13 +28,13 @@ export function eventSentence(event: AnyEvent): EventSentence {
     case "key.expiring": {
       const { key_id, key_name, expires_at, days, successor_id } = event.data;
       const still = successor_id === null ? "" : " It was rotated and is still in use.";
-      const text = `The API key “${key_name}” ends in ${counted(days, "day")} or less, on ${minute(expires_at)}.${still}`;
+      const text = `The API key “${name(key_name)}” ends in ${counted(days, "day")} or less, on ${minute(expires_at)}.${still}`;
       return { text, page: keyPage(key_id) };
     }
     case "key.silent": {
       const { key_id, key_name, days, last_used_at } = event.data;
       const since = last_used_at === null ? "never" : `last ${minute(last_used_at)}`;
-      const text = `Nothing has come with the API key “${key_name}” for ${counted(days, "day")} (${since}).`;
+      const text = `Nothing has come with the API key “${name(key_name)}” for ${counted(days, "day")} (${since}).`;
       return { text, page: keyPage(key_id) };
     }
     case "refusals.burst": {
@@ -54,16 +55,19 @@ export function eventSentence(event: AnyEvent): EventSentence {
     case "destination.disabled": {
       const { destination_name, reason } = event.data;
       const why = reason === "gone" ? "it answered 410 Gone" : "nothing has reached it for five days";
-      return { text: `The destination “${destination_name}” was switched off: ${why}.`, page: NOTIFICATIONS };
+      return { text: `The destination “${name(destination_name)}” was switched off: ${why}.`, page: NOTIFICATIONS };
     }
     case "destination.test":
-      return { text: event.data.message, page: NOTIFICATIONS };
+      return { text: name(event.data.message), page: NOTIFICATIONS };
   }
 }
 
-/** What a Slack-compatible incoming webhook takes. Only `&`, `<` and `>` have a meaning there. */
+/**
+ * What a Slack-compatible incoming webhook takes. `&`, `<` and `>` have a meaning there, and whatever looks like an address
+ * becomes a link: what somebody has chosen is written as code, so that no sender can place a link.
+ */
 export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
-  const { text, page } = eventSentence(event);
+  const { text, page } = eventSentence(event, (chosen) => `\`${chosen.replaceAll(/[`\r\n]/g, " ")}\``);
   const plain = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   return { text: `${plain} <${pagesUrl}/${page}|Show>` };
 }
@@ -81,23 +85,28 @@ const NOTIFICATIONS = "settings/notifications";
 /** How many people a sentence names. */
 const NAMED = 3;
 
-function scored({ scoring_signals }: EventData["person.scored"]): EventSentence {
+type Name = (text: string) => string;
+
+function scored({ scoring_signals }: EventData["person.scored"], name: Name): EventSentence {
   const emails = [...new Set(scoring_signals.map(({ email }) => email))];
   const others = emails.length - NAMED;
-  const names = [...emails.slice(0, NAMED), ...(others > 0 ? [`${grouped(others)} more`] : [])].join(", ");
+  const names = [...emails.slice(0, NAMED).map(name), ...(others > 0 ? [`${grouped(others)} more`] : [])].join(", ");
   const points = scoring_signals.reduce((sum, one) => sum + one.points, 0);
   const text = `${counted(scoring_signals.length, "scoring signal")}, ${signed(points)} points: ${names}.`;
   const [only] = emails;
   return { text, page: only !== undefined && emails.length === 1 ? personPage(only) : "people" };
 }
 
-function rescored(data: EventData["people.rescored"]): EventSentence {
+function rescored(data: EventData["people.rescored"], name: Name): EventSentence {
   const { rule_id, email, added, changed, removed, points, thresholds } = data;
   const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
   const what = counts.map(([name, count]) => `${grouped(count)} ${name}`).join(", ");
   const sum = `${what} (${signed(points)} points).`;
   if (email !== null) {
-    return { text: `Earlier signals have become those of ${email}. Scoring signals: ${sum}`, page: personPage(email) };
+    return {
+      text: `Earlier signals have become those of ${name(email)}. Scoring signals: ${sum}`,
+      page: personPage(email),
+    };
   }
   const risen = thresholds.filter((one) => one.risen > 0);
   const crossed = risen.map(({ threshold, risen: times }) => `${grouped(threshold)} (${counted(times, "time")})`);

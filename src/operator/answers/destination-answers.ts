@@ -1,7 +1,7 @@
 /** Destinations and deliveries: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
-import type { CreatedDestination, Delivery, DeliveryDetail } from "../../destinations/destination-calls.ts";
+import type { CreatedDestination, Delivery, DeliveryDetail } from "../../notifications/destination-calls.ts";
 import { DESTINATION_TYPES, type Destination } from "../../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes } from "../../domain/events/workspace-event.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";

@@ -1,9 +1,9 @@
 /** Settings › Notifications: one delivery: what was sent, and every attempt with its answer. */
-import type { DeliveryDetail } from "../../destinations/destination-calls.ts";
+import type { DeliveryDetail } from "../../notifications/destination-calls.ts";
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { ANSWER_MAX_BYTES } from "../../limits.ts";
 import { EVENT_COPY } from "./notification-copy.ts";
-import { DeliveryBadge } from "./destination-parts.tsx";
+import { DeliveryBadge, isUnderWay } from "./destination-parts.tsx";
 import { grouped } from "../views/format.ts";
 import { indented } from "../views/indented-json.ts";
 import { Badge, Empty, Fact, FactList, PageHead, Json, Notice, Panel, Time } from "../views/parts.tsx";
@@ -17,13 +17,11 @@ interface DeliveryPage {
   nowMs: number;
 }
 
-const SOON_MS = 60_000;
-
 export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
   const { delivery, destination, body } = detail;
-  const { id, type, state, eventId, createdAtMs, attempts, dueAtMs } = delivery;
+  const { id, type, state, eventId, createdAtMs, attempts } = delivery;
   const at = `${path}/${destination.id}`;
-  const isSoon = state === "waiting" && dueAtMs !== null && dueAtMs - nowMs < SOON_MS;
+  const isSoon = isUnderWay({ delivery, destination, nowMs });
   return (
     <>
       <PageHead
@@ -47,11 +45,11 @@ export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
         </Notice>
       )}
       <div id="delivery" class="stack wide-gap" {...(isSoon ? { "data-refresh": "1000" } : {})}>
-        <DeliveryOutcome last={attempts.at(-1)} state={state} isTest={type === "destination.test"} />
+        <DeliveryOutcome last={attempts.at(-1)} isSoon={isSoon} isTest={type === "destination.test"} />
         <Panel>
           <FactList>
             <Fact name="State">
-              <DeliveryBadge delivery={delivery} nowMs={nowMs} />
+              <DeliveryBadge delivery={delivery} destination={destination} nowMs={nowMs} />
             </Fact>
             <Fact name="Event">
               <code>{type}</code>
@@ -88,16 +86,17 @@ export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
 
 interface OutcomeOf {
   last: AttemptResult | undefined;
-  state: DeliveryDetail["delivery"]["state"];
+  /** Whether an attempt is about to be made, or is being made. */
+  isSoon: boolean;
   isTest: boolean;
 }
 
 /** What came of a delivery, in a sentence, for somebody who has just sent a test. */
-function DeliveryOutcome({ last, state, isTest }: OutcomeOf) {
+function DeliveryOutcome({ last, isSoon, isTest }: OutcomeOf) {
   if (last === undefined) {
     return (
-      <Notice title={state === "waiting" ? "It is on its way." : "It was not sent."}>
-        {state === "waiting" && <p class="no-script">Load the page again to see what came of it.</p>}
+      <Notice title={isSoon ? "It is on its way." : "It has not been sent."}>
+        {isSoon && <p class="no-script">Load the page again to see what came of it.</p>}
       </Notice>
     );
   }

@@ -1,6 +1,6 @@
 /** Settings › Notifications: one destination, what is done to it, and its deliveries. */
 import type { Context } from "hono";
-import type { Delivery } from "../../destinations/destination-calls.ts";
+import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import {

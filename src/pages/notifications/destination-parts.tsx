@@ -1,5 +1,5 @@
 /** What several of the notifications' pages show of a destination and of a delivery. */
-import type { Delivery } from "../../destinations/destination-calls.ts";
+import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { DELIVERY_END, destinationSaid } from "./notification-copy.ts";
 import { VERIFY_CODE } from "./verify-code.ts";
@@ -21,8 +21,26 @@ export function DestinationBadge({ destination, nowMs }: { destination: Destinat
   );
 }
 
+interface DeliveryOf {
+  delivery: Delivery;
+  destination: Pick<Destination, "state" | "failingSinceMs">;
+  nowMs: number;
+}
+
+/** Due so soon, it is worth waiting for. */
+const SOON_MS = 60_000;
+
+/** Whether something is about to come of a delivery, so that its page looks again by itself. */
+export function isUnderWay({ delivery, destination, nowMs }: DeliveryOf): boolean {
+  const { type, state, attempts, dueAtMs } = delivery;
+  if (state !== "waiting" || dueAtMs === null) return false;
+  if (type === "destination.test") return true;
+  if (destination.state !== "active" || dueAtMs - nowMs >= SOON_MS) return false;
+  return attempts.length === 0 ? destination.failingSinceMs === null : dueAtMs > nowMs;
+}
+
 /** What became of a delivery so far, and what comes next. */
-export function DeliveryBadge({ delivery, nowMs }: { delivery: Delivery; nowMs: number }) {
+export function DeliveryBadge({ delivery, destination, nowMs }: DeliveryOf) {
   const { type, state, endReason, attempts, dueAtMs } = delivery;
   // A test is tried once only: that its attempts failed says nothing more than that it failed.
   const ending = type === "destination.test" && endReason === "attempts_failed" ? null : endReason;
@@ -35,15 +53,27 @@ export function DeliveryBadge({ delivery, nowMs }: { delivery: Delivery; nowMs: 
       </>
     );
   }
-  if (attempts.length === 0) return <Badge tone="info">On its way</Badge>;
+  if (destination.state !== "active" && type !== "destination.test") {
+    return <Waits>Until the destination is resumed</Waits>;
+  }
+  if (isUnderWay({ delivery, destination, nowMs }) && attempts.length === 0)
+    return <Badge tone="info">On its way</Badge>;
+  if (dueAtMs === null || dueAtMs <= nowMs) return <Waits>Until the destination answers again</Waits>;
   return (
     <>
       <Badge tone="warn">Comes again</Badge>
-      {dueAtMs !== null && (
-        <div class="quiet small">
-          <Time ms={dueAtMs} nowMs={nowMs} />
-        </div>
-      )}
+      <div class="quiet small">
+        <Time ms={dueAtMs} nowMs={nowMs} />
+      </div>
+    </>
+  );
+}
+
+function Waits({ children }: { children: string }) {
+  return (
+    <>
+      <Badge tone="quiet">Waits</Badge>
+      <div class="quiet small">{children}</div>
     </>
   );
 }

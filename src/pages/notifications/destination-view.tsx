@@ -1,12 +1,12 @@
 /** Settings › Notifications: one destination: how it is, what it is told, and its latest deliveries. */
-import type { Delivery } from "../../destinations/destination-calls.ts";
+import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { exampleEvent } from "../../domain/events/examples.ts";
 import { requestBody } from "../../domain/events/request-body.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import { destinationSaid, EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
-import { DeliveryBadge, DestinationBadge, VerifyPanel } from "./destination-parts.tsx";
+import { DeliveryBadge, DestinationBadge, isUnderWay, VerifyPanel } from "./destination-parts.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { indented } from "../views/indented-json.ts";
 import { Confirm } from "../views/confirm.tsx";
@@ -139,9 +139,9 @@ function Told({ page: { destination, workspaceId, pagesUrl } }: { page: Destinat
 
 function DeliveriesPanel({ page: { path, destination, deliveries, query, nowMs } }: { page: DestinationPage }) {
   const at = `${path}/${destination.id}`;
-  const isUnderWay = deliveries.items.some(({ state, attempts }) => state === "waiting" && attempts.length === 0);
+  const isAny = deliveries.items.some((delivery) => isUnderWay({ delivery, destination, nowMs }));
   return (
-    <div id="deliveries" {...(isUnderWay ? { "data-refresh": "2000" } : {})}>
+    <div id="deliveries" {...(isAny ? { "data-refresh": "2000" } : {})}>
       <Panel title="Deliveries" flush>
         {deliveries.items.length === 0 ? (
           <Empty title="Nothing was sent yet">
@@ -162,7 +162,7 @@ function DeliveriesPanel({ page: { path, destination, deliveries, query, nowMs }
               ]}
             >
               {deliveries.items.map((delivery) => (
-                <DeliveryLine at={at} delivery={delivery} nowMs={nowMs} />
+                <DeliveryLine at={at} delivery={delivery} destination={destination} nowMs={nowMs} />
               ))}
             </Table>
             <p class="quiet small panel-text">
@@ -176,7 +176,14 @@ function DeliveriesPanel({ page: { path, destination, deliveries, query, nowMs }
   );
 }
 
-function DeliveryLine({ at, delivery, nowMs }: { at: string; delivery: Delivery; nowMs: number }) {
+interface DeliveryLineOf {
+  at: string;
+  delivery: Delivery;
+  destination: Destination;
+  nowMs: number;
+}
+
+function DeliveryLine({ at, delivery, destination, nowMs }: DeliveryLineOf) {
   const { id, type, createdAtMs, attempts, state } = delivery;
   const last = attempts.at(-1);
   return (
@@ -188,7 +195,7 @@ function DeliveryLine({ at, delivery, nowMs }: { at: string; delivery: Delivery;
         <Time ms={createdAtMs} nowMs={nowMs} />
       </td>
       <td>
-        <DeliveryBadge delivery={delivery} nowMs={nowMs} />
+        <DeliveryBadge delivery={delivery} destination={destination} nowMs={nowMs} />
       </td>
       <td class="number">{grouped(attempts.length)}</td>
       <td class="what">{last === undefined ? "" : (last.error ?? last.status ?? "Sent")}</td>

@@ -1,5 +1,5 @@
 /** What the notifications' pages say: of events, destinations, deliveries, and of what cannot be. */
-import type { DeliveryEnd } from "../../destinations/destination-calls.ts";
+import type { DeliveryEnd } from "../../notifications/destination-calls.ts";
 import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
 import type { AnyEventType } from "../../domain/events/workspace-event.ts";
 import type { UrlProblem } from "../../domain/events/destination-url.ts";
@@ -106,7 +106,8 @@ export function destinationSaid(destination: Destination): DestinationSaid {
     return { tone: "quiet", label: "Paused", text };
   }
   if (failingSinceMs !== null) {
-    const text = "Each delivery is tried again for some three days; after five days of failures it is switched off.";
+    const text =
+      "One delivery after the other is tried, less and less often. What waits is sent once one succeeds; after five days without success the destination is switched off.";
     return { tone: "warn", label: "Failing", text, sinceMs: failingSinceMs };
   }
   return lastDeliveredAtMs === null

@@ -5,9 +5,9 @@
  * signals and dead letters, a portion at a time. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
+import { withoutPerson } from "../../domain/events/without-person.ts";
 import { hashOfName } from "../../domain/signal/hash-name.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
-import { deleteFromEvents } from "../events/deleted-in-events.ts";
 import { isScrubbing } from "../log/cold-removals.ts";
 import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
@@ -64,7 +64,8 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
     const emailHash = hashOfName({ kind: "email", value: email });
     insertJob(sql, { id, email, emailHash, personId: person?.id ?? null }, askedAtMs);
   }
-  deleteFromEvents(state, email);
+  // Events that have not been handed on name nobody who has been deleted.
+  state.raised.rewrite((event) => withoutPerson(event, (one) => one === email));
   rememberName(sql, { kind: "email", value: email }, askedAtMs);
   handOverDeletion(state, email, askedAtMs);
   stepDeletions(state, nowMs);

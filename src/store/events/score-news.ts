@@ -12,8 +12,11 @@ import type {
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../events/raised-events.ts";
 
-/** Scoring signals of one event: its row stays far below what a row may have, however long their names are. */
+/** Scoring signals of one event, and the characters of its texts: a delivery carries whole events, up to 256 KB of them. */
 export const SCORED_EVENT_MAX_SIGNALS = 200;
+const SCORED_EVENT_MAX_CHARACTERS = 64_000;
+/** Characters of a scoring signal besides its texts. */
+const SCORING_SIGNAL_CHARACTERS = 250;
 
 /** An entry of a person's list, as far as it says what has scored. */
 interface ScoredLine {
@@ -96,12 +99,7 @@ export class ScoreNews {
       if (made.atMs !== atMs) [atMs, receivedAt] = [made.atMs, new Date(made.atMs).toISOString()];
       return scoringSignals(made, receivedAt);
     });
-    const events: WorkspaceEvent[] = [];
-    for (let from = 0; from < all.length; from += SCORED_EVENT_MAX_SIGNALS) {
-      const some = all.slice(from, from + SCORED_EVENT_MAX_SIGNALS);
-      events.push(newEvent("person.scored", { scoring_signals: some }, nowMs));
-    }
-    return events;
+    return inPieces(all).map((some) => newEvent("person.scored", { scoring_signals: some }, nowMs));
   }
 
   #at(threshold: number): Crossings {
@@ -111,6 +109,25 @@ export class ScoreNews {
     this.#thresholds.set(threshold, crossings);
     return crossings;
   }
+}
+
+function inPieces(all: readonly ScoringSignalMade[]): ScoringSignalMade[][] {
+  const pieces: ScoringSignalMade[][] = [];
+  let [piece, characters]: [ScoringSignalMade[], number] = [[], 0];
+  for (const one of all) {
+    const more = SCORING_SIGNAL_CHARACTERS + one.email.length + one.event.length + one.scoring_signal.length;
+    if (
+      piece.length === 0 ||
+      piece.length === SCORED_EVENT_MAX_SIGNALS ||
+      characters + more > SCORED_EVENT_MAX_CHARACTERS
+    ) {
+      [piece, characters] = [[], 0];
+      pieces.push(piece);
+    }
+    piece.push(one);
+    characters += more;
+  }
+  return pieces;
 }
 
 /** The scoring signals of a line: it may have scored by several rules. */

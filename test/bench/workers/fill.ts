@@ -12,7 +12,7 @@ import { HELD_EVERY, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
 import { isHeldIn, signalOf } from "../traffic.ts";
 import type { SignalStore } from "./counting-store.ts";
 
-export { Destinations } from "../../../src/destinations/destinations.ts";
+export { Destinations } from "../../../src/notifications/destinations.ts";
 export { SignalStore } from "./counting-store.ts";
 
 type FillEnv = Omit<Env, "QUOTA_COUNTER" | "SIGNAL_STORE"> & {

@@ -3,7 +3,7 @@
  * signals are old. Alarms ring when that clock says so.
  */
 import { env } from "cloudflare:workers";
-import { Destinations as Told } from "../../../src/destinations/destinations.ts";
+import { Destinations as Told } from "../../../src/notifications/destinations.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 

@@ -9,7 +9,7 @@ import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
 import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { findWorkspace } from "../../../src/control/workspaces.ts";
-import { deliver } from "../../../src/delivery/delivery-consumer.ts";
+import { deliver } from "../../../src/notifications/delivery-consumer.ts";
 import { exportFile } from "../../../src/workspace/export-file.ts";
 import { HEALTH_ANSWER_MS } from "../../../src/workspace/read-health.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";

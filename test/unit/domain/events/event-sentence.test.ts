@@ -4,7 +4,7 @@ import { maskedTarget, wantedBy } from "../../../../src/domain/events/destinatio
 import { exampleEvent } from "../../../../src/domain/events/examples.ts";
 import { requestBody } from "../../../../src/domain/events/request-body.ts";
 import { emailText, eventSentence, slackBody } from "../../../../src/domain/events/sentence.ts";
-import { destinationEventTypes, eventTypes } from "../../../../src/domain/events/workspace-event.ts";
+import { type AnyEvent, destinationEventTypes, eventTypes } from "../../../../src/domain/events/workspace-event.ts";
 
 const PAGES = "https://signals.example.com/w/demo";
 
@@ -27,9 +27,26 @@ describe("what is sent", () => {
     const event = exampleEvent("destination.test");
     const evil = { ...event, data: { message: "<!channel> <https://evil.example|click> & more" } } as typeof event;
     expect(slackBody(evil, PAGES)).toEqual({
-      text: `&lt;!channel&gt; &lt;https://evil.example|click&gt; &amp; more <${PAGES}/settings/notifications|Show>`,
+      text: `\`&lt;!channel&gt; &lt;https://evil.example|click&gt; &amp; more\` <${PAGES}/settings/notifications|Show>`,
     });
   });
+
+  test.each([...eventTypes, ...destinationEventTypes])(
+    "to Slack about %s has one link, whatever texts the event has",
+    (type) => {
+      const evil = "https://evil.example/sign-in`@x.co";
+      const event = JSON.parse(
+        JSON.stringify(exampleEvent(type)).replaceAll(
+          /"(jane@example.com|Website|CRM|A test[^"]*)"/g,
+          JSON.stringify(evil),
+        ),
+      ) as AnyEvent;
+      const { text } = slackBody(event, PAGES);
+      const outsideCode = text.replaceAll(/`[^`]*`/g, "");
+      expect(outsideCode.match(/https?:|\w\.\w+\//g)?.length ?? 0).toBeLessThanOrEqual(2);
+      expect(outsideCode).not.toContain("evil.example/sign-in");
+    },
+  );
 
   test("by email is the sentence and the link, with a subject of one line", () => {
     const event = exampleEvent("destination.test");

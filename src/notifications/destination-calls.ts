@@ -1,5 +1,6 @@
 /** What the callers of a workspace's Destinations send and get: plain data, all times in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { Due } from "./deliveries.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
 
@@ -80,8 +81,6 @@ export interface Parcel {
 }
 
 /** A message of the deliveries' queue: all else about the delivery stays with the object. */
-export interface DueDelivery {
+export interface DueDelivery extends Due {
   workspaceId: string;
-  deliveryId: string;
-  attempt: number;
 }

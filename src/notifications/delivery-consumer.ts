@@ -3,7 +3,7 @@
  * asks the queue for another try: whatever it does not report, because it failed or died, Destinations sends again.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { DueDelivery, Parcel } from "../destinations/destination-calls.ts";
+import type { DueDelivery, Parcel } from "./destination-calls.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
@@ -16,14 +16,14 @@ export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionCon
 }
 
 /** Sends one delivery and reports what came of it. Never throws. */
-async function deliverOne(env: Env, { workspaceId, deliveryId, attempt }: DueDelivery): Promise<void> {
-  const fields = { workspace: workspaceId, delivery: deliveryId, attempt };
+async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promise<void> {
+  const fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
   try {
     const destinations = env.DESTINATIONS.getByName(workspaceId);
-    const parcel = await within<Parcel | null>(CALL_TIMEOUT_MS, destinations.take(deliveryId, attempt));
+    const parcel = await within<Parcel | null>(CALL_TIMEOUT_MS, destinations.take(due));
     if (parcel === null) return;
     const result = await send(env, workspaceId, parcel);
-    await within(CALL_TIMEOUT_MS, destinations.report(deliveryId, attempt, result));
+    await within(CALL_TIMEOUT_MS, destinations.report(due, result));
     const { status, tookMs } = result;
     const outcome = result.error === null ? "delivered" : "failed";
     const sent = { destination: parcel.destinationId, type: parcel.event.type, status, outcome, ms: tookMs };

@@ -4,8 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { DELIVERIES_KEPT, DESTINATIONS_MAX } from "../../../src/limits.ts";
-import { DELIVERIES_WAITING_MAX } from "../../../src/destinations/deliveries.ts";
-import { OLD_SECRETS_MAX } from "../../../src/destinations/old-secrets.ts";
+import { WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
+import { OLD_SECRETS_MAX } from "../../../src/notifications/roster.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
@@ -202,9 +202,9 @@ describe("a delivery", () => {
     await told.pass(HOUR);
     expect([receiver.received.length, moved.received.length]).toEqual([1, 2]);
     const left = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
-      ["deliveries", "messages", "scored"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
+      ["deliveries", "events"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
     );
-    expect(left).toEqual([0, 0, 0]);
+    expect(left).toEqual([0, 0]);
   });
 
   test("is shown for as long as it is among the latest 200", async () => {
@@ -229,17 +229,80 @@ describe("a delivery", () => {
     vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
     const first = crossed("first@example.com");
     await told.raise(first);
-    for (let n = 0; n < DELIVERIES_WAITING_MAX + 2; n += 1_000) {
+    for (let n = 0; n < WAITING_MAX_DELIVERIES + 2; n += 1_000) {
       await told.raise(...Array.from({ length: 1_000 }, (_, index) => crossed(`p${n + index}@example.com`)));
     }
     const { waiting, dropped } = await told.destination(id);
-    expect(waiting).toBe(DELIVERIES_WAITING_MAX);
+    expect(waiting).toBe(WAITING_MAX_DELIVERIES);
     expect(dropped).toBe(1_001);
     const page = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
       sql.exec<{ end_reason: string }>("SELECT end_reason FROM deliveries ORDER BY id LIMIT 1").one(),
     );
     expect(page.end_reason).toBe("too_many");
   });
+});
+
+describe("a change", () => {
+  const fails = () => new Response("no", { status: 500 });
+
+  test("of the URL ends the failures of the old one: the new one is tried at once, and not switched off for them", async () => {
+    stopClock();
+    const moved = new Receiver();
+    listen(receiver, moved);
+    receiver.answer = fails;
+    moved.answer = fails;
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    await told.attempted(id, 1);
+    for (let day = 0; day < 4; day++) {
+      await told.pass(DAY);
+      await told.pass(DAY / 8);
+    }
+    expect((await told.destination(id)).failing_since).not.toBeNull();
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
+    await until(() => expect(moved.received).toHaveLength(1));
+    await told.pass(DAY);
+    await until(() => expect(moved.received.length).toBeGreaterThan(1));
+    expect(await told.destination(id)).toMatchObject({ state: "active" });
+  });
+
+  test("of the events that are wanted loses nothing that waits", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const event = scored("jane@example.com");
+    await told.raise(event);
+    await told.attempted(id, 1);
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
+    receiver.answer = () => new Response("ok");
+    await told.pass(10_000);
+    expect(await told.attempted(id, 2)).toMatchObject({ event_id: event.id, state: "delivered" });
+  });
+
+  test("to events that were not wanted brings nothing of the time before", async () => {
+    stopClock();
+    const other = new Receiver();
+    listen(receiver, other);
+    await told.create(other, { events: ["person.scored"] });
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    await told.raise(scored("first@example.com"));
+    await until(() => expect(receiver.received).toHaveLength(1));
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
+    await told.raise(scored("missed@example.com"));
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
+    await told.pass(2_000);
+    await told.raise(scored("last@example.com"));
+    await until(() => expect(receiver.received).toHaveLength(2));
+    expect(JSON.stringify(receiver.received)).not.toContain("missed@");
+  });
+});
+
+test("a test that is answered 410 has failed, and does not say that the destination was switched off", async () => {
+  receiver.answer = () => new Response("gone", { status: 410 });
+  const { id } = await told.create(receiver);
+  await told.workspace.operator("POST", `/destinations/${id}/test`);
+  expect(await told.attempted(id, 1)).toMatchObject({ state: "failed", end_reason: "attempts_failed" });
+  expect(await told.destination(id)).toMatchObject({ state: "active" });
 });
 
 describe("a Slack-compatible webhook", () => {
@@ -253,7 +316,7 @@ describe("a Slack-compatible webhook", () => {
     await told.raise(crossed());
     await until(() => expect(slack.received).toHaveLength(1));
     expect(slack.received[0]?.text).toMatch(
-      /^\{"text":"jane@example.com has crossed 50 points: 40 → 52\. <https:[^|]+\|Show>"\}$/,
+      /^\{"text":"`jane@example.com` has crossed 50 points: 40 → 52\. <https:[^|]+\|Show>"\}$/,
     );
     expect(slack.received[0]?.headers.get("webhook-signature")).toBeNull();
     slack.answer = () => {

@@ -1,13 +1,15 @@
 /** How events are delivered: signed, again until they arrive, to whom they are for, and to nobody beyond what is agreed. */
-import { evictDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { Destinations } from "../../../src/destinations/destinations.ts";
+import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
 import { DELIVERY_LEASE_MS } from "../../../src/limits.ts";
-import { DELIVERIES_UNDER_WAY } from "../../../src/destinations/courier.ts";
+import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
+import { DELIVERIES_UNDER_WAY } from "../../../src/notifications/dispatch.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import { Receiver, listen } from "../../support/receiver.ts";
+import { newId } from "../../../src/platform/ids.ts";
+import { Receiver, type ReceivedEvent, listen } from "../../support/receiver.ts";
 import {
   DAY,
   HOUR,
@@ -102,7 +104,7 @@ describe("an attempt that fails", () => {
     expect(attempts).toMatchObject([{ status: null, error: "No connection, or it broke off.", answer: null }]);
   });
 
-  test("says nothing of others: what waited for hours while nothing arrived goes at once when something does", async () => {
+  test("of a destination that was away for hours is followed by all that waited, as soon as something arrives", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver);
@@ -114,9 +116,11 @@ describe("an attempt that fails", () => {
     await told.attempted(id, 5);
     expect((await told.destination(id)).failing_since).not.toBeNull();
     receiver.answer = () => new Response("back");
-    await told.raise(crossed("joe@example.com"));
-    await until(() => expect(new Set(receiver.ids().slice(5)).size).toBe(2));
+    const later = ["joe@example.com", "jim@example.com"].map((email) => crossed(email));
+    for (const event of later) await told.raise(event);
+    await told.pass(2 * HOUR * (1 + RETRY_JITTER));
     await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0, failing_since: null }));
+    expect(receiver.ids().slice(5).toSorted()).toEqual([receiver.ids()[0], ...later.map((one) => one.id)].toSorted());
   });
 });
 
@@ -262,12 +266,14 @@ describe("whatever is lost on the way", () => {
 });
 
 describe("scoring signals", () => {
-  test("are told at once when it is quiet, and gathered in their order when it is not: a delivery a second", async () => {
+  test("are told at once when it is quiet; those that come meanwhile go together, in their order, a second later", async () => {
     stopClock();
     const { id } = await told.create(receiver, { events: ["person.scored"] });
     const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
-    for (const event of events) await told.raise(event);
-    await told.attempted(id, 1);
+    for (const [index, event] of events.entries()) {
+      await told.raise(event);
+      if (index === 0) await told.attempted(id, 1);
+    }
     await told.pass(999);
     expect(receiver.received).toHaveLength(1);
     await told.pass(1);
@@ -291,22 +297,123 @@ describe("scoring signals", () => {
     await until(() => expect(receiver.received).toHaveLength(2));
   });
 
-  test("for a destination that fails are gathered for longer, and for another they are not", async () => {
+  test("for a destination that fails wait together, and it is tried by the schedule; another gets its own meanwhile", async () => {
     stopClock();
     const swift = new Receiver();
     listen(receiver, swift);
     receiver.answer = fails;
     const events = ["person.scored"];
-    const [slow] = [await told.create(receiver, { events }), await told.create(swift, { events })];
+    const [dead] = [await told.create(receiver, { events }), await told.create(swift, { events })];
     for (let minute = 0; minute < 100; minute++) {
       await told.raise(scored(`p${minute}@example.com`));
+      await until(() => expect(swift.received).toHaveLength(minute + 1));
       await told.pass(MINUTE);
     }
-    await until(() => expect(swift.received.length).toBeGreaterThanOrEqual(90));
-    const deliveries = await told.deliveries(slow.id);
-    expect(deliveries.length).toBeGreaterThan(20);
-    expect(deliveries.length).toBeLessThan(85);
+    // At once, after 5 s, 5 and 30 minutes.
+    expect(receiver.received.length).toBeLessThanOrEqual(6);
+    expect((await told.deliveries(dead.id)).length).toBeLessThanOrEqual(6);
+    receiver.answer = () => new Response("back");
+    await told.pass(3 * HOUR);
+    await until(async () => {
+      await told.pass(1_000);
+      expect(await told.destination(dead.id)).toMatchObject({ waiting: 0, dropped: 0 });
+    });
+    const signals = receiver.received.flatMap(({ body }) => body.data["scoring_signals"] as { email: string }[]);
+    expect(new Set(signals.map(({ email }) => email)).size).toBe(100);
+    expect(receiver.received.length).toBeLessThanOrEqual(12);
   });
+});
+
+describe("many scoring signals", () => {
+  /** Events of 100 scoring signals each, as a batch of signals raises them. */
+  const batch = (n: number) => scored(...Array.from({ length: 100 }, (_, index) => `p${n}-${index}@example.com`));
+  const signalsOf = ({ body }: ReceivedEvent) => (body.data["scoring_signals"] as object[]).length;
+
+  test("of a minute, 10,000, come to a slow receiver in few and large deliveries, each once", async () => {
+    stopClock();
+    // It answers after six seconds, of which a test takes 60 ms.
+    receiver.answer = async () => {
+      await scheduler.wait(60);
+      return new Response("ok");
+    };
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    for (let n = 0; n < 100; n++) {
+      await told.raise(batch(n));
+      await told.pass(600);
+      await scheduler.wait(6);
+    }
+    await until(async () => {
+      await told.pass(1_000);
+      expect(await told.destination(id)).toMatchObject({ waiting: 0, dropped: 0, failing_since: null });
+    });
+    expect(receiver.received.reduce((sum, one) => sum + signalsOf(one), 0)).toBe(10_000);
+    expect(new Set(receiver.ids()).size).toBe(receiver.received.length);
+    expect(receiver.received.length).toBeLessThanOrEqual(25);
+    expect(Math.max(...receiver.received.map(({ text }) => text.length))).toBeLessThan(300_000);
+  });
+
+  test("with the longest texts stay in rows and bodies that are bounded in bytes", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const long = batch(0);
+    for (const one of long.data.scoring_signals)
+      Object.assign(one, { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) });
+    for (let n = 0; n < 20; n++) await told.raise({ ...long, id: newId("evt") });
+    await told.attempted(id, 1);
+    const rows = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+      sql.exec<{ bytes: number; events: number }>("SELECT bytes, length(events) AS events FROM deliveries").toArray(),
+    );
+    expect(rows.length).toBeGreaterThan(5);
+    for (const { bytes } of rows) expect(bytes).toBeLessThan(260 * 1_024);
+  });
+
+  test("that wait are at most 64 MB for a destination: the oldest are given up and counted, what comes next is kept", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver, { events: ["person.scored", "usage.level"] });
+    const large = batch(0);
+    for (const one of large.data.scoring_signals) one.event = "x".repeat(5_000);
+    const kept = Math.floor(WAITING_MAX_BYTES / 530_000);
+    for (let n = 0; n < kept + 20; n += 10) {
+      await told.raise(...Array.from({ length: 10 }, () => ({ ...large, id: newId("evt") })));
+    }
+    const { waiting, dropped } = await told.destination(id);
+    expect(dropped).toBeGreaterThanOrEqual(10);
+    expect(waiting).toBeGreaterThan(kept - 20);
+    const { bytes, events } = await runInDurableObject(told.object, (_, { storage: { sql } }) => ({
+      ...sql.exec<{ bytes: number }>("SELECT sum(bytes) AS bytes FROM deliveries WHERE due_ms IS NOT NULL").one(),
+      ...sql.exec<{ events: number }>("SELECT sum(length(data)) AS events FROM events").one(),
+    }));
+    expect(bytes).toBeLessThanOrEqual(WAITING_MAX_BYTES);
+    expect(events).toBeLessThan(WAITING_MAX_BYTES * 2);
+  });
+
+  test("that could not be stored, in an event larger than a row, are counted as dropped and hold nothing else up", async () => {
+    stopClock();
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const huge = batch(0);
+    for (const one of huge.data.scoring_signals) one.event = "x".repeat(50_000);
+    const after = scored("jane@example.com");
+    await told.raise(huge, after);
+    await until(() => expect(receiver.ids()).toEqual([after.id]));
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    expect(await told.destination(id)).toMatchObject({ dropped: 1, state: "paused" });
+  });
+});
+
+test("an event that a receiver never accepts holds up no other", async () => {
+  stopClock();
+  const [bad, ...good] = Array.from({ length: 12 }, (_, n) => crossed(`p${n}@example.com`));
+  receiver.answer = () => new Response("", { status: receiver.received.at(-1)?.id === bad?.id ? 500 : 200 });
+  const { id } = await told.create(receiver);
+  if (bad !== undefined) await told.raise(bad);
+  for (const event of good) {
+    await told.raise(event);
+    await told.pass(10 * MINUTE);
+  }
+  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 1 }));
+  expect(new Set(receiver.ids()).size).toBe(12);
 });
 
 describe("a receiver that hangs", () => {

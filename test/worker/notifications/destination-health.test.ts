@@ -2,7 +2,8 @@
 import { env } from "cloudflare:workers";
 import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";
-import { Destinations } from "../../../src/destinations/destinations.ts";
+import { Destinations } from "../../../src/notifications/destinations.ts";
+import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
 import type { Receiver } from "../../support/receiver.ts";
 import { DAY, HOUR, crossed, stopClock, toldInEachTest } from "../../support/told.ts";
 import { until } from "../../support/until.ts";
@@ -53,6 +54,21 @@ test("one that nothing has reached for an hour is named, with what to do, until 
   receiver.answer = () => new Response("thanks");
   await told.pass(HOUR);
   await until(async () => expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] }));
+});
+
+test("one whose deliveries were all given up is named no more: nothing waits for it", async () => {
+  stopClock();
+  receiver.answer = () => new Response("no", { status: 500 });
+  const { id } = await told.create(receiver);
+  await told.raise(crossed());
+  for (const [index, delayMs] of RETRY_DELAYS_MS.entries()) {
+    await told.attempted(id, index + 1);
+    expect((await health()).failing_destinations).toHaveLength(1);
+    await told.pass(delayMs * (1 + RETRY_JITTER));
+  }
+  expect(await told.attempted(id, RETRY_DELAYS_MS.length + 1)).toMatchObject({ end_reason: "attempts_failed" });
+  expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
+  expect(await told.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
 });
 
 test("one that was switched off is named for a week, although it is the only one, and counted until it is resumed", async () => {

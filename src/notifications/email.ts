@@ -1,5 +1,5 @@
 /** An event by email, through the platform's binding. */
-import type { Parcel } from "../destinations/destination-calls.ts";
+import type { Parcel } from "./destination-calls.ts";
 import { emailText } from "../domain/events/sentence.ts";
 import { configuredEmail } from "../env.ts";
 import { DELIVERY_TIMEOUT_MS } from "../limits.ts";

@@ -3,7 +3,7 @@
  * webhook takes. Nothing that the receiver says is followed, and little of it is read.
  */
 import { Webhook } from "standardwebhooks";
-import type { Parcel } from "../destinations/destination-calls.ts";
+import type { Parcel } from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import { checkDestinationUrl } from "../domain/events/destination-url.ts";
 import { requestBody } from "../domain/events/request-body.ts";

@@ -1,0 +1,407 @@
+/**
+ * Deliveries: one or several events on their way to one destination, with every attempt. Scoring signals come in numbers:
+ * they join the destination's newest delivery until it is full or somebody takes it. From then on it stays as it is, so that
+ * each attempt sends the same under the same id.
+ */
+import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { AnyEvent, AnyEventType, EventData, EventId } from "../domain/events/workspace-event.ts";
+import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
+import { newId } from "../platform/ids.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
+import type { Delivery, DeliveryEnd, DeliveryState } from "./destination-calls.ts";
+
+/**
+ * Deliveries of a destination that do not wait for each other. Tests go whatever state the destination is in; scoring signals
+ * go a second apart, and other events do not wait for them.
+ */
+export const LANES = { test: 0, event: 1, scored: 2 } as const;
+export type Lane = (typeof LANES)[keyof typeof LANES];
+
+export function laneOf(type: AnyEventType): Lane {
+  if (type === "destination.test") return LANES.test;
+  return type === "person.scored" ? LANES.scored : LANES.event;
+}
+
+/** Bytes of one delivery's events. A single event may be larger. */
+export const DELIVERY_MAX_BYTES = 256 * 1_024;
+/** Characters of an event's data. One that is larger would not fit into a row, and is not stored. */
+const EVENT_MAX_CHARACTERS = 600_000;
+/** What may wait for one destination: beyond either, the oldest deliveries are given up. */
+export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
+export const WAITING_MAX_DELIVERIES = 10_000;
+/** Bytes that are counted for a delivery besides its events. */
+const ROW_BYTES = 512;
+/** Attempts that are kept of one delivery, the latest: a whole schedule, and again by hand. */
+const ATTEMPTS_KEPT = 20;
+/** Deliveries that end before those that are too old to be shown are deleted. */
+const ENDED_BEFORE_CLEARING = 50;
+
+export interface StoredDelivery {
+  destinationId: string;
+  id: string;
+  eventId: string;
+  type: AnyEventType;
+  lane: Lane;
+  events: number[];
+  bytes: number;
+  state: DeliveryState;
+  endReason: DeliveryEnd | null;
+  dueMs: number | null;
+  takenMs: number | null;
+  attempt: number;
+  failed: number;
+  attempts: AttemptResult[];
+  answersHidden: boolean;
+  createdMs: number;
+}
+
+/** A delivery's next attempt. */
+export interface Due {
+  destinationId: string;
+  id: string;
+  attempt: number;
+}
+
+/** What memory knows of one destination's deliveries. */
+interface Counts {
+  waiting: number;
+  waitingBytes: number;
+  endedSinceClearing: number;
+  /** The delivery that scoring signals join; null: the next ones begin another. */
+  open: { id: string; bytes: number; signals: number } | null;
+}
+
+export class Deliveries {
+  readonly #sql: SqlStorage;
+  readonly #counts = new Map<string, Counts>();
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  /** Forgets what memory knows of the rows: after a transaction was taken back, it may not be what is stored. */
+  rolledBack(): void {
+    this.#counts.clear();
+  }
+
+  waiting(destinationId: string): number {
+    return this.#countsOf(destinationId).waiting;
+  }
+
+  /**
+   * Stores an event for these destinations.
+   *
+   * @returns the ids of the deliveries that carry it, in the same order; none where the event is too large to be stored.
+   */
+  add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
+    const data = JSON.stringify(event.data);
+    if (data.length > EVENT_MAX_CHARACTERS) return [];
+    const { seq } = this.#sql
+      .exec<{ seq: number }>(
+        "INSERT INTO events (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq",
+        event.id,
+        event.type,
+        event.time,
+        data,
+      )
+      .one();
+    const bytes = new TextEncoder().encode(data).length;
+    return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#begin(id, event, seq, bytes, nowMs));
+  }
+
+  /** Adds an event to the destination's open delivery. Null: it does not fit, or there is none. */
+  #join(destinationId: string, event: AnyEvent, seq: number, bytes: number): string | null {
+    const counts = this.#countsOf(destinationId);
+    const { open } = counts;
+    if (event.type !== "person.scored" || open === null) return null;
+    const signals = open.signals + event.data.scoring_signals.length;
+    if (signals > PERSON_SCORED_MAX_SIGNALS || open.bytes + bytes > DELIVERY_MAX_BYTES) return null;
+    this.#sql.exec(
+      "UPDATE deliveries SET events = json_insert(events, '$[#]', CAST(? AS INTEGER)), bytes = bytes + ? WHERE destination_id = ? AND id = ?",
+      seq,
+      bytes,
+      destinationId,
+      open.id,
+    );
+    counts.open = { id: open.id, bytes: open.bytes + bytes, signals };
+    counts.waitingBytes += bytes;
+    return open.id;
+  }
+
+  #begin(destinationId: string, event: AnyEvent, seq: number, bytes: number, nowMs: number): string {
+    const id = newId("dlv", nowMs);
+    const counts = this.#countsOf(destinationId);
+    this.#sql.exec(
+      `INSERT INTO deliveries (destination_id, id, event_id, type, lane, events, bytes, state, due_ms, attempt, failed,
+        attempts, answers_hidden, created_ms) VALUES (?, ?, ?, ?, ?, json_array(CAST(? AS INTEGER)), ?, 'waiting', ?, 1, 0, '[]', 0, ?)`,
+      destinationId,
+      id,
+      event.id,
+      event.type,
+      laneOf(event.type),
+      seq,
+      bytes + ROW_BYTES,
+      nowMs,
+      nowMs,
+    );
+    counts.waiting++;
+    counts.waitingBytes += bytes + ROW_BYTES;
+    if (event.type === "person.scored") counts.open = { id, bytes, signals: event.data.scoring_signals.length };
+    return id;
+  }
+
+  /** Whether scoring signals still join this delivery. */
+  isOpen({ destinationId, id }: Due): boolean {
+    return this.#countsOf(destinationId).open?.id === id;
+  }
+
+  /** The deliveries that wait for a destination, the earliest due first. */
+  earliest(destinationId: string, lane: Lane, limit: number): (Due & { dueMs: number })[] {
+    return this.#sql
+      .exec<{ id: string; dueMs: number; attempt: number }>(
+        `SELECT id, due_ms AS dueMs, attempt FROM deliveries WHERE destination_id = ? AND lane = ? AND due_ms IS NOT NULL
+          ORDER BY due_ms, id LIMIT ?`,
+        destinationId,
+        lane,
+        limit,
+      )
+      .toArray()
+      .map((row) => ({ ...row, destinationId }));
+  }
+
+  /** The deliveries whose attempt the consumer has begun and not reported. */
+  taken(): StoredDelivery[] {
+    return this.#read("due_ms IS NOT NULL AND taken_ms IS NOT NULL");
+  }
+
+  find(destinationId: string, id: string): StoredDelivery | null {
+    return this.#read("destination_id = ? AND id = ?", destinationId, id)[0] ?? null;
+  }
+
+  /** What a delivery sends: its events as one. Null: all of it was about persons who were deleted. */
+  event({ events }: StoredDelivery): AnyEvent | null {
+    const rows = this.#sql
+      .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
+        "SELECT id, type, time_ms, data FROM events WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+        JSON.stringify(events),
+      )
+      .toArray();
+    const [first] = rows;
+    const datas = rows.flatMap(({ data }) => (data === null ? [] : [JSON.parse(data) as unknown]));
+    if (first === undefined || datas.length === 0) return null;
+    const data = first.type === "person.scored" ? joined(datas as EventData["person.scored"][]) : datas[0];
+    return { id: first.id as EventId, type: first.type, time: first.time_ms, data } as AnyEvent;
+  }
+
+  /** Notes that an attempt has begun. From now on the delivery stays as it is. */
+  take({ destinationId, id }: StoredDelivery, nowMs: number): void {
+    this.#sql.exec("UPDATE deliveries SET taken_ms = ? WHERE destination_id = ? AND id = ?", nowMs, destinationId, id);
+    this.#close(destinationId, id);
+  }
+
+  /** Has a delivery attempted again at `dueMs`. */
+  again(one: StoredDelivery, dueMs: number): void {
+    this.#put({ ...one, state: "waiting", endReason: null, dueMs, takenMs: null, attempt: one.attempt + 1 }, one);
+  }
+
+  /** Gives a delivery its whole schedule again, before all others that wait, unless an attempt is under way. */
+  startOver(one: StoredDelivery): void {
+    this.#put({ ...one, state: "waiting", endReason: null, dueMs: 0, failed: 0 }, one);
+  }
+
+  end(one: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
+    this.#put({ ...one, state, endReason, dueMs: null, takenMs: null, attempt: one.attempt + 1 }, one);
+  }
+
+  /** Makes all deliveries that wait for a destination due now. */
+  dueNow(destinationId: string, nowMs: number): void {
+    this.#sql.exec(
+      "UPDATE deliveries SET due_ms = ?1 WHERE destination_id = ?2 AND due_ms IS NOT NULL AND due_ms > ?1",
+      nowMs,
+      destinationId,
+    );
+  }
+
+  /** Gives up all deliveries that wait for a destination. */
+  giveUpAll(destinationId: string, reason: DeliveryEnd): void {
+    this.#sql.exec(
+      `UPDATE deliveries SET state = 'failed', end_reason = ?, due_ms = NULL, taken_ms = NULL, attempt = attempt + 1
+        WHERE destination_id = ? AND due_ms IS NOT NULL`,
+      reason,
+      destinationId,
+    );
+    this.#counts.delete(destinationId);
+  }
+
+  /** Gives up the oldest deliveries beyond what may wait for a destination. @returns how many events that were. */
+  giveUpBeyond(destinationId: string): number {
+    const counts = this.#countsOf(destinationId);
+    const isTooMuch = () => counts.waiting > WAITING_MAX_DELIVERIES || counts.waitingBytes > WAITING_MAX_BYTES;
+    let events = 0;
+    while (isTooMuch()) {
+      const oldest = this.#read(
+        "destination_id = ? AND state = 'waiting' AND taken_ms IS NULL ORDER BY id LIMIT 100",
+        destinationId,
+      );
+      if (oldest.length === 0) break;
+      for (const one of oldest) {
+        if (!isTooMuch()) break;
+        this.end(one, "failed", "too_many");
+        events += one.events.length;
+      }
+    }
+    return events;
+  }
+
+  remove(destinationId: string): void {
+    this.#delete("destination_id = ?", destinationId);
+    this.#counts.delete(destinationId);
+  }
+
+  /** A destination's deliveries, the latest first. */
+  list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
+    const rows = this.#read(
+      "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
+      destinationId,
+      cursor,
+      limit + 1,
+    );
+    const items = rows.slice(0, limit).map(shownDelivery);
+    return { items, next: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+  }
+
+  /** Deletes what is no longer shown, once some deliveries have ended: bodies that wait to be deleted are bounded so. */
+  clearEnded(destinationId: string, nowMs: number): void {
+    if (this.#countsOf(destinationId).endedSinceClearing >= ENDED_BEFORE_CLEARING) this.clearAway(destinationId, nowMs);
+  }
+
+  /** Deletes deliveries that are no longer shown, and those that have waited too long, for a destination that stays paused. */
+  clearAway(destinationId: string, nowMs: number): void {
+    this.#delete(
+      `destination_id = ?1 AND (created_ms < ?2 OR (state <> 'waiting' AND id NOT IN
+        (SELECT id FROM deliveries WHERE destination_id = ?1 AND state <> 'waiting' ORDER BY id DESC LIMIT ?3)))`,
+      destinationId,
+      nowMs - DELIVERY_KEPT_DAYS * 24 * 3_600_000,
+      DELIVERIES_KEPT,
+    );
+    const { open } = this.#countsOf(destinationId);
+    this.#counts.delete(destinationId);
+    if (open !== null && this.find(destinationId, open.id) !== null) this.#countsOf(destinationId).open = open;
+  }
+
+  /** Deletes deliveries, and the events that no other delivery carries. */
+  #delete(where: string, ...values: SqlStorageValue[]): void {
+    const deleted = this.#sql
+      .exec<{ events: string }>(`DELETE FROM deliveries WHERE ${where} RETURNING events`, ...values)
+      .toArray();
+    if (deleted.length === 0) return;
+    this.#sql.exec(
+      `DELETE FROM events WHERE seq IN (SELECT value FROM json_each(?))
+        AND seq NOT IN (SELECT carried.value FROM deliveries, json_each(deliveries.events) AS carried)`,
+      JSON.stringify(deleted.flatMap(({ events }) => JSON.parse(events) as number[])),
+    );
+  }
+
+  #countsOf(destinationId: string): Counts {
+    let counts = this.#counts.get(destinationId);
+    if (counts === undefined) {
+      const { waiting, bytes } = this.#sql
+        .exec<{ waiting: number; bytes: number | null }>(
+          "SELECT count(*) AS waiting, sum(bytes) AS bytes FROM deliveries WHERE destination_id = ? AND due_ms IS NOT NULL",
+          destinationId,
+        )
+        .one();
+      counts = { waiting, waitingBytes: bytes ?? 0, endedSinceClearing: 0, open: null };
+      this.#counts.set(destinationId, counts);
+    }
+    return counts;
+  }
+
+  #close(destinationId: string, id: string): void {
+    const counts = this.#countsOf(destinationId);
+    if (counts.open?.id === id) counts.open = null;
+  }
+
+  #put(one: StoredDelivery, before: StoredDelivery): void {
+    const counts = this.#countsOf(one.destinationId);
+    const { state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id } = one;
+    this.#sql.exec(
+      `UPDATE deliveries SET state = ?, end_reason = ?, due_ms = ?, taken_ms = ?, attempt = ?, failed = ?, attempts = ?
+        WHERE destination_id = ? AND id = ?`,
+      state,
+      endReason,
+      dueMs,
+      takenMs,
+      attempt,
+      failed,
+      JSON.stringify(attempts.slice(-ATTEMPTS_KEPT)),
+      destinationId,
+      id,
+    );
+    const change = Number(dueMs !== null) - Number(before.dueMs !== null);
+    counts.waiting += change;
+    counts.waitingBytes += change * one.bytes;
+    if (dueMs !== null) return;
+    counts.endedSinceClearing++;
+    this.#close(destinationId, id);
+  }
+
+  #read(where: string, ...values: SqlStorageValue[]): StoredDelivery[] {
+    return this.#sql
+      .exec<DeliveryRow>(`SELECT * FROM deliveries WHERE ${where}`, ...values)
+      .toArray()
+      .map(toStoredDelivery);
+  }
+}
+
+function joined(datas: readonly EventData["person.scored"][]): EventData["person.scored"] {
+  return { scoring_signals: datas.flatMap((data) => data.scoring_signals) };
+}
+
+/** A delivery as callers see it. */
+export function shownDelivery(one: StoredDelivery): Delivery {
+  const { id, destinationId, eventId, type, state, endReason, attempts, createdMs, dueMs } = one;
+  const dueAtMs = dueMs === null ? null : Math.max(dueMs, createdMs);
+  return { id, destinationId, eventId, type, state, endReason, createdAtMs: createdMs, dueAtMs, attempts };
+}
+
+type DeliveryRow = {
+  destination_id: string;
+  id: string;
+  event_id: string;
+  type: AnyEventType;
+  lane: Lane;
+  events: string;
+  bytes: number;
+  state: DeliveryState;
+  end_reason: DeliveryEnd | null;
+  due_ms: number | null;
+  taken_ms: number | null;
+  attempt: number;
+  failed: number;
+  attempts: string;
+  answers_hidden: number;
+  created_ms: number;
+};
+
+function toStoredDelivery(row: DeliveryRow): StoredDelivery {
+  const { id, type, lane, bytes, state, attempt, failed } = row;
+  return {
+    id,
+    type,
+    lane,
+    bytes,
+    state,
+    attempt,
+    failed,
+    destinationId: row.destination_id,
+    eventId: row.event_id,
+    events: JSON.parse(row.events) as number[],
+    endReason: row.end_reason,
+    dueMs: row.due_ms,
+    takenMs: row.taken_ms,
+    attempts: JSON.parse(row.attempts) as AttemptResult[],
+    answersHidden: row.answers_hidden === 1,
+    createdMs: row.created_ms,
+  };
+}

@@ -1,0 +1,270 @@
+/**
+ * Histories of deliveries: events, attempts that succeed, fail or are never reported, messages that are lost or come twice,
+ * restarts, pauses, new targets, deletions. The test is the queue and its consumer, so that it decides what happens when.
+ */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
+import type { DueDelivery, Parcel } from "../../../src/notifications/destination-calls.ts";
+import { TAKEN_MS } from "../../../src/notifications/dispatch.ts";
+import { assertForSoLong } from "../../support/for-so-long.ts";
+import { HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock } from "../../support/told.ts";
+
+const PEOPLE = ["ann@example.com", "bob@example.com", "cy@example.com"];
+const TARGETS = ["https://one.example.com/in", "https://two.example.com/in"];
+
+/** A message of the queue that its consumer has taken, until its report. */
+interface Attempt {
+  due: DueDelivery;
+  parcel: Parcel;
+  isOk: boolean;
+  atMs: number;
+}
+
+class History {
+  readonly told: ToldWorkspace;
+  readonly destinations: string[] = [];
+  queue: DueDelivery[] = [];
+  /** Attempts whose report has not come. */
+  unreported: Attempt[] = [];
+  readonly bodies = new Map<string, string>();
+  /** Event ids under which a destination was sent a signal, by destination and signal. */
+  readonly idsOfSignals = new Map<string, Set<string>>();
+  /** What the destinations must have, by destination and signal or event. */
+  readonly expected = new Map<string, string>();
+  readonly arrived = new Set<string>();
+  readonly over = new Set<string>();
+  readonly deleted = new Set<string>();
+  readonly active = new Set<string>();
+  answersOk = true;
+
+  constructor(told: ToldWorkspace) {
+    this.told = told;
+    vi.spyOn(env.DELIVERIES, "sendBatch").mockImplementation(async (messages) => {
+      const all = [...messages].map(({ body }) => JSON.parse(body as string) as DueDelivery);
+      this.queue.push(...all.filter(({ workspaceId }) => workspaceId === told.workspace.id));
+      return undefined as never;
+    });
+  }
+
+  async begin(): Promise<void> {
+    for (const target of TARGETS) {
+      const { id } = await this.told.create(target, { events: ["person.scored", "person.score_crossed"] });
+      this.destinations.push(id);
+      this.active.add(id);
+    }
+  }
+
+  /** Who comes again after a deletion is somebody new. */
+  personNow(email: string): string {
+    return this.deleted.has(email) ? `new-${email.replace("@", "+")}@example.org` : email;
+  }
+
+  async raise(...events: WorkspaceEvent[]): Promise<void> {
+    await this.told.raise(...events);
+    for (const destination of this.active) {
+      for (const event of events) {
+        for (const [name, email] of namesOf(event)) this.expected.set(`${destination} ${name}`, email);
+      }
+    }
+  }
+
+  /** The consumer takes a message and posts what it is given. */
+  async take(index: number): Promise<void> {
+    const [due] = this.queue.splice(index % Math.max(1, this.queue.length), 1);
+    if (due === undefined) return;
+    const before = await this.told.object.delivery(due.destinationId, due.id);
+    const parcel = await this.told.object.take(due);
+    if (parcel === null) return;
+    expect(before?.delivery.dueAtMs, "no attempt comes before its time").toBeLessThanOrEqual(Date.now());
+    this.#judge(due, structuredClone(parcel));
+    this.unreported.push({ due, parcel, isOk: this.answersOk, atMs: Date.now() });
+  }
+
+  #judge(due: DueDelivery, { event }: Parcel): void {
+    const key = `${due.destinationId} ${event.id}`;
+    const overlapping = this.unreported.filter(
+      (one) => one.due.id === due.id && Date.now() - one.atMs < TAKEN_MS && one.due.attempt === due.attempt,
+    );
+    expect(overlapping, "no attempt overlaps another").toEqual([]);
+    expect(this.over.has(due.id), "what has arrived is not sent again").toBe(false);
+    const body = JSON.stringify(event);
+    for (const email of this.deleted) expect(body).not.toContain(email);
+    const before = this.bodies.get(key);
+    if (before !== undefined && this.deleted.size === 0) expect(body, "each attempt sends the same").toBe(before);
+    this.bodies.set(key, body);
+    for (const [name] of namesOf(event as WorkspaceEvent)) {
+      const ids = this.idsOfSignals.get(`${due.destinationId} ${name}`) ?? new Set();
+      this.idsOfSignals.set(`${due.destinationId} ${name}`, ids.add(event.id));
+      expect(ids.size, "a signal is sent under one id").toBe(1);
+    }
+  }
+
+  async report(index: number): Promise<void> {
+    const [attempt] = this.unreported.splice(index % Math.max(1, this.unreported.length), 1);
+    if (attempt === undefined) return;
+    const { due, parcel, isOk, atMs } = attempt;
+    for (const [name] of isOk ? namesOf(parcel.event as WorkspaceEvent) : []) {
+      this.arrived.add(`${due.destinationId} ${name}`);
+    }
+    const answer = `thank you, ${JSON.stringify(parcel.event.data)}`;
+    const error = isOk ? null : "It answered 500.";
+    const result = { atMs, tookMs: 1, status: isOk ? 200 : 500, error, answer, retryAfterMs: null };
+    await this.told.object.report(due, result);
+    const detail = await this.told.object.delivery(due.destinationId, due.id);
+    if (isOk) this.over.add(due.id);
+    if (detail?.delivery.state !== "failed") return;
+    for (const [name] of namesOf(parcel.event as WorkspaceEvent)) this.expected.delete(`${due.destinationId} ${name}`);
+  }
+
+  async deliverAgain(index: number): Promise<void> {
+    const id = this.destinations[index % 2] ?? "";
+    const page = await this.told.object.listDeliveries(id, { cursor: null, limit: 50 });
+    const one = page?.items[index % Math.max(1, page.items.length)];
+    if (one === undefined) return;
+    const again = await this.told.object.deliverAgain(id, one.id);
+    if (again.ok) this.over.delete(one.id);
+  }
+
+  async pauseOrResume(index: number): Promise<void> {
+    const id = this.destinations[index % 2] ?? "";
+    const state = this.active.delete(id) ? "pause" : "resume";
+    if (state === "resume") this.active.add(id);
+    await this.told.object[state](id);
+  }
+
+  async deletePerson(index: number): Promise<void> {
+    const email = PEOPLE[index % PEOPLE.length] ?? "";
+    await this.told.object.deletePerson(email, Date.now());
+    this.deleted.add(email);
+    await this.#nothingOfDeleted();
+    vi.setSystemTime(Date.now() + 1);
+  }
+
+  async #nothingOfDeleted(): Promise<void> {
+    const stored = await runInDurableObject(this.told.object, (_, { storage: { sql } }) => {
+      const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
+      const ours = tables.filter(({ name }) => !name.startsWith("_cf_"));
+      return JSON.stringify(ours.map(({ name }) => sql.exec(`SELECT * FROM "${name}"`).toArray()));
+    });
+    for (const email of this.deleted) expect(stored, "nothing of a deleted person is stored").not.toContain(email);
+  }
+
+  /** From now on everything goes well, until nothing waits any more. */
+  async end(): Promise<void> {
+    this.answersOk = true;
+    for (const id of this.destinations) if (!this.active.has(id)) await this.told.object.resume(id);
+    for (let round = 0; round < 200; round++) {
+      while (this.queue.length + this.unreported.length > 0) {
+        await this.take(0);
+        await this.report(0);
+      }
+      const waiting = (await this.told.object.list()).map((one) => one.waiting);
+      if (waiting.every((count) => count === 0)) break;
+      await this.told.pass(round < 100 ? 5_000 : HOUR);
+    }
+    for (const one of await this.told.object.list()) expect(one).toMatchObject({ waiting: 0, dropped: 0 });
+    const missing = [...this.expected].filter(([name, email]) => !this.arrived.has(name) && !this.deleted.has(email));
+    expect(missing, "what was raised has arrived").toEqual([]);
+    await this.#nothingOfDeleted();
+  }
+}
+
+/** The signals, or the event, that a receiver must have, each with its person. */
+function namesOf(event: WorkspaceEvent): [string, string][] {
+  if (event.type === "person.scored") return event.data.scoring_signals.map((one) => [one.signal_id, one.email]);
+  return event.type === "person.score_crossed" ? [[event.id, event.data.email]] : [];
+}
+
+const person = fc.constantFrom(...PEOPLE);
+const index = fc.nat(20);
+const steps = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      op: fc.constant("scored" as const),
+      emails: fc.array(person, { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ op: fc.constant("crossed" as const), email: person }) },
+  { weight: 10, arbitrary: fc.record({ op: fc.constant("take" as const), index }) },
+  { weight: 9, arbitrary: fc.record({ op: fc.constant("report" as const), index }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("consumer dies" as const), index }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant("message lost" as const), index }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant("message twice" as const), index }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      op: fc.constant("pass" as const),
+      ms: fc.constantFrom(1_000, 6_000, MINUTE, 6 * MINUTE, 3 * HOUR),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant("answers" as const), ok: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.constant({ op: "restart" as const }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("pause or resume" as const), index }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("change target" as const), index }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("deliver again" as const), index }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("delete" as const), index }) },
+);
+type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
+
+// oxlint-disable-next-line complexity -- a list of what can happen
+async function happen(history: History, step: Step): Promise<void> {
+  switch (step.op) {
+    case "scored":
+      return history.raise(scored(...step.emails.map((email) => history.personNow(email))));
+    case "crossed":
+      return history.raise(crossed(history.personNow(step.email)));
+    case "take":
+      return history.take(step.index);
+    case "report":
+      return history.report(step.index);
+    case "consumer dies":
+      return void history.unreported.splice(step.index % Math.max(1, history.unreported.length), 1);
+    case "message lost":
+      return void history.queue.splice(step.index % Math.max(1, history.queue.length), 1);
+    case "message twice":
+      return void history.queue.push(...history.queue.slice(step.index, step.index + 1));
+    case "pass":
+      return history.told.pass(step.ms);
+    case "answers":
+      return void (history.answersOk = step.ok);
+    case "restart":
+      return evictDurableObject(history.told.object);
+    case "pause or resume":
+      return history.pauseOrResume(step.index);
+    case "change target": {
+      const pagesUrl = "https://signals.example/w/told";
+      await history.told.object.update(history.destinations[step.index % 2] ?? "", {
+        target: `${TARGETS[0]}/${step.index}`,
+        pagesUrl,
+      });
+      return;
+    }
+    case "deliver again":
+      return history.deliverAgain(step.index);
+    case "delete":
+      return history.deletePerson(step.index);
+  }
+}
+
+beforeEach(stopClock);
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+// oxlint-disable-next-line vitest/expect-expect -- the history expects
+test("whatever happens on the way, each event arrives under one id, is never sent twice but after a lost report, and nothing of a deleted person stays", async () => {
+  await assertForSoLong(
+    fc.asyncProperty(fc.array(steps, { minLength: 20, maxLength: 80 }), async (happens) => {
+      const history = new History(await ToldWorkspace.make());
+      await history.begin();
+      for (const step of happens) await happen(history, step);
+      await history.end();
+    }),
+    { numRuns: 150, limitMs: 60_000 },
+  );
+}, 120_000);
