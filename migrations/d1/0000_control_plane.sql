@@ -23,6 +23,8 @@ CREATE UNIQUE INDEX `api_keys_hash` ON `api_keys` (`key_hash`);--> statement-bre
 CREATE UNIQUE INDEX `api_keys_form` ON `api_keys` (`workspace_id`,`form_token`);--> statement-breakpoint
 CREATE INDEX `api_keys_successor` ON `api_keys` (`workspace_id`,`successor_of`);--> statement-breakpoint
 CREATE INDEX `api_keys_workspace` ON `api_keys` (`workspace_id`,`id`);--> statement-breakpoint
+CREATE INDEX `api_keys_active` ON `api_keys` (`workspace_id`,CASE WHEN expires_at < overlap_ends_at THEN expires_at WHEN overlap_ends_at IS NOT NULL THEN overlap_ends_at WHEN expires_at IS NOT NULL THEN expires_at ELSE '9999' END) WHERE deactivated_at IS NULL;--> statement-breakpoint
+CREATE INDEX `api_keys_templates` ON `api_keys` (`workspace_id`) WHERE payload_template IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `audit_log` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text,
@@ -37,6 +39,16 @@ CREATE INDEX `audit_log_workspace` ON `audit_log` (`workspace_id`,`id`);--> stat
 CREATE INDEX `audit_log_action` ON `audit_log` (`workspace_id`,`action`,`id`);--> statement-breakpoint
 CREATE INDEX `audit_log_actor` ON `audit_log` (`workspace_id`,`actor`,`id`);--> statement-breakpoint
 CREATE INDEX `audit_log_target` ON `audit_log` (`workspace_id`,`target`,`id`);--> statement-breakpoint
+CREATE TABLE `deletions` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`requested_at` text NOT NULL,
+	`email_hash` text NOT NULL,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE INDEX `deletions_workspace` ON `deletions` (`workspace_id`,`requested_at`);--> statement-breakpoint
+CREATE INDEX `deletions_age` ON `deletions` (`requested_at`);--> statement-breakpoint
 CREATE TABLE `mapping_rules` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -77,6 +89,21 @@ CREATE TABLE `plans` (
 	`overage_price` text
 );
 --> statement-breakpoint
+CREATE TABLE `restores` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`requested_at` text NOT NULL,
+	`to_time` text,
+	`undoes` text,
+	`state` text NOT NULL,
+	`before` text,
+	`lost` integer,
+	`acknowledged_at` text,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE INDEX `restores_workspace` ON `restores` (`workspace_id`,`id`);--> statement-breakpoint
+CREATE INDEX `restores_open` ON `restores` (`workspace_id`) WHERE acknowledged_at IS NULL;--> statement-breakpoint
 CREATE TABLE `rule_versions` (
 	`workspace_id` text NOT NULL,
 	`rule_id` text NOT NULL,
@@ -125,12 +152,13 @@ CREATE TABLE `workspaces` (
 	`anchor` text NOT NULL,
 	`rules_version` integer DEFAULT 0 NOT NULL,
 	`created_at` text NOT NULL,
+	`config_version` integer DEFAULT 0 NOT NULL,
+	`restoring` text,
 	FOREIGN KEY (`plan_id`) REFERENCES `plans`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `workspaces_slug_unique` ON `workspaces` (`slug`);--> statement-breakpoint
-CREATE INDEX `workspaces_plan` ON `workspaces` (`plan_id`);
---> statement-breakpoint
+CREATE INDEX `workspaces_plan` ON `workspaces` (`plan_id`);--> statement-breakpoint
 -- The plans to begin with (spec §8: numbers not shown). `PUT /operator/plans/{id}` changes them and adds others.
 INSERT INTO `plans` (`id`, `name`, `signal_limit`, `paid`) VALUES
 	('free', 'Free', 1000, 0),

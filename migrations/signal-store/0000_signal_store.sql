@@ -30,14 +30,6 @@ CREATE TABLE `product_orgs` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
 CREATE INDEX `product_orgs_last_seen` ON `product_orgs` (`last_seen`);--> statement-breakpoint
-CREATE TABLE `deleted_names` (
-	`hash` text NOT NULL,
-	`at` integer NOT NULL,
-	`since` integer NOT NULL,
-	PRIMARY KEY(`hash`, `since`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `deleted_names_at` ON `deleted_names` (`at`);--> statement-breakpoint
 CREATE TABLE `deletions` (
 	`id` text PRIMARY KEY NOT NULL,
 	`email_hash` text NOT NULL,
@@ -55,7 +47,8 @@ CREATE TABLE `deletions` (
 	`held` integer NOT NULL,
 	`dead_letters` integer NOT NULL,
 	`scoring_signals` integer NOT NULL,
-	`cold_objects` integer NOT NULL
+	`cold_objects` integer NOT NULL,
+	`hand_over` integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `deletions_email_hash` ON `deletions` (`email_hash`,`requested_at`);--> statement-breakpoint
@@ -167,6 +160,14 @@ CREATE TABLE `signals_segments` (
 );
 --> statement-breakpoint
 CREATE INDEX `signals_segments_time` ON `signals_segments` (`first_ms`);--> statement-breakpoint
+CREATE TABLE `deleted_names` (
+	`hash` text NOT NULL,
+	`at` integer NOT NULL,
+	`since` integer NOT NULL,
+	PRIMARY KEY(`hash`, `since`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `deleted_names_at` ON `deleted_names` (`at`);--> statement-breakpoint
 CREATE TABLE `identities` (
 	`key` blob NOT NULL,
 	`at` integer NOT NULL,
@@ -217,6 +218,13 @@ CREATE TABLE `recounts` (
 	`before` integer
 );
 --> statement-breakpoint
+CREATE TABLE `replacements` (
+	`person_id` integer NOT NULL,
+	`rule_id` text NOT NULL,
+	`behind_seq` integer NOT NULL,
+	PRIMARY KEY(`person_id`, `rule_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `timelines` (
 	`list` blob NOT NULL,
 	`first_seq` integer NOT NULL,
@@ -238,6 +246,46 @@ CREATE TABLE `dead_letters` (
 --> statement-breakpoint
 CREATE INDEX `dead_letters_id` ON `dead_letters` (`id`);--> statement-breakpoint
 CREATE INDEX `dead_letters_received` ON `dead_letters` (`received_at`);--> statement-breakpoint
+CREATE TABLE `returns` (
+	`id` text PRIMARY KEY NOT NULL,
+	`scope` text NOT NULL,
+	`joined` text DEFAULT '[]' NOT NULL,
+	`requested_at` integer NOT NULL,
+	`last` integer NOT NULL,
+	`held` integer NOT NULL,
+	`page` integer NOT NULL,
+	`cursor` integer NOT NULL,
+	`sent` integer NOT NULL,
+	`due_at` integer NOT NULL,
+	`ended_at` integer,
+	`logged_at` integer
+);
+--> statement-breakpoint
+CREATE TABLE `rule_jobs` (
+	`rule_id` text PRIMARY KEY NOT NULL,
+	`rule` text,
+	`rule_version` integer,
+	`rules_version` integer NOT NULL,
+	`status` text NOT NULL,
+	`requested_at` integer NOT NULL,
+	`started_at` integer,
+	`finished_at` integer,
+	`due_at` integer NOT NULL,
+	`last_seq` integer NOT NULL,
+	`position` integer NOT NULL,
+	`person_id` integer,
+	`total` integer NOT NULL,
+	`scanned` integer NOT NULL,
+	`matched` integer NOT NULL,
+	`added` integer NOT NULL,
+	`changed` integer NOT NULL,
+	`removed` integer NOT NULL,
+	`points` integer DEFAULT 0 NOT NULL,
+	`crossings` text DEFAULT '[]' NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`due_at`) WHERE status <> 'done';--> statement-breakpoint
+CREATE INDEX `rule_jobs_rules_version` ON `rule_jobs` (`rules_version`);--> statement-breakpoint
 CREATE TABLE `event_groups` (
 	`event` text NOT NULL,
 	`source` text NOT NULL,
@@ -269,31 +317,6 @@ CREATE TABLE `rule_days` (
 	`days` text NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE TABLE `rule_jobs` (
-	`rule_id` text PRIMARY KEY NOT NULL,
-	`rule` text,
-	`rule_version` integer,
-	`rules_version` integer NOT NULL,
-	`status` text NOT NULL,
-	`requested_at` integer NOT NULL,
-	`started_at` integer,
-	`finished_at` integer,
-	`due_at` integer NOT NULL,
-	`last_seq` integer NOT NULL,
-	`position` integer NOT NULL,
-	`person_id` integer,
-	`total` integer NOT NULL,
-	`scanned` integer NOT NULL,
-	`matched` integer NOT NULL,
-	`added` integer NOT NULL,
-	`changed` integer NOT NULL,
-	`removed` integer NOT NULL,
-	`points` integer DEFAULT 0 NOT NULL,
-	`crossings` text DEFAULT '[]' NOT NULL
-);
---> statement-breakpoint
-CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`due_at`) WHERE status <> 'done';--> statement-breakpoint
-CREATE INDEX `rule_jobs_rules_version` ON `rule_jobs` (`rules_version`);--> statement-breakpoint
 CREATE TABLE `verdicts` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`rule_id` text NOT NULL,

@@ -76,11 +76,11 @@ export class ToldWorkspace {
     await runDurableObjectAlarm(this.object);
   }
 
-  /** Until the first of its deliveries has had so many attempts, and each is reported. */
+  /** Until one of its deliveries has had so many attempts, and each is reported. */
   async attempted(id: string, attempts: number): Promise<DeliveryAnswer> {
     return until(async () => {
-      const delivery = (await this.deliveries(id)).at(-1);
-      if (delivery === undefined || delivery.attempts.length < attempts) throw new Error(`not ${attempts} attempts`);
+      const delivery = (await this.deliveries(id)).findLast((one) => one.attempts.length >= attempts);
+      if (delivery === undefined) throw new Error(`not ${attempts} attempts`);
       return delivery;
     });
   }

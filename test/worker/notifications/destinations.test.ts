@@ -262,7 +262,10 @@ describe("a change", () => {
     await told.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
     await until(() => expect(moved.received).toHaveLength(1));
     await told.pass(DAY);
-    await until(() => expect(moved.received.length).toBeGreaterThan(1));
+    await until(async () => {
+      await told.pass(1_000);
+      expect(moved.received.length).toBeGreaterThan(1);
+    });
     expect(await told.destination(id)).toMatchObject({ state: "active" });
   });
 

@@ -1,2 +1,0 @@
-CREATE INDEX `api_keys_active` ON `api_keys` (`workspace_id`,CASE WHEN expires_at < overlap_ends_at THEN expires_at WHEN overlap_ends_at IS NOT NULL THEN overlap_ends_at WHEN expires_at IS NOT NULL THEN expires_at ELSE '9999' END) WHERE deactivated_at IS NULL;--> statement-breakpoint
-CREATE INDEX `api_keys_templates` ON `api_keys` (`workspace_id`) WHERE payload_template IS NOT NULL;
