@@ -8,7 +8,7 @@ import type { AnyEvent, AnyEventType, EventData, EventId } from "../domain/event
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import type { Delivery, DeliveryEnd, DeliveryState } from "./destination-calls.ts";
+import type { Delivery, DeliveryEnd, DeliveryState, Due } from "./destination-calls.ts";
 
 /**
  * Deliveries of a destination that do not wait for each other. Tests go whatever state the destination is in; scoring signals
@@ -53,13 +53,6 @@ export interface StoredDelivery {
   attempts: AttemptResult[];
   answersHidden: boolean;
   createdMs: number;
-}
-
-/** A delivery's next attempt. */
-export interface Due {
-  destinationId: string;
-  id: string;
-  attempt: number;
 }
 
 /** What memory knows of one destination's deliveries. */

@@ -1,6 +1,5 @@
 /** What the callers of a workspace's Destinations send and get: plain data, all times in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { Due } from "./deliveries.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
 
@@ -67,6 +66,13 @@ export interface DeliveryDetail {
   /** Null: it held the data of a person who was deleted. */
   event: AnyEvent | null;
   pagesUrl: string;
+}
+
+/** A delivery's next attempt. */
+export interface Due {
+  destinationId: string;
+  id: string;
+  attempt: number;
 }
 
 /** An attempt that is to be made now. */

@@ -20,7 +20,7 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
 import { DeletedPeople } from "./deleted-people.ts";
-import { Deliveries, LANES, shownDelivery, type Due } from "./deliveries.ts";
+import { Deliveries, LANES, shownDelivery } from "./deliveries.ts";
 import type * as Calls from "./destination-calls.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
 import { HourlyChore } from "./hourly-chore.ts";
@@ -215,7 +215,7 @@ export class Destinations extends RestorableObject {
   }
 
   /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
-  take({ destinationId, id, attempt }: Due): Calls.Parcel | null {
+  take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
     const nowMs = Date.now();
     const one = this.#deliveries.find(destinationId, id);
     const destination = this.#roster.find(destinationId);
@@ -240,7 +240,7 @@ export class Destinations extends RestorableObject {
    * Takes in how an attempt ended. A report that is repeated changes nothing. One that comes late, after the attempt was made
    * again, counts if the event has arrived.
    */
-  async report({ destinationId, id, attempt }: Due, result: AttemptResult): Promise<void> {
+  async report({ destinationId, id, attempt }: Calls.Due, result: AttemptResult): Promise<void> {
     const one = this.#deliveries.find(destinationId, id);
     if (one === null || one.dueMs === null || (one.attempt !== attempt && result.error !== null)) return;
     this.#dispatch.ended(id);

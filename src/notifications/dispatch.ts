@@ -6,7 +6,8 @@
 import { FAILING_AFTER } from "../domain/events/attempts.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
-import { LANES, type Deliveries, type Due, type Lane, type StoredDelivery } from "./deliveries.ts";
+import { LANES, type Deliveries, type Lane, type StoredDelivery } from "./deliveries.ts";
+import type { Due } from "./destination-calls.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
 
 /** Deliveries of a workspace that begin in a second, and at once: beside a receiver that is slow, others still get theirs. */

@@ -53,7 +53,6 @@ describe("before the first signal", () => {
     expect([...parts].toSorted()).toEqual([
       "hono",
       "src/control",
-      "src/destinations",
       "src/domain",
       "src/env.ts",
       "src/events",
@@ -61,6 +60,7 @@ describe("before the first signal", () => {
       "src/index.ts",
       "src/ingest",
       "src/limits.ts",
+      "src/notifications",
       "src/platform",
       "src/queue",
       "src/quota",

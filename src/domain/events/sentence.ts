@@ -100,7 +100,7 @@ function scored({ scoring_signals }: EventData["person.scored"], name: Name): Ev
 function rescored(data: EventData["people.rescored"], name: Name): EventSentence {
   const { rule_id, email, added, changed, removed, points, thresholds } = data;
   const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
-  const what = counts.map(([name, count]) => `${grouped(count)} ${name}`).join(", ");
+  const what = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
   const sum = `${what} (${signed(points)} points).`;
   if (email !== null) {
     return {

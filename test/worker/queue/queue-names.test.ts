@@ -9,8 +9,8 @@ import { newWorkspace } from "../../support/workspace.ts";
 describe("what an environment's own queue carries is taken for what it is:", () => {
   test.each(["deliveries", "deliveries-staging", "staging-deliveries"])("deliveries in %s", async (queue) => {
     const asked: string[] = [];
-    const getByName = () => ({ take: async (deliveryId: string) => (asked.push(deliveryId), null) });
-    const delivery = JSON.stringify({ workspaceId: "ws_1", deliveryId: "dlv_1", attempt: 1 });
+    const getByName = () => ({ take: async ({ id }: { id: string }) => (asked.push(id), null) });
+    const delivery = JSON.stringify({ workspaceId: "ws_1", destinationId: "dst_1", id: "dlv_1", attempt: 1 });
     const batch = createMessageBatch<string>(queue, [{ id: "0", timestamp: new Date(), attempts: 1, body: delivery }]);
     const context = createExecutionContext();
     await worker.queue(batch, { ...env, DESTINATIONS: { getByName } } as object as Env, context);

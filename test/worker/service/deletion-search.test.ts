@@ -44,8 +44,7 @@ const HOLD_NAMES = {
     deletions: email
     raised_events: body`),
   destinations: placesOf(`
-    scored: data
-    messages: data
+    events: data
     deliveries: attempts`),
   d1: [],
 };
@@ -85,6 +84,7 @@ const HOLD_NONE = {
     deletions: id email_hash step
     event_groups: event source sample_id days
     once: rule_id signal_id
+    replacements: rule_id
     rule_days: rule_id days
     rule_jobs: rule_id rule status crossings
     verdicts: rule_id scoring_signal frequency
@@ -93,9 +93,8 @@ const HOLD_NONE = {
     destinations: id name type target events pages_url state disabled_reason secret
     old_secrets: destination_id secret
     events_seen: id
-    scored: id
-    messages: id type
-    deliveries: id destination_id state end_reason
+    events: id type
+    deliveries: id destination_id event_id type events state end_reason
     settings: name value
     key_notices: key_id notice of
     deleted_people: email_hash
