@@ -6,7 +6,7 @@ import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../doma
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
-import { newEvent, RaisedEvents } from "../events/raised-events.ts";
+import { newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { EndedPeriod, Ledger } from "./ledger.ts";
 
 const NONE: readonly WorkspaceEvent[] = [];

@@ -2,7 +2,7 @@
  * What the store's alarm does: a table of chores, each with when it is due and one bounded step of it. One after the other,
  * in this order, since they work on the same lines.
  */
-import type { HandOn } from "../events/hand-on.ts";
+import type { HandOn } from "../notifications/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";

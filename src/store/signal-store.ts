@@ -9,7 +9,7 @@
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
-import { HandOn } from "../events/hand-on.ts";
+import { HandOn } from "../notifications/hand-on.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";

@@ -2,7 +2,7 @@
 import { afterEach, vi } from "vitest";
 import { Destinations } from "../../src/notifications/destinations.ts";
 import type { EventOf, EventType, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
-import type { RaisedEvents } from "../../src/events/raised-events.ts";
+import type { RaisedEvents } from "../../src/notifications/raised-events.ts";
 import type { Fault } from "./faults.ts";
 
 /** All that wait; they wait no longer. */

@@ -55,7 +55,6 @@ describe("before the first signal", () => {
       "src/control",
       "src/domain",
       "src/env.ts",
-      "src/events",
       "src/http",
       "src/index.ts",
       "src/ingest",

@@ -3,7 +3,7 @@
  * sender that is broken goes on. What waits to be told stands in the head, which recording writes in any case.
  */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import { newEvent } from "../../events/raised-events.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { DeadLetterNews } from "../state/store-meta.ts";
 import { wants } from "./wanted.ts";

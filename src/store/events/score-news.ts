@@ -10,7 +10,7 @@ import type {
   WorkspaceEvent,
 } from "../../domain/events/workspace-event.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { newEvent } from "../../events/raised-events.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
 
 /** Scoring signals of one event, and the characters of its texts: a delivery carries whole events, up to 256 KB of them. */
 export const SCORED_EVENT_MAX_SIGNALS = 200;

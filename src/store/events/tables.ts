@@ -1,4 +1,4 @@
-/** Events that the store has raised, and that nobody has taken over yet: src/events/raised-events.ts. */
+/** Events that the store has raised, and that nobody has taken over yet: src/notifications/raised-events.ts. */
 import { integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export const raisedEvents = sqliteTable("raised_events", {

@@ -1,6 +1,6 @@
 /** What linking has done to scores, as it is told: one event for each person when nothing of a visitor is left to be linked. */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import { newEvent } from "../../events/raised-events.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
 import { wants } from "../events/wanted.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { type LinkCounts, linkCounts, saveLinkCounts } from "./link-jobs.ts";

@@ -1,5 +1,5 @@
 /** What a rule's job does to scores, as it is told: one event when the job has ended. Until then its row counts. */
-import { newEvent } from "../../events/raised-events.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
 import type { Crossings, ScoreNews } from "../events/score-news.ts";
 import { wants } from "../events/wanted.ts";
 import type { StoreState } from "../state/store-state.ts";

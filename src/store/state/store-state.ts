@@ -1,5 +1,5 @@
 /** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
-import { RaisedEvents } from "../../events/raised-events.ts";
+import { RaisedEvents } from "../../notifications/raised-events.ts";
 import { HeldLog } from "../log/held-log.ts";
 import { Log } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";

@@ -333,7 +333,7 @@ describe("many scoring signals", () => {
   test("of a minute, 10,000, come to a slow receiver in few and large deliveries, each once", async () => {
     stopClock();
     receiver.answer = async () => {
-      for (const answersMs = Date.now() + 6_000; Date.now() < answersMs; ) await scheduler.wait(3);
+      for (const answersMs = Date.now() + 6_000; Date.now() < answersMs;) await scheduler.wait(3);
       return new Response("ok");
     };
     const { id } = await told.create(receiver, { events: ["person.scored"] });

@@ -7,7 +7,7 @@ import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { SCORED_EVENT_MAX_SIGNALS } from "../../../src/store/events/score-news.ts";
-import { RAISED_MAX_CHARACTERS } from "../../../src/events/raised-events.ts";
+import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
 import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import {
   nextDeadLetterNewsMs,
