@@ -104,6 +104,8 @@ try {
 
   // Now: the payloads of back then move to R2, and more comes.
   await service.start(0, VARS);
+  // The alarm that is set goes by the clock of back then: other terms have it set anew.
+  await service.api.call("PUT", "plans/left", { ...terms, retention_days: 61, signal_limit: 1_000 });
   await setLimit(1_000);
   await until(async () => (await payloadsLeft(id)) === 0);
   await send([
