@@ -37,11 +37,16 @@ try {
 
   // With an end of their retention, signals are sealed at the end of their day.
   const terms = { name: "Left", paid: true, retention_days: 60 };
-  const setLimit = (limit: number) => service.api.call("PUT", "plans/left", { ...terms, signal_limit: limit });
-  await setLimit(1_000);
+  const plan = (limit: number) => service.api.call("PUT", "plans/left", { ...terms, signal_limit: limit });
+  await plan(1_000);
   const created = { slug: SLUG, name: "Left", plan: "left", anchor: new Date(Date.now() + LONG_AGO_MS).toISOString() };
   const { id } = await service.api.post<{ id: string }>("workspaces", created);
   const home = `workspaces/${id}`;
+  const setLimit = async (limit: number) => {
+    await plan(limit);
+    // A change of the workspace tells its objects at once, which wakes their alarms; a change of the plan does not.
+    await service.api.call("PATCH", home, { plan: "left" });
+  };
   await service.api.post(`${home}/members`, { email: OWNER, role: "owner" });
   await service.api.post(`${home}/members`, { email: "member@left.example", role: "member" });
   const key = (settings: object) => service.api.post<CreatedKeyAnswer>(`${home}/keys`, settings);
@@ -104,8 +109,6 @@ try {
 
   // Now: the payloads of back then move to R2, and more comes.
   await service.start(0, VARS);
-  // The alarm that is set goes by the clock of back then: other terms have it set anew.
-  await service.api.call("PUT", "plans/left", { ...terms, retention_days: 61, signal_limit: 1_000 });
   await setLimit(1_000);
   await until(async () => (await payloadsLeft(id)) === 0);
   await send([
