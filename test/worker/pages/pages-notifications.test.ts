@@ -229,6 +229,22 @@ describe("a destination", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  test("that is paused shows what waits as waiting, and its pages do not look again by themselves", async () => {
+    const { of, at, receiver } = await newWebhook();
+    receiver.answer = () => new Response(null, { status: 500 });
+    await raiseCrossing(of);
+    await until(async () => expect(await of.admin.see(at)).toContain("Comes again"));
+    expect(await of.admin.see(at)).toContain("data-refresh");
+    const { targets } = await of.admin.read(at);
+    const delivery = targets.find((target) => target.startsWith(`${at}/deliveries/dlv_`)) ?? "";
+    await of.admin.post(`${at}/pause`);
+    for (const page of [at, delivery]) {
+      const html = await of.admin.see(page);
+      expect(textOf(html)).toContain("Waits Until the destination is resumed");
+      expect(html).not.toContain("data-refresh");
+    }
+  });
+
   test("that the service has switched off says why, and can be resumed", async () => {
     const { of, at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 410 });
