@@ -71,7 +71,8 @@ export class CallCounts {
 
   /** Notes that a call had the right secret. */
   used(keyId: string, nowMs: number): void {
-    this.#dayOf(keyId, nowMs).usedMs = nowMs;
+    const day = this.#dayOf(keyId, nowMs);
+    day.usedMs = Math.max(day.usedMs, nowMs);
   }
 
   /** Notes that calls have come, of which some may have been refused. */
@@ -83,7 +84,7 @@ export class CallCounts {
     for (const { keyId, calls } of accepted) {
       const day = this.#dayOf(keyId, nowMs);
       day.accepted += calls;
-      day.acceptedMs = nowMs;
+      day.acceptedMs = Math.max(day.acceptedMs, nowMs);
     }
   }
 

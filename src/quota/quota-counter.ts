@@ -43,7 +43,7 @@ export const PROCESSING_LATE_MS = 10 * 60_000;
  * The alarm sees so often whether calls still come: an idle object stays in memory for ten seconds, and is not to leave with
  * counts of calls that are not written. An alarm costs a row; a timer that is set costs as much in less than a second.
  */
-export const WATCH_MS = 8_000;
+export const WATCH_MS = 9_000;
 
 export class QuotaCounter extends RestorableObject {
   readonly #revoked: RevokedKeys;
@@ -58,7 +58,7 @@ export class QuotaCounter extends RestorableObject {
   readonly #drain: Drain;
   readonly #corrections: Corrections;
   readonly #restore: CounterRestore;
-  /** Commits with signals, and refused calls, since the alarm last rang. */
+  /** Calls since the alarm last rang. */
   #callsSinceRing = 0;
   /** When the alarm does all of its work, however many calls come. A start does not know what the alarm is set for. */
   #workDueMs = 0;
@@ -167,6 +167,7 @@ export class QuotaCounter extends RestorableObject {
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
+    this.#callsSinceRing++;
     return this.#calls.admit(call, Date.now());
   }
 
@@ -175,12 +176,14 @@ export class QuotaCounter extends RestorableObject {
    * place that the key is deactivated, or that it comes too fast.
    */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
+    this.#callsSinceRing++;
     return this.#calls.refused(call, Date.now());
   }
 
   /** Counts refused calls that an isolate has summed up: they did not authenticate, and are no use of a key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
+    this.#callsSinceRing++;
     for (const { keyId, calls: count } of calls) this.#counts.called(keyId, count, nowMs);
     this.#counts.refused(calls, nowMs);
   }
@@ -266,11 +269,13 @@ export class QuotaCounter extends RestorableObject {
     const isLoad = this.#callsSinceRing > 1;
     this.#callsSinceRing = 0;
     const untilWorkMs = this.#workDueMs - nowMs;
+    // A wait longer than a minute means that the clock was set back.
+    if (isLoad && untilWorkMs > 0 && untilWorkMs <= SAFETY_ALARM_MS) {
+      return this.#alarm.by(nowMs + Math.min(WATCH_MS, untilWorkMs));
+    }
+    this.#workDueMs = nowMs + SAFETY_ALARM_MS;
     // More calls are likely to follow: with the alarm set here, none of them has to set it.
     if (isLoad) this.#alarm.by(nowMs + WATCH_MS);
-    // A wait longer than a minute means that the clock was set back.
-    if (isLoad && untilWorkMs > 0 && untilWorkMs <= SAFETY_ALARM_MS) return this.#alarm.by(this.#workDueMs);
-    this.#workDueMs = nowMs + SAFETY_ALARM_MS;
     try {
       this.#setAsideUnreadable(nowMs);
       const ledger = this.#state.ledgerAt(nowMs);
@@ -318,21 +323,15 @@ export class QuotaCounter extends RestorableObject {
   readonly #changed: LedgerStateOptions["changed"] = (rows, nowMs) => {
     this.#handOn.start();
     if (rows.length === 0) return;
-    this.#watch(nowMs);
+    this.#alarm.by(nowMs + WATCH_MS);
     this.#drain.committed(rows);
   };
 
   /** After refused calls: their counts are written soon, and what they raised is sent. */
   readonly #refused = (nowMs: number): void => {
-    this.#watch(nowMs);
+    this.#alarm.by(nowMs + WATCH_MS);
     this.#handOn.start();
   };
-
-  /** Has the alarm see whether more calls come. */
-  #watch(nowMs: number): void {
-    this.#callsSinceRing++;
-    this.#alarm.by(nowMs + WATCH_MS);
-  }
 
   /** Has the alarm do all of its work at that time or sooner. */
   #wakeBy(atMs: number): void {
