@@ -1,5 +1,5 @@
 /** Invariant 6 and design §5: what becomes of a key, a secret or a person's data that a refused call carries. */
-import { runInDurableObject } from "cloudflare:test";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect, test } from "vitest";
 import { newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";

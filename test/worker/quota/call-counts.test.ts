@@ -72,7 +72,7 @@ describe("in any history of calls, restarts and clocks", () => {
     | { do: "accept in part"; key: string }
     | { do: "refuse"; key: string; code: RefusedCall["code"] }
     | { do: "refuse without the secret"; key: string; calls: number }
-    | { do: "load"; key: string; seconds: number }
+    | { do: "load"; key: string; seconds: number; clockBackMs: number; crashes: boolean }
     | { do: "pass"; ms: number }
     | { do: "set the clock back"; key: string; ms: number }
     | { do: "sleep" }
@@ -85,7 +85,13 @@ describe("in any history of calls, restarts and clocks", () => {
     fc.record({ do: fc.constant("accept in part" as const), key }),
     fc.record({ do: fc.constant("refuse" as const), key, code }),
     fc.record({ do: fc.constant("refuse without the secret" as const), key, calls: fc.integer({ min: 1, max: 9 }) }),
-    fc.record({ do: fc.constant("load" as const), key, seconds: fc.integer({ min: 30, max: 90 }) }),
+    fc.record({
+      do: fc.constant("load" as const),
+      key,
+      seconds: fc.integer({ min: 30, max: 150 }),
+      clockBackMs: fc.constantFrom(0, HOUR),
+      crashes: fc.boolean(),
+    }),
     fc.record({
       do: fc.constant("pass" as const),
       ms: fc.constantFrom(SECOND, WATCH_MS, 30 * SECOND, MINUTE, HOUR, DAY),
@@ -171,10 +177,11 @@ describe("in any history of calls, restarts and clocks", () => {
           return this.#happened();
         case "load":
           for (let second = 0; second < one.seconds; second += 3) {
+            if (second === 9) vi.setSystemTime(Date.now() - one.clockBackMs);
             await this.#accept(one.key, 1);
             await this.#pass(3 * SECOND);
           }
-          return;
+          return one.crashes ? this.#crash() : undefined;
         case "pass":
           return this.#pass(one.ms);
         case "set the clock back":
