@@ -200,35 +200,13 @@ export class CallCounts {
   }
 }
 
-interface RejectionRow {
-  [column: string]: SqlStorageValue;
-  key_id: string;
-  code: string;
-  /** Empty: none. */
-  cause: string;
-  request_id: string;
-  detail: string;
-  calls: number;
-  signals: number;
-  first_ms: number;
-  last_ms: number;
-}
-
 function readRejections(sql: SqlStorage): Rejection[] {
-  return sql
-    .exec<RejectionRow>("SELECT * FROM refusals ORDER BY first_ms")
-    .toArray()
-    .map((row) => ({
-      keyId: row.key_id,
-      code: row.code as Rejection["code"],
-      cause: row.cause === "" ? null : (row.cause as Rejection["cause"]),
-      requestId: row.request_id,
-      detail: row.detail,
-      calls: row.calls,
-      signals: row.signals,
-      firstAtMs: row.first_ms,
-      lastAtMs: row.last_ms,
-    }));
+  const stored = sql.exec<Rejection & Record<string, SqlStorageValue>>(
+    `SELECT key_id AS keyId, code, nullif(cause, '') AS cause, request_id AS requestId, detail, calls, signals,
+       first_ms AS firstAtMs, last_ms AS lastAtMs
+     FROM refusals`,
+  );
+  return stored.toArray().sort((a, b) => a.firstAtMs - b.firstAtMs);
 }
 
 function writeRejection(sql: SqlStorage, entry: Rejection): void {

@@ -198,9 +198,14 @@ describe("in any history of calls, restarts and clocks", () => {
       }
     }
 
-    async expectSeen(): Promise<void> {
-      expect(await see(this.#counter)).toEqual(this.#seen);
-      expect(await this.#counter.stub.books()).toMatchObject({ admitted: this.#admitted });
+    /** What is to be seen now. */
+    get expected(): { seen: Seen; admitted: number } {
+      return { seen: this.#seen, admitted: this.#admitted };
+    }
+
+    async seen(): Promise<{ seen: Seen; admitted: number }> {
+      const { admitted } = await this.#counter.stub.books();
+      return { seen: await see(this.#counter), admitted };
     }
 
     async #accept(keyId: string, signals: number): Promise<void> {
@@ -251,7 +256,7 @@ describe("in any history of calls, restarts and clocks", () => {
           const history = new History(await counterAtStart());
           for (const one of steps) {
             await history.run(one);
-            await history.expectSeen();
+            expect(await history.seen()).toEqual(history.expected);
           }
         }),
         { numRuns: amount(10, 150) },
