@@ -265,9 +265,8 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
   const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
   if (known === undefined) {
     const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
-    // An isolate may end before it has told of its calls: a deactivated key's are told of once a minute only.
-    const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: key.isDeactivated };
-    key.refused.push({ keyId: key.keyId, ...told, requestId: c.get("requestId"), calls: 1, signals: 1, ...when });
+    const first = { requestId: c.get("requestId"), calls: 1, signals: 1, firstAtMs: nowMs, lastAtMs: nowMs };
+    key.refused.push({ keyId: key.keyId, ...told, ...first });
   } else {
     known.calls++;
     known.signals++;

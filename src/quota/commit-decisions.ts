@@ -7,7 +7,7 @@ import type { Refusal } from "../domain/keys/refusal.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { storedDetail } from "../http/problem.ts";
-import type { AcceptedCall } from "./key-use.ts";
+import type { AcceptedCall } from "./call-counts.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";
@@ -85,7 +85,7 @@ export function decideAdmissions(
     const run = decideQuotaRun(used, signals, ledger);
     packer.add(call.chunks, run.accepted, run.held);
     const kept = ordinalsTaken(run);
-    if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0, signals: kept });
+    if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0 });
     ledger.accepted += run.accepted;
     ledger.held += run.held;
     ledger.rejected += run.rejected;
@@ -123,6 +123,5 @@ export function refusedFor(
   signals: number,
   atMs: number,
 ): RefusedCalls {
-  const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
-  return { keyId, requestId, code, cause, detail, calls: 1, signals, ...when };
+  return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
 }

@@ -1,6 +1,6 @@
 /**
  * What comes of a call: key deactivated → request rate → a commit, which it shares with the calls that arrive meanwhile →
- * what is noted of it. Everything from the first look at the key on is decided here, whatever the edge knew.
+ * what is counted of it. Everything from the first look at the key on is decided here, whatever the edge knew.
  */
 import {
   FULL_BUCKET,
@@ -12,7 +12,7 @@ import {
   takeRequest,
 } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { CallNotes } from "./call-notes.ts";
+import type { CallCounts } from "./call-counts.ts";
 import {
   type CommitDecisions,
   type CountedCall,
@@ -30,7 +30,7 @@ export interface IncomingCallsOptions {
   workspaceId: string;
   revoked: RevokedKeys;
   state: LedgerState;
-  notes: CallNotes;
+  counts: CallCounts;
   isOutboxFull: () => boolean;
   /** Resolves when all that was written so far is durable. */
   durable: () => Promise<unknown>;
@@ -50,37 +50,37 @@ export class IncomingCalls {
 
   /** @throws when the commit fails; then nothing of the whole group has been counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
-    const { state, revoked, notes } = this.#options;
+    const { state, revoked, counts } = this.#options;
     if (state.ledger === null) return { outcome: "unconfigured" };
     if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    notes.used(call.keyId, nowMs);
+    counts.used(call.keyId, nowMs);
     if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
-    notes.called(call.keyId, 1, nowMs);
+    counts.called(call.keyId, 1, nowMs);
     const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
     if (taken.allowed) return this.#commits.submit({ call, rate });
     const { retryAfterMs } = taken;
-    notes.refused([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
+    counts.refused([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
     return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
   }
 
   /** A call that the edge refused. */
   refused(call: RefusedCall, nowMs: number): RefusedResult {
-    const { revoked, notes } = this.#options;
+    const { revoked, counts } = this.#options;
     if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    notes.used(call.keyId, nowMs);
-    notes.called(call.keyId, 1, nowMs);
+    counts.used(call.keyId, nowMs);
+    counts.called(call.keyId, 1, nowMs);
     const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
     const { retryAfterMs } = taken;
     const refused = taken.allowed
       ? refusedFor(call, { ...call, cause: null }, call.signals, nowMs)
       : refusedCall(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
-    notes.refused([refused], nowMs);
+    counts.refused([refused], nowMs);
     const period = this.#period(nowMs);
     return taken.allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
   }
 
   #commit(calls: CountedCall[]): AdmitResult[] {
-    const { workspaceId, revoked, state, notes, isOutboxFull } = this.#options;
+    const { workspaceId, revoked, state, counts, isOutboxFull } = this.#options;
     const nowMs = Date.now();
     let decided: Omit<CommitDecisions, "rows"> = { results: [], refused: [], accepted: [] };
     try {
@@ -97,15 +97,15 @@ export class IncomingCalls {
       logEvent("commit_failed", { workspace: workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
-    notes.accepted(decided.accepted, nowMs);
-    notes.refused(decided.refused, nowMs);
+    counts.accepted(decided.accepted, nowMs);
+    counts.refused(decided.refused, nowMs);
     return decided.results;
   }
 
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
-    const { notes } = this.#options;
-    notes.called(call.keyId, 1, nowMs);
-    notes.refused([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
+    const { counts } = this.#options;
+    counts.called(call.keyId, 1, nowMs);
+    counts.refused([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
 

@@ -4,7 +4,6 @@ import type { Rejection } from "../domain/keys/rejection.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
-import type { CallDays } from "../domain/keys/call-days.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
 /** Signals of one call, already in the outbox's form (wire/message.ts), at most about MESSAGE_MAX_BYTES each. */
@@ -124,9 +123,11 @@ export interface KeyCalls {
   acceptedMs: number | null;
   /** The key's rejections, those with the latest calls first. */
   rejections: Rejection[];
-  /** Calls of which something was accepted; calls of which something was refused are in `refused`, and may be the same. */
-  accepted: CallDays;
-  refused: CallDays;
+  /**
+   * By day (days since 1970, UTC): calls of which something was accepted, and calls of which something was refused. A call
+   * may be both.
+   */
+  days: Record<number, { accepted: number; refused: number }>;
 }
 
 /** The counter's side of the books. */

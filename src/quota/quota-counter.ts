@@ -4,7 +4,7 @@
  *
  * Why this is correct on the platform: all state changes of a commit are made with no `await` between them, so they are
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
- * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (call-notes.ts, key-use.ts, drain.ts).
+ * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (call-counts.ts, drain.ts).
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
@@ -20,7 +20,7 @@ import { RestorableObject } from "../platform/restorable-object.ts";
 import { uuidv7Ms } from "../platform/uuidv7.ts";
 import type { Admission } from "../wire/admission.ts";
 import { readMessage, writeMessage } from "../wire/message.ts";
-import { CallNotes } from "./call-notes.ts";
+import { CallCounts } from "./call-counts.ts";
 import { type Correction, Corrections } from "./corrections.ts";
 import { CounterNews } from "./counter-news.ts";
 import { CounterRestore } from "./counter-restore.ts";
@@ -36,13 +36,21 @@ import { readUsageByDay } from "./usage-days.ts";
 
 /** Rows that cannot be read are set aside after this long: after three attempts to have them recorded. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
+/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
+export const PROCESSING_LATE_MS = 10 * 60_000;
+
+/**
+ * The alarm sees so often whether calls still come: an idle object stays in memory for ten seconds, and is not to leave with
+ * counts of calls that are not written. An alarm costs a row; a timer that is set costs as much in less than a second.
+ */
+export const WATCH_MS = 9_000;
 
 export class QuotaCounter extends RestorableObject {
   readonly #revoked: RevokedKeys;
   readonly #outbox: Outbox;
   readonly #news: CounterNews;
   readonly #state: LedgerState;
-  readonly #notes: CallNotes;
+  readonly #counts: CallCounts;
   readonly #calls: IncomingCalls;
   readonly #again: SignalsAgain;
   readonly #alarm: Alarm;
@@ -50,26 +58,34 @@ export class QuotaCounter extends RestorableObject {
   readonly #drain: Drain;
   readonly #corrections: Corrections;
   readonly #restore: CounterRestore;
-  /** Commits with signals since the alarm last rang. */
-  #commitsSinceRing = 0;
+  /** Calls since the alarm last rang. */
+  #callsSinceRing = 0;
+  /** When the alarm does all of its work, however many calls come. A start does not know what the alarm is set for. */
+  #workDueMs = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     const { sql } = ctx.storage;
     const workspaceId = ctx.id.name ?? "";
-    const common = { workspaceId, alarmBy: (atMs: number): void => this.#alarm.by(atMs) };
+    const common = { workspaceId, alarmBy: (atMs: number): void => this.#wakeBy(atMs) };
     const outbox = (this.#outbox = new Outbox(sql));
     const revoked = (this.#revoked = new RevokedKeys(sql));
     const news = (this.#news = new CounterNews(sql));
     const state = (this.#state = new LedgerState(ctx.storage, { outbox, news, changed: this.#changed }));
     const corrections = (this.#corrections = new Corrections(sql));
     this.#restore = new CounterRestore(ctx.storage, { state, outbox, corrections });
-    const notes = new CallNotes(sql, { ...common, state, news, handOn: () => this.#handOn.start() });
-    this.#notes = notes;
+    const counts = (this.#counts = new CallCounts(ctx.storage, { workspaceId, news, changed: this.#refused }));
     const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
     this.#again = new SignalsAgain(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
     const durable = (): Promise<unknown> => ctx.storage.sync();
-    this.#calls = new IncomingCalls(configuredRate(env), { workspaceId, revoked, state, notes, isOutboxFull, durable });
+    this.#calls = new IncomingCalls(configuredRate(env), {
+      workspaceId,
+      revoked,
+      state,
+      counts,
+      isOutboxFull,
+      durable,
+    });
     this.#alarm = new Alarm(ctx);
     this.#handOn = new HandOn(news.raised, {
       ...common,
@@ -90,7 +106,7 @@ export class QuotaCounter extends RestorableObject {
     const nowMs = Date.now();
     const newVersion = Math.max(nowMs, 1 + (this.#state.ledger?.configVersion ?? 0));
     this.#state.configure({ ...config, configVersion: configVersion ?? newVersion }, nowMs);
-    this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
+    this.#wakeBy(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
   /** Says which events are to be raised, from the next commit on. Repeating it changes nothing. */
@@ -98,7 +114,7 @@ export class QuotaCounter extends RestorableObject {
     const nowMs = Date.now();
     this.#state.want(wanted, nowMs);
     // The alarm finds out whether what is unsettled is late.
-    if (this.#news.wants("processing.late") && this.#outbox.oldest() !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+    if (this.#news.wants("processing.late") && this.#outbox.oldest() !== null) this.#wakeBy(nowMs + SAFETY_ALARM_MS);
   }
 
   /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
@@ -141,7 +157,7 @@ export class QuotaCounter extends RestorableObject {
   correct(corrections: Correction[]): void {
     this.#restore.correct(corrections);
     // A restored object may have lost its alarm.
-    this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+    this.#wakeBy(Date.now() + SAFETY_ALARM_MS);
   }
 
   /**
@@ -151,6 +167,7 @@ export class QuotaCounter extends RestorableObject {
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
+    this.#callsSinceRing++;
     return this.#calls.admit(call, Date.now());
   }
 
@@ -159,14 +176,16 @@ export class QuotaCounter extends RestorableObject {
    * place that the key is deactivated, or that it comes too fast.
    */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
+    this.#callsSinceRing++;
     return this.#calls.refused(call, Date.now());
   }
 
-  /** Notes refused calls that an isolate has summed up: they did not authenticate, and are no use of a key. */
+  /** Counts refused calls that an isolate has summed up: they did not authenticate, and are no use of a key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
-    for (const { keyId, calls: count } of calls) this.#notes.called(keyId, count, nowMs);
-    this.#notes.refused(calls, nowMs);
+    this.#callsSinceRing++;
+    for (const { keyId, calls: count } of calls) this.#counts.called(keyId, count, nowMs);
+    this.#counts.refused(calls, nowMs);
   }
 
   /** Takes rows out of the outbox, now that the Signal Store has their signals. Repeating it is harmless. */
@@ -204,27 +223,38 @@ export class QuotaCounter extends RestorableObject {
 
   /** When each key was last used: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
-    return this.#notes.lastUsed();
+    return this.#counts.lastUsed();
   }
 
   keyCalls(keyId: string): Protocol.KeyCalls {
-    return this.#notes.keyCalls(keyId, Date.now());
+    return this.#counts.keyCalls(keyId, Date.now());
   }
 
   rejections(limit: number): Rejection[] {
-    return this.#notes.latestRejections(limit, Date.now());
+    return this.#counts.latestRejections(limit, Date.now());
   }
 
+  /** @param periodStartMs of a billing period; undefined: since the workspace began. */
   books(periodStartMs?: number): Protocol.CounterBooks {
-    return counterBooks(this.usage(), this.#state, this.#outbox, this.#corrections, periodStartMs);
+    const usage = this.usage();
+    const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
+    const admitted = periodStartMs === undefined ? this.#state.ledger?.admitted : period && ordinalsTaken(period);
+    const { forgotten, lost } = this.#corrections.sums(periodStartMs);
+    return { admitted: (admitted ?? 0) + forgotten, unsettled: this.#outbox.unsettled(periodStartMs), lost };
   }
 
   backlog(): Protocol.Backlog {
-    const outboxMaxBytes = configuredOutboxBytes(this.env);
+    const { forgotten, lost } = this.#corrections.sums();
     return {
       storeFull: this.#drain.storeFull,
-      outboxMaxBytes,
-      ...waiting(this.#state, this.#outbox, this.#corrections, this.#news),
+      outboxMaxBytes: configuredOutboxBytes(this.env),
+      hasDestinations: this.#news.hasDestinations,
+      admitted: (this.#state.ledger?.admitted ?? 0) + forgotten,
+      lostSignals: lost,
+      unreadableSignals: this.#outbox.unreadableSignals(),
+      unsettledSignals: this.#outbox.unsettled(),
+      outboxBytes: this.#outbox.databaseBytes,
+      oldestAtMs: this.#outbox.oldest()?.atMs ?? null,
     };
   }
 
@@ -235,22 +265,45 @@ export class QuotaCounter extends RestorableObject {
   /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
   override async alarm(): Promise<void> {
     this.#alarm.rang();
-    const commits = this.#commitsSinceRing;
-    this.#commitsSinceRing = 0;
+    const nowMs = Date.now();
+    const isLoad = this.#callsSinceRing > 1;
+    this.#callsSinceRing = 0;
+    const untilWorkMs = this.#workDueMs - nowMs;
+    // A wait longer than a minute means that the clock was set back.
+    if (isLoad && untilWorkMs > 0 && untilWorkMs <= SAFETY_ALARM_MS) {
+      return this.#alarm.by(nowMs + Math.min(WATCH_MS, untilWorkMs));
+    }
+    this.#workDueMs = nowMs + SAFETY_ALARM_MS;
+    // More calls are likely to follow: with the alarm set here, none of them has to set it.
+    if (isLoad) this.#alarm.by(nowMs + WATCH_MS);
     try {
-      const nowMs = Date.now();
       this.#setAsideUnreadable(nowMs);
       const ledger = this.#state.ledgerAt(nowMs);
-      this.#notes.writeDue(nowMs);
-      // More commits are likely to follow: with the alarm set here, none of them has to set it.
-      if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
-      noteLateness({ state: this.#state, news: this.#news, outbox: this.#outbox, alarm: this.#alarm }, nowMs);
-      if (ledger !== null) this.#alarm.by(ledger.periodEndMs);
+      this.#noteLateness(nowMs);
+      if (ledger !== null) this.#wakeBy(ledger.periodEndMs);
+      this.#state.save();
+      this.#counts.write(nowMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.ctx.id.name ?? "", error: errorText(error) });
-      this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+      this.#wakeBy(nowMs + SAFETY_ALARM_MS);
     }
     await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
+  }
+
+  /** Raises an event when signals wait too long to be recorded, once until none does any more. */
+  #noteLateness(nowMs: number): void {
+    if (!this.#news.wants("processing.late")) return;
+    const oldest = this.#outbox.oldest();
+    const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
+    const late = lateMs <= nowMs;
+    if (!late) this.#wakeBy(lateMs);
+    if (late === this.#state.ledger?.late) return;
+    this.#state.update(nowMs, (ledger) => {
+      ledger.late = late;
+      if (!late || oldest === null) return { save: true };
+      const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: this.#outbox.unsettled() };
+      return { save: true, events: [newEvent("processing.late", data, nowMs)] };
+    });
   }
 
   /** A row that cannot be read has been sent again several times by then. */
@@ -270,75 +323,21 @@ export class QuotaCounter extends RestorableObject {
   readonly #changed: LedgerStateOptions["changed"] = (rows, nowMs) => {
     this.#handOn.start();
     if (rows.length === 0) return;
-    this.#commitsSinceRing++;
-    this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+    this.#alarm.by(nowMs + WATCH_MS);
     this.#drain.committed(rows);
   };
-}
 
-// Whether signals wait too long to be recorded, as far as somebody wants to be told.
-
-/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
-export const PROCESSING_LATE_MS = 10 * 60_000;
-
-interface Lateness {
-  state: LedgerState;
-  news: CounterNews;
-  outbox: Outbox;
-  /** When it rings, `noteLateness` is called. */
-  alarm: Alarm;
-}
-
-/** Raises an event when signals wait too long, once until none does any more. */
-function noteLateness({ state, news, outbox, alarm }: Lateness, nowMs: number): void {
-  if (!news.wants("processing.late")) return;
-  const oldest = outbox.oldest();
-  const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
-  const late = lateMs <= nowMs;
-  if (!late) alarm.by(lateMs);
-  if (late === state.ledger?.late) return;
-  state.update(nowMs, (ledger) => {
-    ledger.late = late;
-    if (!late || oldest === null) return { save: true };
-    const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: outbox.unsettled() };
-    return { save: true, events: [newEvent("processing.late", data, nowMs)] };
-  });
-}
-
-// The counter's side of the books (design §1.2): what was admitted, and what of it waits for the Signal Store.
-
-/** @param periodStartMs of the billing period that is asked for; undefined: since the workspace began. */
-function counterBooks(
-  usage: Protocol.Usage | null,
-  { ledger }: LedgerState,
-  outbox: Outbox,
-  corrections: Corrections,
-  periodStartMs: number | undefined,
-): Protocol.CounterBooks {
-  const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
-  const admitted = periodStartMs === undefined ? ledger?.admitted : period && ordinalsTaken(period);
-  const { forgotten, lost } = corrections.sums(periodStartMs);
-  return { admitted: (admitted ?? 0) + forgotten, unsettled: outbox.unsettled(periodStartMs), lost };
-}
-
-/** What waits in the outbox, and whether anybody is told of it. */
-function waiting(
-  { ledger }: LedgerState,
-  outbox: Outbox,
-  corrections: Corrections,
-  { hasDestinations }: CounterNews,
-): Omit<Protocol.Backlog, "storeFull" | "outboxMaxBytes"> {
-  const oldest = outbox.oldest();
-  const { forgotten, lost } = corrections.sums();
-  return {
-    hasDestinations,
-    admitted: (ledger?.admitted ?? 0) + forgotten,
-    lostSignals: lost,
-    unreadableSignals: outbox.unreadableSignals(),
-    unsettledSignals: outbox.unsettled(),
-    outboxBytes: outbox.databaseBytes,
-    oldestAtMs: oldest?.atMs ?? null,
+  /** After refused calls: their counts are written soon, and what they raised is sent. */
+  readonly #refused = (nowMs: number): void => {
+    this.#alarm.by(nowMs + WATCH_MS);
+    this.#handOn.start();
   };
+
+  /** Has the alarm do all of its work at that time or sooner. */
+  #wakeBy(atMs: number): void {
+    this.#workDueMs = Math.min(this.#workDueMs, atMs);
+    this.#alarm.by(atMs);
+  }
 }
 
 // A signal that the outbox holds, found by its id.

@@ -28,8 +28,6 @@ export interface RefusedCalls extends RejectionReason {
   signals: number;
   firstAtMs: number;
   lastAtMs: number;
-  /** Whether there may have been more calls. */
-  atLeast: boolean;
 }
 
 /** An entry of the rejections list. */
@@ -53,7 +51,6 @@ export function addRejection(list: Rejection[], refused: RefusedCalls): Rejectio
   latest.signals += refused.signals;
   latest.firstAtMs = Math.min(latest.firstAtMs, refused.firstAtMs);
   latest.lastAtMs = Math.max(latest.lastAtMs, refused.lastAtMs);
-  latest.atLeast ||= refused.atLeast;
   return latest;
 }
 

@@ -83,12 +83,11 @@ export const rejectionAnswer = z
     request_id: z.string().meta({ description: "Of the first call." }),
     calls: count.meta({ description: "Calls refused for this reason, none an hour or more after the one before." }),
     signals: count.meta({ description: "Signals refused in them; a call of which that is not known counts as one." }),
-    at_least: z.boolean().meta({ description: "Whether there may have been more calls, and more signals." }),
   })
   .meta({ id: "Rejection" });
 
 export function rejectionJson(rejection: Rejection, keyName: string | null): z.infer<typeof rejectionAnswer> {
-  const { firstAtMs, lastAtMs, keyId, code, cause, detail, requestId, calls, signals, atLeast } = rejection;
+  const { firstAtMs, lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = rejection;
   return {
     first_at: iso(firstAtMs),
     last_at: iso(lastAtMs),
@@ -101,6 +100,5 @@ export function rejectionJson(rejection: Rejection, keyName: string | null): z.i
     request_id: requestId,
     calls,
     signals,
-    at_least: atLeast,
   };
 }

@@ -144,8 +144,7 @@ function WhatCame(came: Came) {
 /** What is said where every call was refused, such as `3 calls came, all refused: Not JSON`. */
 function allRefused(rejections: readonly Rejection[]): string {
   const calls = rejections.reduce((sum, entry) => sum + entry.calls, 0);
-  const atLeast = rejections.some((entry) => entry.atLeast) ? "At least " : "";
-  return `${atLeast}${counted(calls, "call")} came, ${calls === 1 ? "" : "all "}refused: ${reasonsOf(rejections)}`;
+  return `${counted(calls, "call")} came, ${calls === 1 ? "" : "all "}refused: ${reasonsOf(rejections)}`;
 }
 
 function reasonsOf(rejections: readonly Rejection[]): string {

@@ -1,9 +1,9 @@
 /** What came with a key, day by day: accepted and refused calls, as a chart and as a table. */
 import { scaleLinear } from "d3-scale";
-import type { CallDays } from "../../domain/keys/call-days.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
+import type { KeyCalls } from "../../quota/protocol.ts";
 import { compact, counted, day, grouped } from "../views/format.ts";
 import { Panel } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
@@ -17,17 +17,13 @@ interface Day {
   atMs: number;
   accepted: number;
   refused: number;
-  /** Whether the day's counts of accepted and refused calls are lower bounds. */
-  acceptedAtLeast: boolean;
-  refusedAtLeast: boolean;
 }
 
-export function KeyCallsPanel({ accepted, refused, nowMs }: { accepted: CallDays; refused: CallDays; nowMs: number }) {
-  const days = daysOf(accepted, refused, nowMs);
+export function KeyCallsPanel({ calls, nowMs }: { calls: KeyCalls; nowMs: number }) {
+  const days = daysOf(calls, nowMs);
   const sum = (what: "accepted" | "refused") => days.reduce((total, one) => total + one[what], 0);
-  const lossDays = days.filter((one) => one.acceptedAtLeast || one.refusedAtLeast);
-  const said = `${lossDays.length > 0 ? "At least " : ""}${counted(sum("accepted"), "call")} accepted and ${grouped(sum("refused"))} refused in ${DAYS_COUNTED} days`;
-  if (sum("accepted") + sum("refused") + lossDays.length === 0) {
+  const said = `${counted(sum("accepted"), "call")} accepted and ${grouped(sum("refused"))} refused in ${DAYS_COUNTED} days`;
+  if (sum("accepted") + sum("refused") === 0) {
     return (
       <Panel title="Calls">
         <p class="quiet">None in the last {DAYS_COUNTED} days.</p>
@@ -48,12 +44,6 @@ export function KeyCallsPanel({ accepted, refused, nowMs }: { accepted: CallDays
           Refused, as a whole or in part: a call that was accepted in part is both
         </li>
       </ul>
-      {lossDays.length > 0 && (
-        <p class="quiet small">
-          The service was started anew on {lossDays.map(({ atMs }) => day(atMs)).join(", ")}; calls of up to a minute
-          before are not counted there. Their signals are.
-        </p>
-      )}
       <details>
         <summary class="small">The numbers, day by day (UTC)</summary>
         <Table
@@ -65,8 +55,8 @@ export function KeyCallsPanel({ accepted, refused, nowMs }: { accepted: CallDays
               <th scope="row" class="nowrap">
                 {day(one.atMs)}
               </th>
-              <td class="number">{countOf(one.accepted, one.acceptedAtLeast)}</td>
-              <td class="number">{countOf(one.refused, one.refusedAtLeast)}</td>
+              <td class="number">{grouped(one.accepted)}</td>
+              <td class="number">{grouped(one.refused)}</td>
             </tr>
           ))}
         </Table>
@@ -75,17 +65,12 @@ export function KeyCallsPanel({ accepted, refused, nowMs }: { accepted: CallDays
   );
 }
 
-function daysOf(accepted: CallDays, refused: CallDays, nowMs: number): Day[] {
-  const today = dayOf(nowMs);
-  const of = (counts: string) => latestDays(counts, today, DAYS_COUNTED);
-  const [acceptedCalls, refusedCalls] = [of(accepted.calls), of(refused.calls)];
-  const [acceptedLost, refusedLost] = [of(accepted.lost), of(refused.lost)];
-  return acceptedCalls.map((count, index) => ({
-    atMs: (today - DAYS_COUNTED + 1 + index) * DAY_MS,
-    accepted: count,
-    refused: refusedCalls[index] ?? 0,
-    acceptedAtLeast: (acceptedLost[index] ?? 0) > 0,
-    refusedAtLeast: (refusedLost[index] ?? 0) > 0,
+/** The latest days, the oldest first. */
+function daysOf({ days }: KeyCalls, nowMs: number): Day[] {
+  const first = dayOf(nowMs) - DAYS_COUNTED + 1;
+  return Array.from({ length: DAYS_COUNTED }, (_, index) => ({
+    atMs: (first + index) * DAY_MS,
+    ...(days[first + index] ?? { accepted: 0, refused: 0 }),
   }));
 }
 
@@ -132,8 +117,4 @@ function Bars({ days, label }: { days: readonly Day[]; label: string }) {
       ))}
     </svg>
   );
-}
-
-function countOf(count: number, atLeast: boolean): string {
-  return atLeast ? `at least ${grouped(count)}` : grouped(count);
 }

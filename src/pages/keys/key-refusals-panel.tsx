@@ -21,7 +21,6 @@ interface Props {
 
 export function KeyRefusals({ home, keyId, refused, runs, nowMs }: Props) {
   const calls = refused.reduce((sum, group) => sum + group.calls, 0);
-  const isLowerBound = refused.some(({ atLeast }) => atLeast);
   if (refused.length === 0) {
     return (
       <Panel title="Refused calls">
@@ -33,7 +32,6 @@ export function KeyRefusals({ home, keyId, refused, runs, nowMs }: Props) {
     <Panel title="Refused calls" flush>
       <div class="panel-head stack">
         <p>
-          {isLowerBound && "At least "}
           {counted(calls, "call")} in the last {REJECTION_KEPT_DAYS} days:{" "}
           {refused.map(({ code, calls: ofReason }) => `${grouped(ofReason)} × ${REFUSALS[code].label}`).join(", ")}.{" "}
           <a href={`${home}/rejections?key=${keyId}`}>See each</a>
@@ -43,16 +41,13 @@ export function KeyRefusals({ home, keyId, refused, runs, nowMs }: Props) {
         caption="Refused calls of this key, the latest first"
         head={["Reason", { text: "Calls", number: true }, "From", "To", "What the sender should change"]}
       >
-        {runs.map(({ code, cause, calls: ofRun, atLeast, firstAtMs, lastAtMs }) => (
+        {runs.map(({ code, cause, calls: ofRun, firstAtMs, lastAtMs }) => (
           <tr>
             <th scope="row">
               {REFUSALS[code].label}
               {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
             </th>
-            <td class="number">
-              {atLeast && "at least "}
-              {grouped(ofRun)}
-            </td>
+            <td class="number">{grouped(ofRun)}</td>
             <td>
               <Time ms={firstAtMs} nowMs={nowMs} />
             </td>

@@ -56,7 +56,7 @@ export function KeyView(page: KeyPage) {
       <Panel>
         <KeyDetails page={page} />
       </Panel>
-      <KeyCallsPanel accepted={page.calls.accepted} refused={page.calls.refused} nowMs={nowMs} />
+      <KeyCallsPanel calls={page.calls} nowMs={nowMs} />
       <KeyRefusals home={home} keyId={apiKey.id} refused={page.refused} runs={page.runs} nowMs={nowMs} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
       <div class="columns wide">

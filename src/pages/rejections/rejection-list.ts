@@ -6,8 +6,6 @@ import type { Rejection, RejectionReason } from "../../domain/keys/rejection.ts"
 export interface RejectionGroup extends RejectionReason {
   calls: number;
   signals: number;
-  /** `calls` and `signals` are lower bounds. */
-  atLeast: boolean;
   latestMs: number;
 }
 
@@ -20,12 +18,11 @@ export interface RejectionFilter {
 /** Groups by key, code and cause, the most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
   const groups = new Map<string, RejectionGroup>();
-  for (const { keyId, code, cause, calls, signals, atLeast, lastAtMs } of rejections) {
+  for (const { keyId, code, cause, calls, signals, lastAtMs } of rejections) {
     const name = `${code} ${cause} ${keyId}`;
-    const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, atLeast: false, latestMs: 0 };
+    const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, latestMs: 0 };
     group.calls += calls;
     group.signals += signals;
-    group.atLeast ||= atLeast;
     group.latestMs = Math.max(group.latestMs, lastAtMs);
     groups.set(name, group);
   }

@@ -119,7 +119,7 @@ function ByReason({ data }: { data: RejectionsData }) {
           "What the sender should change",
         ]}
       >
-        {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
+        {groups.map(({ keyId, code, cause, calls, signals, latestMs }) => (
           <tr>
             <th scope="row">
               <a href={filterLink(path, { ...shownRange(days), code, key: keyId })}>{REFUSALS[code].label}</a>
@@ -131,8 +131,8 @@ function ByReason({ data }: { data: RejectionsData }) {
             <td class="what">
               <KeyName data={data} keyId={keyId} />
             </td>
-            <td class="number">{countOf(calls, atLeast)}</td>
-            <td class="number">{countOf(signals, atLeast)}</td>
+            <td class="number">{grouped(calls)}</td>
+            <td class="number">{grouped(signals)}</td>
             <td>
               <Time ms={latestMs} nowMs={nowMs} />
             </td>
@@ -155,7 +155,7 @@ function Calls({ data }: { data: RejectionsData }) {
         tall
         head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
       >
-        {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
+        {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, requestId }) => (
           <tr>
             <td>
               <Time ms={lastAtMs} nowMs={nowMs} />
@@ -174,7 +174,7 @@ function Calls({ data }: { data: RejectionsData }) {
             <td class="what">
               <KeyName data={data} keyId={keyId} />
             </td>
-            <td class="number">{countOf(calls, atLeast)}</td>
+            <td class="number">{grouped(calls)}</td>
             <td>
               <ShortId id={requestId} />
             </td>
@@ -211,11 +211,7 @@ function KeyName({ data: { path, manager, keyNames }, keyId }: { data: Rejection
 
 function heading(groups: readonly RejectionGroup[]): string {
   const calls = groups.reduce((sum, group) => sum + group.calls, 0);
-  return `${groups.some(({ atLeast }) => atLeast) ? "At least " : ""}${counted(calls, "refused call")}`;
-}
-
-function countOf(count: number, atLeast: boolean): string {
-  return atLeast ? `at least ${grouped(count)}` : grouped(count);
+  return counted(calls, "refused call");
 }
 
 function filterLink(path: string, query: Record<string, string>): string {

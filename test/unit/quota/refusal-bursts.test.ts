@@ -7,7 +7,7 @@ const MINUTE = 60_000;
 
 function refusedCalls(keyId: string, calls: number, atMs: number): RefusedCalls {
   const reason = { keyId, code: "body_empty", cause: null, detail: "The body is empty." } as const;
-  return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+  return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs };
 }
 
 test("a key stays quiet after a burst, also when more keys call than are remembered", () => {

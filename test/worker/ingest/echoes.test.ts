@@ -1,5 +1,5 @@
 /** Invariant 6 and design §5: what becomes of a key, a secret or a person's data that a refused call carries. */
-import { runInDurableObject } from "cloudflare:test";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect, test } from "vitest";
 import { newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
@@ -50,8 +50,9 @@ test("a key, a secret and personal data are stored and shown nowhere when a call
   const page = await owner.see(`${home}/rejections`);
   const queue = await owner.see(`${home}/signals`);
   const stored = await until(async () => {
+    await runDurableObjectAlarm(workspace.counter);
     const rows = await runInDurableObject(workspace.counter, (_counter, { storage: { sql } }) =>
-      JSON.stringify(sql.exec("SELECT * FROM rejections").toArray()),
+      JSON.stringify(sql.exec("SELECT * FROM refusals").toArray()),
     );
     for (const code of ["template_mismatch", "source_invalid"]) expect(rows).toContain(code);
     return rows;

@@ -53,8 +53,8 @@ async function costOfSignals(signals: number, everyMs: number, settledAfter: num
 
 describe("a signal costs", () => {
   test("one row when it comes and one when it is settled, where it comes alone once a second", async () => {
-    expect(await costOfSignals(amount(45, 180), 1_000, 1)).toBeLessThanOrEqual(2.05);
-    expect(await costOfSignals(amount(45, 180), 1_000, 2)).toBeLessThanOrEqual(2.05);
+    expect(await costOfSignals(amount(45, 180), 1_000, 1)).toBeLessThanOrEqual(2.15);
+    expect(await costOfSignals(amount(45, 180), 1_000, 2)).toBeLessThanOrEqual(2.15);
   });
 
   test("as many rows where it comes twenty times a second, settled forty at a time", async () => {

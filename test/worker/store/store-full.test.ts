@@ -8,6 +8,7 @@ import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/signals-to-record.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
+import { WATCH_MS } from "../../../src/quota/quota-counter.ts";
 import type { Queued, SendBatch } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { until } from "../../support/until.ts";
@@ -193,6 +194,8 @@ describe("a store that is full", () => {
     sent.resolve();
     await alarm;
     expect(road.rows).toEqual([[1], [2], [3], [4]]);
+    // The alarm sees that no more calls come.
+    await road.ring(WATCH_MS);
     expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
     await road.ring(STORE_PROBE_MS);
     expect(road.rows).toEqual([[1], [2], [3], [4], [1]]);
@@ -225,6 +228,8 @@ describe("a store that is full", () => {
 
   test("is asked with the rows behind when nobody answers for the oldest, and then with the oldest again", async () => {
     const road = await stopped();
+    // The alarm sees that no more calls come.
+    await road.ring(WATCH_MS);
     for (const [minute, rows] of [[1], [2], [3], [], [1]].entries()) {
       await road.ring((minute + 1) * STORE_PROBE_MS);
       expect(road.rows).toEqual(rows.length === 0 ? [] : [rows]);

@@ -8,7 +8,7 @@ const DAY = 24 * 3_600_000;
 
 function refused(atMs: number, more: Partial<RefusedCalls> = {}): RefusedCalls {
   const reason = { keyId: "key_1", code: "body_empty", cause: null, detail: "Empty." } as const;
-  const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+  const when = { firstAtMs: atMs, lastAtMs: atMs };
   return { ...reason, requestId: `req_${atMs}`, calls: 1, signals: 1, ...when, ...more };
 }
 
@@ -37,10 +37,6 @@ describe("refused calls of one reason", () => {
     expect(listOf(refused(0), refused(end - 1)).map(({ calls }) => calls)).toEqual([2]);
     expect(listOf(refused(0), refused(end)).map(({ calls }) => calls)).toEqual([1, 1]);
     expect(listOf(refused(0), refused(end - 1), refused(2 * end - 2)).map(({ calls }) => calls)).toEqual([3]);
-  });
-
-  test("may have been more as soon as some of them may have", () => {
-    expect(listOf(refused(0), refused(1, { atLeast: true }), refused(2))).toMatchObject([{ calls: 3, atLeast: true }]);
   });
 });
 

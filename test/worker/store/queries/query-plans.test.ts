@@ -31,8 +31,8 @@ const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1
 /** What may be read whole: tables that stay small, and statements for another reason. */
 const EXCEPTIONS = {
   ledger: "one row",
-  rejections: "one row",
-  key_use: "a row for each API key",
+  refusals: "200 rows",
+  calls: "31 rows for each of 1,000 API keys, for the list of keys",
   revoked_keys: "a row for each API key",
   closed_periods: "a row for each billing period",
   rule_jobs: "a row for each mapping rule",

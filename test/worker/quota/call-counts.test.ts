@@ -1,0 +1,449 @@
+/** Calls of each key by day and refused calls by reason: what a user sees, what a crash takes, what they cost. */
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import * as fc from "fast-check";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { dayOf } from "../../../src/domain/quota/day-counts.ts";
+import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { CALL_KEYS_KEPT } from "../../../src/quota/call-counts.ts";
+import type { RefusedCall } from "../../../src/quota/protocol.ts";
+import { WATCH_MS } from "../../../src/quota/quota-counter.ts";
+import { amount } from "../../support/amount.ts";
+import { countRows, lose, newCounter } from "../../support/counter.ts";
+import type { TestCounter } from "../../support/counter.ts";
+import { readHtml, textOf } from "../../support/html.ts";
+import { newMembers } from "../../support/members.ts";
+
+/** So far ahead that the platform's own clock rings no alarm. */
+const START = Date.UTC(2031, 2, 5, 12);
+const SECOND = 1_000;
+const MINUTE = 60_000;
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+/** By then all counts are written. */
+const QUIET_MS = 3 * WATCH_MS;
+
+function at(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
+}
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
+  at(0);
+  const counter = await newCounter({ signalLimit });
+  await counter.sendTo(lose);
+  return counter;
+}
+
+/** Lets time pass. The alarm rings whenever it is due. */
+async function pass(counter: TestCounter, ms: number): Promise<void> {
+  const endMs = Date.now() + ms;
+  for (;;) {
+    const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+    if (dueMs === null || dueMs > endMs) break;
+    vi.setSystemTime(Math.max(dueMs, Date.now()));
+    await runDurableObjectAlarm(counter.stub);
+  }
+  vi.setSystemTime(endMs);
+}
+
+async function crash(counter: TestCounter): Promise<void> {
+  await abortAllDurableObjects();
+  await counter.sendTo(lose);
+}
+
+const refusal = (keyId = "key_1", code: RefusedCall["code"] = "body_not_json"): RefusedCall => {
+  return { keyId, code, detail: "Not valid.", requestId: `req_${crypto.randomUUID()}`, signals: 1 };
+};
+
+/** Refused calls that an isolate has summed up. */
+function summed(keyId: string, calls: number, code: RefusedCall["code"] = "unauthorized") {
+  const when = { firstAtMs: Date.now(), lastAtMs: Date.now() };
+  return { ...refusal(keyId, code), cause: null, calls, signals: calls, ...when };
+}
+
+describe("in any history of calls, restarts and clocks", () => {
+  const KEYS = ["key_1", "key_2"] as const;
+
+  type Step =
+    | { do: "accept"; key: string; signals: number }
+    | { do: "accept in part"; key: string }
+    | { do: "refuse"; key: string; code: RefusedCall["code"] }
+    | { do: "refuse without the secret"; key: string; calls: number }
+    | { do: "load"; key: string; seconds: number; clockBackMs: number; crashes: boolean }
+    | { do: "pass"; ms: number }
+    | { do: "set the clock back"; key: string; ms: number }
+    | { do: "sleep" }
+    | { do: "crash" };
+
+  const key = fc.constantFrom(...KEYS);
+  const code = fc.constantFrom("body_empty" as const, "event_missing" as const);
+  const step: fc.Arbitrary<Step> = fc.oneof(
+    fc.record({ do: fc.constant("accept" as const), key, signals: fc.integer({ min: 1, max: 3 }) }),
+    fc.record({ do: fc.constant("accept in part" as const), key }),
+    fc.record({ do: fc.constant("refuse" as const), key, code }),
+    fc.record({ do: fc.constant("refuse without the secret" as const), key, calls: fc.integer({ min: 1, max: 9 }) }),
+    fc.record({
+      do: fc.constant("load" as const),
+      key,
+      seconds: fc.integer({ min: 30, max: 150 }),
+      clockBackMs: fc.constantFrom(0, HOUR),
+      crashes: fc.boolean(),
+    }),
+    fc.record({
+      do: fc.constant("pass" as const),
+      ms: fc.constantFrom(SECOND, WATCH_MS, 30 * SECOND, MINUTE, HOUR, DAY),
+    }),
+    fc.record({ do: fc.constant("set the clock back" as const), key, ms: fc.constantFrom(30 * SECOND, HOUR, DAY) }),
+    fc.record({ do: fc.constant("sleep" as const) }),
+    fc.record({ do: fc.constant("crash" as const) }),
+  );
+
+  /** All that a user sees of calls. */
+  class Seen {
+    readonly days: Record<string, Record<number, { accepted: number; refused: number }>> = { key_1: {}, key_2: {} };
+    readonly usedMs: Record<string, number> = {};
+    readonly acceptedMs: Record<string, number> = {};
+    readonly reasons: Record<string, number> = {};
+
+    accepted(keyId: string): void {
+      this.#day(keyId).accepted++;
+      this.acceptedMs[keyId] = Math.max(this.acceptedMs[keyId] ?? 0, Date.now());
+      this.used(keyId);
+    }
+
+    refused(keyId: string, codes: readonly string[], calls: number): void {
+      this.#day(keyId).refused += calls;
+      for (const name of codes) this.reasons[`${keyId} ${name}`] = (this.reasons[`${keyId} ${name}`] ?? 0) + calls;
+    }
+
+    used(keyId: string): void {
+      this.usedMs[keyId] = Math.max(this.usedMs[keyId] ?? 0, Date.now());
+    }
+
+    #day(keyId: string): { accepted: number; refused: number } {
+      return ((this.days[keyId] ??= {})[dayOf(Date.now())] ??= { accepted: 0, refused: 0 });
+    }
+  }
+
+  async function see(counter: TestCounter): Promise<Seen> {
+    const seen = new Seen();
+    for (const keyId of KEYS) {
+      const { days, acceptedMs } = await counter.stub.keyCalls(keyId);
+      seen.days[keyId] = days;
+      if (acceptedMs !== null) seen.acceptedMs[keyId] = acceptedMs;
+    }
+    Object.assign(seen.usedMs, await counter.stub.lastUsed());
+    for (const { keyId, code: name, calls } of await counter.stub.rejections(200)) {
+      seen.reasons[`${keyId} ${name}`] = (seen.reasons[`${keyId} ${name}`] ?? 0) + calls;
+    }
+    return seen;
+  }
+
+  class History {
+    readonly #counter: TestCounter;
+    #seen = new Seen();
+    #admitted = 0;
+    /** What was to be seen after each call, and how long ago that is. */
+    #past: { seen: Seen; agoMs: number }[] = [{ seen: new Seen(), agoMs: 0 }];
+
+    constructor(counter: TestCounter) {
+      this.#counter = counter;
+    }
+
+    async run(one: Step): Promise<void> {
+      switch (one.do) {
+        case "accept":
+          return this.#accept(one.key, one.signals);
+        case "accept in part":
+          await this.#counter.admit(1, {
+            keyId: one.key,
+            invalid: (["event_missing", "body_empty"] as const).map((name) => ({ code: name, detail: "", signals: 1 })),
+          });
+          this.#admitted++;
+          this.#seen.accepted(one.key);
+          this.#seen.refused(one.key, ["event_missing", "body_empty"], 1);
+          return this.#happened();
+        case "refuse":
+          await this.#counter.stub.refused(refusal(one.key, one.code));
+          this.#seen.used(one.key);
+          this.#seen.refused(one.key, [one.code], 1);
+          return this.#happened();
+        case "refuse without the secret":
+          await this.#counter.stub.countRefused([summed(one.key, one.calls)]);
+          this.#seen.refused(one.key, ["unauthorized"], one.calls);
+          return this.#happened();
+        case "load":
+          for (let second = 0; second < one.seconds; second += 3) {
+            if (second === 9) vi.setSystemTime(Date.now() - one.clockBackMs);
+            await this.#accept(one.key, 1);
+            await this.#pass(3 * SECOND);
+          }
+          return one.crashes ? this.#crash() : undefined;
+        case "pass":
+          return this.#pass(one.ms);
+        case "set the clock back":
+          vi.setSystemTime(Date.now() - one.ms);
+          // The alarm, which was set by the later clock, is set anew by the next call.
+          return this.#accept(one.key, 1);
+        case "sleep":
+          await this.#pass(QUIET_MS);
+          await evictDurableObject(this.#counter.stub);
+          await this.#counter.sendTo(lose);
+          return;
+        case "crash":
+          return this.#crash();
+      }
+    }
+
+    /** What is to be seen now. */
+    get expected(): { seen: Seen; admitted: number } {
+      return { seen: this.#seen, admitted: this.#admitted };
+    }
+
+    async seen(): Promise<{ seen: Seen; admitted: number }> {
+      const { admitted } = await this.#counter.stub.books();
+      return { seen: await see(this.#counter), admitted };
+    }
+
+    async #accept(keyId: string, signals: number): Promise<void> {
+      await this.#counter.counted(signals, { keyId });
+      this.#admitted += signals;
+      this.#seen.accepted(keyId);
+      this.#happened();
+    }
+
+    async #pass(ms: number): Promise<void> {
+      await pass(this.#counter, ms);
+      for (const past of this.#past) past.agoMs += ms;
+    }
+
+    #happened(): void {
+      this.#past.push({ seen: structuredClone(this.#seen), agoMs: 0 });
+    }
+
+    /** What is left is what was to be seen at a moment of the last minute. */
+    async #crash(): Promise<void> {
+      await crash(this.#counter);
+      const left = await see(this.#counter);
+      const written = this.#past.findLastIndex(
+        ({ seen }) => JSON.stringify(sorted(seen)) === JSON.stringify(sorted(left)),
+      );
+      expect(written, `what is left, ${JSON.stringify(left)}, was never to be seen`).not.toBe(-1);
+      const firstLost = this.#past[written + 1];
+      if (firstLost !== undefined) expect(firstLost.agoMs).toBeLessThanOrEqual(SAFETY_ALARM_MS + WATCH_MS);
+      this.#seen = Object.assign(new Seen(), structuredClone(left));
+      this.#past = [{ seen: left, agoMs: 0 }];
+    }
+  }
+
+  /** Values of an object in the order of their names. */
+  function sorted(value: unknown): unknown {
+    if (typeof value !== "object" || value === null) return value;
+    return Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, inner]) => [name, sorted(inner)]);
+  }
+
+  test(
+    "counts are exact, but for those of the minute before a crash",
+    { timeout: amount(60_000, 600_000) },
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 14, size: "max" }), async (steps) => {
+          const history = new History(await counterAtStart());
+          for (const one of steps) {
+            await history.run(one);
+            expect(await history.seen()).toEqual(history.expected);
+          }
+        }),
+        { numRuns: amount(10, 150) },
+      );
+    },
+  );
+});
+
+describe("calls of a key by day", () => {
+  async function today(counter: TestCounter, keyId = "key_1") {
+    return (await counter.stub.keyCalls(keyId)).days[dayOf(Date.now())];
+  }
+
+  test("a call that is refused in part for several reasons, or in several slices, is one refused call", async () => {
+    const counter = await counterAtStart(2);
+    const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
+    const [first, second] = ["req_a", "req_b"];
+    // Two signals are accepted, two are held and one is refused; then the slices of another call come in between.
+    await counter.admit(5, { requestId: first, invalid });
+    await counter.admit(1, { requestId: second });
+    await counter.admit(1, { requestId: first, firstSlice: false });
+    await counter.admit(1, { requestId: second, firstSlice: false });
+    expect(await today(counter)).toEqual({ accepted: 1, refused: 2 });
+    const { rejections } = await counter.stub.keyCalls("key_1");
+    const signalsOf = rejections.map(({ code, signals }) => [code, signals]).sort();
+    expect(signalsOf).toEqual([
+      ["email_invalid", 1],
+      ["event_missing", 1],
+      ["extra_room_exceeded", 4],
+    ]);
+  });
+
+  test("a body in several slices is one accepted call", async () => {
+    const counter = await counterAtStart();
+    for (const firstSlice of [true, false, false]) await counter.admit(2, { firstSlice });
+    expect(await today(counter)).toEqual({ accepted: 1, refused: 0 });
+  });
+
+  test("a few calls are written before the idle object leaves memory", async () => {
+    const counter = await counterAtStart();
+    for (let n = 0; n < 4; n++) {
+      await counter.admit(1);
+      await pass(counter, 2 * SECOND);
+    }
+    // The last call came 2 s ago, and the platform lets go of an object that was idle for 10 s.
+    await pass(counter, 7_900);
+    await evictDurableObject(counter.stub);
+    expect(await today(counter)).toEqual({ accepted: 4, refused: 0 });
+  });
+
+  test("days older than a month are dropped, the last use is kept", async () => {
+    const counter = await counterAtStart();
+    await counter.admit(1);
+    await pass(counter, MINUTE);
+    at(DAYS_COUNTED * DAY);
+    await counter.stub.countRefused([summed("key_1", 1)]);
+    await pass(counter, MINUTE);
+    await crash(counter);
+    const calls = await counter.stub.keyCalls("key_1");
+    expect(calls).toMatchObject({ usedMs: START, acceptedMs: START });
+    expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, refused: 1 } });
+  });
+
+  test("of more keys than are kept, those called longest ago are dropped", async () => {
+    const counter = await counterAtStart();
+    await counter.stub.countRefused([summed("key_old", 1), summed("key_busy", 1)]);
+    await pass(counter, DAY);
+    const keys = ["key_busy", ...Array.from({ length: CALL_KEYS_KEPT - 1 }, (_, nth) => `key_${nth}`)];
+    await counter.stub.countRefused(keys.map((keyId) => summed(keyId, 1)));
+    await pass(counter, QUIET_MS);
+    expect((await counter.stub.keyCalls("key_old")).days).toEqual({});
+    expect(await today(counter, "key_busy")).toEqual({ accepted: 0, refused: 1 });
+    const rows = await runInDurableObject(counter.stub, (_, { storage: { sql } }) =>
+      sql
+        .exec<{ keys: number; refusals: number }>(
+          "SELECT count(DISTINCT key_id) AS keys, (SELECT count(*) FROM refusals) AS refusals FROM calls",
+        )
+        .one(),
+    );
+    expect(rows).toEqual({ keys: CALL_KEYS_KEPT, refusals: 200 });
+  });
+});
+
+describe("refused calls", () => {
+  test("the quota's refusals say what their sender was told, and are in the usage after a minute and a crash", async () => {
+    const counter = await counterAtStart(1);
+    await counter.counted(2);
+    await counter.counted(3);
+    const detail = expect.stringContaining("signal limit and the extra room");
+    expect(await counter.stub.rejections(10)).toMatchObject([
+      { code: "extra_room_exceeded", detail, calls: 1, signals: 3 },
+    ]);
+    await pass(counter, MINUTE);
+    await crash(counter);
+    expect(await counter.stub.usage()).toMatchObject({ accepted: 1, held: 1, rejected: 3 });
+  });
+
+  test("counts that cannot be written stay in memory and are written by the next alarm", async () => {
+    const counter = await counterAtStart();
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO refusals");
+    await counter.stub.refused(refusal());
+    await pass(counter, WATCH_MS);
+    await repair();
+    expect(await counter.stub.keyCalls("key_1")).toMatchObject({ usedMs: START, rejections: [{ calls: 1 }] });
+    await pass(counter, MINUTE);
+    await crash(counter);
+    const calls = await counter.stub.keyCalls("key_1");
+    expect(calls).toMatchObject({ usedMs: START, rejections: [{ calls: 1 }] });
+    expect(calls.days).toEqual({ [dayOf(START)]: { accepted: 0, refused: 1 } });
+  });
+
+  test("a flood costs a few rows a minute, and pushes out nothing that happened once", async () => {
+    const counter = await counterAtStart(0);
+    await counter.stub.refused(refusal("key_1", "event_missing"));
+    const minutes = amount(2, 5);
+    const { rows, alarms } = await countRows(counter, async () => {
+      for (let second = 0; second < 60 * minutes; second++) {
+        await runInDurableObject(counter.stub, (instance) => {
+          for (let n = 0; n < 5; n++) instance.refused(refusal());
+        });
+        await counter.counted(2);
+        await pass(counter, SECOND);
+      }
+    });
+    // A minute: the alarm each 8 s; two reasons, the key and the ledger.
+    expect((rows + alarms) / minutes).toBeLessThanOrEqual(14);
+    const listed = (await counter.stub.rejections(10)).map(({ code, calls }) => [code, calls]);
+    expect(listed.sort()).toEqual([
+      ["body_not_json", 300 * minutes],
+      ["event_missing", 1],
+      ["extra_room_exceeded", 60 * minutes],
+    ]);
+    expect(await counter.stub.usage()).toMatchObject({ rejected: 120 * minutes });
+  });
+});
+
+describe("an object of version 0.1.0", () => {
+  test("keeps its calls by day, last uses and refused calls", async () => {
+    const counter = await counterAtStart();
+    const day = dayOf(START);
+    const listed = { keyId: "key_1", code: "unauthorized", cause: "secret_wrong", detail: "No.", requestId: "req_1" };
+    const entry = { ...listed, calls: 12, signals: 13, firstAtMs: START - HOUR, lastAtMs: START };
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      sql.exec(`
+        CREATE TABLE key_use (
+          key_id TEXT PRIMARY KEY, used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL, written_ms INTEGER NOT NULL,
+          admitted INTEGER NOT NULL, calls TEXT NOT NULL, lost TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE rejections (id INTEGER PRIMARY KEY CHECK (id = 1), list TEXT NOT NULL, days TEXT NOT NULL)`);
+      const insert = "INSERT INTO key_use VALUES (?, ?, ?, 0, 0, ?, '')";
+      sql.exec(insert, "key_1", START, START - HOUR, `${day},4,0,2`);
+      sql.exec(insert, "key_2", START - 40 * DAY, 0, "");
+      const days = [["key_1", { calls: `${day},5,6`, lost: `${day},1` }]];
+      const list = [{ ...entry, atLeast: true, open: true }];
+      sql.exec("INSERT INTO rejections VALUES (1, ?, ?)", JSON.stringify(list), JSON.stringify(days));
+    });
+    await crash(counter);
+    expect(await counter.stub.keyCalls("key_1")).toEqual({
+      usedMs: START,
+      acceptedMs: START - HOUR,
+      rejections: [entry],
+      days: {
+        [day - 2]: { accepted: 2, refused: 0 },
+        [day - 1]: { accepted: 0, refused: 6 },
+        [day]: { accepted: 4, refused: 5 },
+      },
+    });
+    expect(await counter.stub.lastUsed()).toEqual({ key_1: START, key_2: START - 40 * DAY });
+    await crash(counter);
+    expect(await counter.stub.rejections(10)).toEqual([entry]);
+  });
+});
+
+describe("the key's page", () => {
+  test("shows calls by day as a chart that says in words what it shows, and as a table", async () => {
+    const { workspace, home, owner } = await newMembers();
+    const path = `${home}/settings/api-keys/${workspace.key.id}`;
+    expect(textOf(await owner.see(path))).toContain("Calls None in the last 30 days.");
+    for (let n = 0; n < 3; n++) await workspace.send({ event: "x", email: "a@example.com" });
+    await workspace.send("{ nonsense");
+    const html = await owner.see(path);
+    const labels = readHtml(html)
+      .all("svg")
+      .map((chart) => chart.attribute("aria-label"));
+    expect(labels).toContain("3 calls accepted and 1 refused in 30 days. Most on one day: 4.");
+    const text = textOf(html);
+    expect(text).toContain("3 calls accepted and 1 refused in 30 days.");
+    const day = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" }).format(Date.now());
+    expect(text).toContain(`Day Accepted Refused ${day} 3 1`);
+  });
+});
