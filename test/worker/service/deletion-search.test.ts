@@ -60,8 +60,8 @@ const HOLD_NONE = {
     revoked_keys: key_id
     raised_events: body
     wanted_events: wanted
-    key_use: key_id calls lost
-    rejections: list days
+    calls: key_id
+    refusals: cause code detail key_id request_id
     released: id
     jobs_again: job`),
   store: placesOf(`
