@@ -37,13 +37,13 @@ try {
 
   // With an end of their retention, signals are sealed at the end of their day.
   const terms = { name: "Left", paid: true, retention_days: 60 };
-  const plan = (limit: number) => service.api.call("PUT", "plans/left", { ...terms, signal_limit: limit });
-  await plan(1_000);
+  const setPlan = (limit: number) => service.api.call("PUT", "plans/left", { ...terms, signal_limit: limit });
+  await setPlan(1_000);
   const created = { slug: SLUG, name: "Left", plan: "left", anchor: new Date(Date.now() + LONG_AGO_MS).toISOString() };
   const { id } = await service.api.post<{ id: string }>("workspaces", created);
   const home = `workspaces/${id}`;
   const setLimit = async (limit: number) => {
-    await plan(limit);
+    await setPlan(limit);
     // A change of the workspace tells its objects at once, which wakes their alarms; a change of the plan does not.
     await service.api.call("PATCH", home, { plan: "left" });
   };

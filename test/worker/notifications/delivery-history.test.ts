@@ -232,6 +232,8 @@ async function happen(history: History, step: Step): Promise<void> {
     case "answers":
       return void (history.answersOk = step.ok);
     case "restart":
+      // Only an object that runs can be evicted.
+      await runInDurableObject(history.told.object, () => undefined);
       return evictDurableObject(history.told.object);
     case "pause or resume":
       return history.pauseOrResume(step.index);
