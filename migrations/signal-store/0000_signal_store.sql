@@ -1,5 +1,5 @@
-CREATE TABLE `product_org_changes` (
-	`product_org_id` integer NOT NULL,
+CREATE TABLE `account_changes` (
+	`account_id` integer NOT NULL,
 	`field` text NOT NULL,
 	`at` integer NOT NULL,
 	`ordinal` integer NOT NULL,
@@ -9,11 +9,11 @@ CREATE TABLE `product_org_changes` (
 	`before_at` integer,
 	`before_ordinal` integer,
 	`before_signal_id` text,
-	PRIMARY KEY(`product_org_id`, `field`, `at`, `ordinal`)
+	PRIMARY KEY(`account_id`, `field`, `at`, `ordinal`)
 );
 --> statement-breakpoint
-CREATE INDEX `product_org_changes_latest` ON `product_org_changes` (`product_org_id`,`at`,`ordinal`);--> statement-breakpoint
-CREATE TABLE `product_orgs` (
+CREATE INDEX `account_changes_latest` ON `account_changes` (`account_id`,`at`,`ordinal`);--> statement-breakpoint
+CREATE TABLE `accounts` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`external_id` text NOT NULL,
 	`name` text,
@@ -28,8 +28,8 @@ CREATE TABLE `product_orgs` (
 	`last_seen` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
-CREATE INDEX `product_orgs_last_seen` ON `product_orgs` (`last_seen`);--> statement-breakpoint
+CREATE UNIQUE INDEX `accounts_external_id_unique` ON `accounts` (`external_id`);--> statement-breakpoint
+CREATE INDEX `accounts_last_seen` ON `accounts` (`last_seen`);--> statement-breakpoint
 CREATE TABLE `deletions` (
 	`id` text PRIMARY KEY NOT NULL,
 	`email_hash` text NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE `retention` (
 	`deleted_until` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE TABLE `raised_events` (
+CREATE TABLE `raised_notifications` (
 	`row` integer PRIMARY KEY NOT NULL,
 	`body` text NOT NULL
 );
@@ -199,7 +199,7 @@ CREATE TABLE `people` (
 	`company` text,
 	`title` text,
 	`names` text DEFAULT '' NOT NULL,
-	`trait_receipts` text DEFAULT '' NOT NULL,
+	`trait_orders` text DEFAULT '' NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL,
@@ -317,7 +317,7 @@ CREATE TABLE `rule_days` (
 	`days` text NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE TABLE `verdicts` (
+CREATE TABLE `rule_outcomes` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`rule_id` text NOT NULL,
 	`rule_version` integer NOT NULL,
@@ -326,4 +326,4 @@ CREATE TABLE `verdicts` (
 	`frequency` text
 );
 --> statement-breakpoint
-CREATE UNIQUE INDEX `verdicts_rule` ON `verdicts` (`rule_id`,`rule_version`);
+CREATE UNIQUE INDEX `rule_outcomes_rule` ON `rule_outcomes` (`rule_id`,`rule_version`);

@@ -22,14 +22,14 @@ export class DeletedPeople {
     const needle = JSON.stringify(email).slice(1, -1);
     const events = this.#sql
       .exec<{ seq: number; type: string; data: string }>(
-        "SELECT seq, type, data FROM events WHERE instr(data, ?)",
+        "SELECT seq, type, data FROM notifications WHERE instr(data, ?)",
         `"${needle}"`,
       )
       .toArray();
     for (const { seq, type, data } of events) {
       const event = { type, data: JSON.parse(data) as unknown } as AnyEvent;
       const left = withoutPerson(event, (one) => one === email);
-      this.#sql.exec("UPDATE events SET data = ? WHERE seq = ?", left && JSON.stringify(left.data), seq);
+      this.#sql.exec("UPDATE notifications SET data = ? WHERE seq = ?", left && JSON.stringify(left.data), seq);
     }
     // The receivers' answers go too, and those that are still to come: they may repeat what the receiver was sent.
     this.#sql.exec(

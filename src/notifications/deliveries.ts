@@ -91,7 +91,7 @@ export class Deliveries {
     if (data.length > EVENT_MAX_CHARACTERS) return [];
     const { seq } = this.#sql
       .exec<{ seq: number }>(
-        "INSERT INTO events (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq",
+        "INSERT INTO notifications (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq",
         event.id,
         event.type,
         event.time,
@@ -175,7 +175,7 @@ export class Deliveries {
   event({ events }: StoredDelivery): AnyEvent | null {
     const rows = this.#sql
       .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
-        "SELECT id, type, time_ms, data FROM events WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+        "SELECT id, type, time_ms, data FROM notifications WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
         JSON.stringify(events),
       )
       .toArray();
@@ -289,7 +289,7 @@ export class Deliveries {
       .toArray();
     if (deleted.length === 0) return;
     this.#sql.exec(
-      `DELETE FROM events WHERE seq IN (SELECT value FROM json_each(?))
+      `DELETE FROM notifications WHERE seq IN (SELECT value FROM json_each(?))
         AND seq NOT IN (SELECT carried.value FROM deliveries, json_each(deliveries.events) AS carried)`,
       JSON.stringify(deleted.flatMap(({ events }) => JSON.parse(events) as number[])),
     );

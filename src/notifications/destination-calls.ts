@@ -38,7 +38,7 @@ export interface CreatedDestination {
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
 /** Why a delivery is over although it did not arrive. */
-export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "erased";
+export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "person_deleted";
 
 export interface Delivery {
   id: string;

@@ -225,7 +225,7 @@ export class Destinations extends RestorableObject {
     const event = this.#deliveries.event(one);
     if (event === null) {
       this.#dispatch.ended(id);
-      this.#run(() => this.#deliveries.end(one, "failed", "erased"));
+      this.#run(() => this.#deliveries.end(one, "failed", "person_deleted"));
       return null;
     }
     this.#deliveries.take(one, nowMs);
@@ -298,7 +298,7 @@ export class Destinations extends RestorableObject {
   }
 
   #isNew(eventId: string): boolean {
-    const insert = "INSERT INTO events_seen (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id";
+    const insert = "INSERT INTO notifications_seen (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id";
     return this.#sql.exec(insert, eventId).toArray().length > 0;
   }
 

@@ -61,7 +61,7 @@ export class HourlyChore {
   finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, deletedPeople } = this.#parts;
     this.#sql.exec(
-      "DELETE FROM events_seen WHERE id < ?",
+      "DELETE FROM notifications_seen WHERE id < ?",
       `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`,
     );
     for (const { id } of roster.all()) deliveries.clearAway(id, nowMs);

@@ -97,7 +97,7 @@ export class RaisedEvents {
     if (this.#fresh !== null) return this.#fresh;
     const events: WorkspaceEvent[] = [];
     let [lastRow, characters] = [0, 0];
-    const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row <= ? ORDER BY row", EVER);
+    const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_notifications WHERE row <= ? ORDER BY row", EVER);
     for (const { row, body } of rows) {
       if (lastRow > 0 && characters + body.length > RAISED_ROW_CHARACTERS) break;
       const { events: ofRow, deletion } = readBody(body);
@@ -114,8 +114,8 @@ export class RaisedEvents {
 
   /** Deletes the rows up to this one: they have been taken over. */
   handedOn(lastRow: number): void {
-    this.#sql.exec("DELETE FROM raised_events WHERE row <= ?", lastRow);
-    const left = this.#sql.exec("SELECT 1 FROM raised_events WHERE row > ? LIMIT 1", lastRow).toArray();
+    this.#sql.exec("DELETE FROM raised_notifications WHERE row <= ?", lastRow);
+    const left = this.#sql.exec("SELECT 1 FROM raised_notifications WHERE row > ? LIMIT 1", lastRow).toArray();
     this.#begin = left.length === 0 ? this.#end : lastRow;
     this.#fresh = null;
   }
@@ -131,9 +131,9 @@ export class RaisedEvents {
       if (deletion !== null) continue;
       const left = events.map(change).filter((event) => event !== null);
       const text = JSON.stringify(left);
-      if (left.length === 0) this.#sql.exec("DELETE FROM raised_events WHERE row = ?", next.row);
+      if (left.length === 0) this.#sql.exec("DELETE FROM raised_notifications WHERE row = ?", next.row);
       else if (text !== next.body) {
-        this.#sql.exec("UPDATE raised_events SET body = ? WHERE row = ?", text, next.row);
+        this.#sql.exec("UPDATE raised_notifications SET body = ? WHERE row = ?", text, next.row);
       }
     }
     this.reload();
@@ -141,7 +141,7 @@ export class RaisedEvents {
 
   /** Reads the state in memory again: a transaction has been taken back, or the object has just started. */
   reload(): void {
-    const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_events ORDER BY row DESC LIMIT 1");
+    const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
     const [first] = last === undefined ? [] : this.#after(0);
     this.#begin = first === undefined ? this.#end : first.row - first.body.length;
@@ -149,13 +149,15 @@ export class RaisedEvents {
   }
 
   #after(row: number): Row[] {
-    return this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row > ? ORDER BY row LIMIT 1", row).toArray();
+    return this.#sql
+      .exec<Row>("SELECT row, body FROM raised_notifications WHERE row > ? ORDER BY row LIMIT 1", row)
+      .toArray();
   }
 
   #write(texts: readonly string[]): void {
     const body = `[${texts.join(",")}]`;
     this.#end += body.length;
-    this.#sql.exec("INSERT INTO raised_events (row, body) VALUES (?, ?)", this.#end, body);
+    this.#sql.exec("INSERT INTO raised_notifications (row, body) VALUES (?, ?)", this.#end, body);
   }
 }
 

@@ -24,9 +24,9 @@ export function createTables(sql: SqlStorage): void {
       PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
 
     -- Ids of events that were taken over, so that each is taken over once.
-    CREATE TABLE IF NOT EXISTS events_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
     -- Events that some delivery carries. Without data: it was about a person who was deleted.
-    CREATE TABLE IF NOT EXISTS events (
+    CREATE TABLE IF NOT EXISTS notifications (
       seq INTEGER PRIMARY KEY,
       id TEXT NOT NULL,
       type TEXT NOT NULL,

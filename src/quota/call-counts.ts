@@ -64,7 +64,7 @@ export class CallCounts {
   constructor(storage: DurableObjectStorage, options: CallCountsOptions) {
     this.#storage = storage;
     this.#options = options;
-    createTables(storage);
+    createTables(storage.sql);
     this.#rejections = readRejections(storage.sql);
     this.#storedRejections = new Set(this.#rejections);
   }
@@ -220,8 +220,7 @@ function deleteRejection(sql: SqlStorage, { keyId, code, cause, requestId }: Rej
   sql.exec("DELETE FROM refusals WHERE key_id = ? AND code = ? AND cause = ? AND request_id = ?", ...name);
 }
 
-function createTables(storage: DurableObjectStorage): void {
-  const { sql } = storage;
+function createTables(sql: SqlStorage): void {
   sql.exec(`
     CREATE TABLE IF NOT EXISTS calls (
       key_id TEXT NOT NULL, day INTEGER NOT NULL, accepted INTEGER NOT NULL, refused INTEGER NOT NULL,
@@ -230,29 +229,4 @@ function createTables(storage: DurableObjectStorage): void {
       key_id TEXT NOT NULL, code TEXT NOT NULL, cause TEXT NOT NULL, request_id TEXT NOT NULL, detail TEXT NOT NULL,
       calls INTEGER NOT NULL, signals INTEGER NOT NULL, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL,
       PRIMARY KEY (key_id, code, cause, request_id)) WITHOUT ROWID`);
-  const isOld = sql.exec("SELECT 1 FROM pragma_table_info('key_use')").toArray().length > 0;
-  if (isOld) storage.transactionSync(() => sql.exec(FROM_0_1_0));
 }
-
-/**
- * Moves what version 0.1.0 has stored. Its counts by day are a text: the latest day, its count, and the counts of the days
- * before it. `rejections` has a single row of JSON: the entries, and pairs of a key and its counts.
- */
-const FROM_0_1_0 = `
-  INSERT INTO calls
-    SELECT key_id, json_extract('[' || calls || ']', '$[0]') - (count.key - 1), count.value, 0, used_ms, accepted_ms
-    FROM key_use, json_each('[' || calls || ']') AS count WHERE count.key > 0 ${ADD_TO_DAY};
-  INSERT INTO calls
-    SELECT key_id, used_ms / 86400000, 0, 0, used_ms, accepted_ms FROM key_use WHERE true ${ADD_TO_DAY};
-  INSERT INTO calls
-    SELECT days.value ->> '$[0]', json_extract('[' || (days.value ->> '$[1].calls') || ']', '$[0]') - (count.key - 1),
-      0, count.value, 0, 0
-    FROM rejections, json_each(rejections.days) AS days,
-      json_each('[' || (days.value ->> '$[1].calls') || ']') AS count
-    WHERE count.key > 0 ${ADD_TO_DAY};
-  INSERT OR REPLACE INTO refusals
-    SELECT value ->> 'keyId', value ->> 'code', ifnull(value ->> 'cause', ''), value ->> 'requestId', value ->> 'detail',
-      value ->> 'calls', value ->> 'signals', value ->> 'firstAtMs', value ->> 'lastAtMs'
-    FROM rejections, json_each(rejections.list);
-  DROP TABLE key_use;
-  DROP TABLE rejections;`;

@@ -24,10 +24,10 @@ export class CounterNews {
   constructor(sql: SqlStorage) {
     this.#sql = sql;
     sql.exec(`
-      CREATE TABLE IF NOT EXISTS raised_events (row INTEGER PRIMARY KEY, body TEXT NOT NULL);
-      CREATE TABLE IF NOT EXISTS wanted_events (id INTEGER PRIMARY KEY CHECK (id = 1), wanted TEXT NOT NULL);`);
+      CREATE TABLE IF NOT EXISTS raised_notifications (row INTEGER PRIMARY KEY, body TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS wanted_notifications (id INTEGER PRIMARY KEY CHECK (id = 1), wanted TEXT NOT NULL);`);
     this.raised = new RaisedEvents(sql);
-    const [row] = sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events");
+    const [row] = sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_notifications");
     const wanted = row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedEvents);
     this.#wanted = new Set(wanted.types);
     this.hasDestinations = hasDestinations(wanted);
@@ -39,7 +39,7 @@ export class CounterNews {
   }
 
   want(wanted: WantedEvents): void {
-    this.#sql.exec("INSERT OR REPLACE INTO wanted_events VALUES (1, ?)", JSON.stringify(wanted));
+    this.#sql.exec("INSERT OR REPLACE INTO wanted_notifications VALUES (1, ?)", JSON.stringify(wanted));
     this.#wanted = new Set(wanted.types);
     this.hasDestinations = hasDestinations(wanted);
     this.#countCalls();
@@ -54,8 +54,12 @@ export class CounterNews {
     }
     if (this.wants("usage.level")) {
       const refusedBefore = closed.length > 0 ? 0 : before.rejected;
-      const { told, news } = usageNews({ told: ledger.told, now: ledger, hasRefused: ledger.rejected > refusedBefore });
-      ledger.told = told;
+      const { notified, news } = usageNews({
+        notified: ledger.notified,
+        now: ledger,
+        hasRefused: ledger.rejected > refusedBefore,
+      });
+      ledger.notified = notified;
       for (const level of news) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
     }
     return events;

@@ -85,7 +85,7 @@ export class LedgerState {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
-      if (levels) ledger.told = usageNews({ told: 0, now: ledger, hasRefused: ledger.rejected > 0 }).told;
+      if (levels) ledger.notified = usageNews({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
@@ -118,7 +118,7 @@ export class LedgerState {
         this.#outbox.write(rows, ledger);
         const events = this.#news.ofChange(before, ledger, closed, nowMs);
         this.#news.raised.raise(changed.events === undefined ? events : [...events, ...changed.events]);
-        save = closed.length > 0 || newDay || changed.save === true || ledger.told !== before.told;
+        save = closed.length > 0 || newDay || changed.save === true || ledger.notified !== before.notified;
         if (save) saveLedger(this.#storage.sql, ledger);
       });
     } catch (error) {

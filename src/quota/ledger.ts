@@ -6,7 +6,6 @@
  * Everything else changes seldom, and with the ledger row.
  */
 import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing-period.ts";
-import { addColumn } from "../platform/add-column.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
@@ -31,9 +30,9 @@ export interface Ledger extends QuotaConfig, Counts {
   nextRow: number;
   /** UTC day of the last count. It is kept here, so that a commit writes no row for it. */
   dayMs: number;
-  /** Levels of usage that have been told, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
-  told: number;
-  /** Whether it has been told that signals wait too long, and they still do. */
+  /** Levels of usage that have been notified, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
+  notified: number;
+  /** Whether a notification says that signals wait too long, and they still do. */
   late: boolean;
 }
 
@@ -56,7 +55,7 @@ interface LedgerRow {
   admitted: number;
   next_row: number;
   day_ms: number;
-  told: number;
+  notified: number;
   late: number;
   paid: number;
   overages: number;
@@ -65,7 +64,7 @@ interface LedgerRow {
 }
 
 const SAVE = `INSERT OR REPLACE INTO ledger (id, signal_limit, anchor_ms, period_start_ms, period_end_ms, accepted, held,
-    rejected, overage, streak, admitted, next_row, day_ms, told, late, paid, overages, extra_room_removed,
+    rejected, overage, streak, admitted, next_row, day_ms, notified, late, paid, overages, extra_room_removed,
     config_version)
   VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
@@ -76,15 +75,14 @@ export function createLedgerTables(sql: SqlStorage): void {
       signal_limit INTEGER NOT NULL, anchor_ms INTEGER NOT NULL, period_start_ms INTEGER NOT NULL,
       period_end_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
-      day_ms INTEGER NOT NULL, told INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
-      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL, config_version INTEGER NOT NULL DEFAULT 0
+      day_ms INTEGER NOT NULL, notified INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
+      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL, config_version INTEGER NOT NULL
     );
     CREATE TABLE IF NOT EXISTS closed_periods (
       period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
-  addColumn(sql, "ledger", "config_version INTEGER NOT NULL DEFAULT 0");
 }
 
 /**
@@ -112,7 +110,7 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
     admitted: row.admitted,
     nextRow: row.next_row,
     dayMs: row.day_ms,
-    told: row.told,
+    notified: row.notified,
     late: row.late === 1,
     paid: row.paid === 1,
     overages: row.overages === 1,
@@ -140,7 +138,7 @@ export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
     ledger.admitted,
     ledger.nextRow,
     ledger.dayMs,
-    ledger.told,
+    ledger.notified,
     Number(ledger.late),
     Number(ledger.paid),
     Number(ledger.overages),
@@ -162,7 +160,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     admitted: 0,
     nextRow: firstRowAfterStart(nowMs),
     dayMs: utcDay(nowMs),
-    told: 0,
+    notified: 0,
     late: false,
   };
 }
@@ -199,7 +197,7 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
       periodEndMs: next.endMs,
       ...NO_VERDICTS,
       overage: 0,
-      told: 0,
+      notified: 0,
     });
   }
   return closed;
@@ -255,7 +253,7 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
     admitted: _admitted,
     nextRow: _next,
     dayMs: _day,
-    told: _told,
+    notified: _notified,
     late: _late,
     ...usage
   } = ledger;

@@ -6,17 +6,16 @@
  * next commit writes over it, under a number of its own. So a signal that comes alone costs a row when it comes and a row
  * when it is settled, and nothing else.
  */
-import { addColumn } from "../platform/add-column.ts";
 import { isUnreadable } from "../wire/message.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker, type PackedMessage, type PackedRow, SEND_BATCH_MAX_BYTES } from "./pack.ts";
 import type { UnsettledRow } from "./protocol.ts";
 
 const INSERT = `INSERT INTO outbox
-    (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, again, body)
+    (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, resent, body)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = ?, bytes = ?, accepted = ?, held = ?,
-    rejected = ?, overage = ?, admitted = ?, again = ?, body = ?
+    rejected = ?, overage = ?, admitted = ?, resent = ?, body = ?
   WHERE row = ?`;
 
 /** What of a row has been settled. */
@@ -45,8 +44,7 @@ export class Outbox {
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
       bytes INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, again INTEGER NOT NULL DEFAULT 0, body TEXT NOT NULL)`);
-    addColumn(sql, "outbox", "again INTEGER NOT NULL DEFAULT 0");
+      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
     // Rows that cannot be read, by a bug. They are kept, and hold up no other row.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
@@ -161,15 +159,15 @@ export class Outbox {
   /** All rows that are not settled, in order. */
   unsettledRows(): UnsettledRow[] {
     return this.#sql
-      .exec<{ row: number; period_start: number; count: number; again: number }>(
-        "SELECT row, period_start, count, again FROM outbox WHERE bytes > 0 ORDER BY row",
+      .exec<{ row: number; period_start: number; count: number; resent: number }>(
+        "SELECT row, period_start, count, resent FROM outbox WHERE bytes > 0 ORDER BY row",
       )
       .toArray()
-      .map(({ row, period_start: periodStartMs, count, again }) => ({
+      .map(({ row, period_start: periodStartMs, count, resent }) => ({
         row,
         periodStartMs,
         signals: count,
-        isAgain: again === 1,
+        isAgain: resent === 1,
       }));
   }
 

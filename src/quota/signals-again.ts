@@ -27,10 +27,10 @@ export class SignalsAgain {
     this.#sql = sql;
     this.#options = options;
     // `released`: signals that this period's releases have counted. A later release finds them in the store until they are
-    // recorded. `jobs_again`: the last page that was sent for each of the latest jobs.
+    // recorded. `resend_jobs`: the last page that was sent for each of the latest jobs.
     sql.exec(`
       CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS jobs_again (
+      CREATE TABLE IF NOT EXISTS resend_jobs (
         job TEXT PRIMARY KEY, page INTEGER NOT NULL, through INTEGER NOT NULL, sent INTEGER NOT NULL
       ) WITHOUT ROWID;`);
   }
@@ -64,12 +64,12 @@ export class SignalsAgain {
       // A job's id begins with the time of its request.
       if (last.page === 0) {
         this.#sql.exec(
-          `DELETE FROM jobs_again
-           WHERE job <= (SELECT job FROM jobs_again ORDER BY job DESC LIMIT 1 OFFSET ${JOBS_REMEMBERED - 1})`,
+          `DELETE FROM resend_jobs
+           WHERE job <= (SELECT job FROM resend_jobs ORDER BY job DESC LIMIT 1 OFFSET ${JOBS_REMEMBERED - 1})`,
         );
       }
       this.#sql.exec(
-        "INSERT OR REPLACE INTO jobs_again (job, page, through, sent) VALUES (?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO resend_jobs (job, page, through, sent) VALUES (?, ?, ?, ?)",
         page.job,
         page.page,
         page.through,
@@ -83,7 +83,7 @@ export class SignalsAgain {
   /** The last page that was sent for a job; page 0: none was. */
   #lastPage(job: string): { page: number; through: number; sent: number } {
     const [last] = this.#sql.exec<{ page: number; through: number; sent: number }>(
-      "SELECT page, through, sent FROM jobs_again WHERE job = ?",
+      "SELECT page, through, sent FROM resend_jobs WHERE job = ?",
       job,
     );
     return last ?? { page: 0, through: 0, sent: 0 };

@@ -52,7 +52,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
       step: async () => void (await stepRuleJob(store.state(), store.coldObjects(), store.storage)),
     },
     {
-      name: "erase",
+      name: "deletion",
       due: (nowMs) => nextDeletionMs(store.state(), nowMs),
       step: (nowMs) => store.transact(() => stepDeletions(store.state(), nowMs)),
     },

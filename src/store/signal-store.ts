@@ -113,7 +113,7 @@ export class SignalStore extends StoreReads {
       }
     }
     this.#alarmForNext();
-    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused: [] };
+    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs) };
   }
 
   /**

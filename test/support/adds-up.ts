@@ -117,7 +117,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     expect(seqs, list).toEqual([...seqs].sort((one, other) => one - other));
     for (const { seq, scored } of readEntries(entries)) {
       expect(here.has(seq), `line ${seq} is listed twice in ${list}`).toBe(false);
-      here.set(seq, scored?.verdicts ?? []);
+      here.set(seq, scored?.outcomes ?? []);
       if (scored !== null) scoredIn.set(list, [...(scoredIn.get(list) ?? []), scored]);
     }
   }
@@ -138,7 +138,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     expect({ email, score }).toEqual({ email, score: scoring.reduce((sum, { points }) => sum + points, 0) });
     for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
     const own = lines.filter(({ facts }) => facts.owner?.personId === id);
-    const theirs = new Map(own.map(({ seq, facts }) => [seq, facts.verdicts] as const));
+    const theirs = new Map(own.map(({ seq, facts }) => [seq, facts.outcomes] as const));
     const oldest = state.signals.firstSeq;
     expect(
       new Map(entries.filter(([seq]) => seq >= oldest && !isGone(state, seq)).sort(([a], [b]) => a - b)),
@@ -155,7 +155,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   for (const { seq, facts } of lines) {
     if (facts.owner !== null) expect(facts.status).toBe("processed");
-    else if (facts.status !== "anonymous") expect(facts.verdicts).toEqual([]);
+    else if (facts.status !== "anonymous") expect(facts.outcomes).toEqual([]);
     if (facts.status === "anonymous") expect(facts.listedBy, `line ${seq} is on no list`).not.toEqual([]);
     for (const kind of facts.listedBy) {
       const list = visitorList({ kind, value: (kind === "user_id" ? facts.userId : facts.anonymousId) ?? "" });
@@ -184,13 +184,13 @@ export function countedOf(
   personId: number,
   scored: readonly Scored[],
 ): (RuleMatch & { atMs: number })[] {
-  const all = scored.flatMap(({ verdicts, ...occasion }) =>
-    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion, verdict })),
+  const all = scored.flatMap(({ outcomes, ...occasion }) =>
+    outcomes.map((outcome) => ({ ...state.outcomes.get(outcome), ...occasion, outcome })),
   );
   const counted = all.filter((one) => state.once.counts(personId, one, one));
   const limited = all.filter(
-    ({ frequency, signalId, verdict, ruleId }) =>
-      frequency !== undefined && verdict === state.verdicts.currentOf(ruleId) && state.signals.find(signalId) !== null,
+    ({ frequency, signalId, outcome, ruleId }) =>
+      frequency !== undefined && outcome === state.outcomes.currentOf(ruleId) && state.signals.find(signalId) !== null,
   );
   for (const { ruleId, frequency, atMs } of limited) {
     const inPlace = counted.filter(

@@ -23,7 +23,7 @@ export interface Line {
   verdict: string;
   ordinal: string;
   received_at: string;
-  isErased: boolean;
+  isDeleted: boolean;
   hasPayload: boolean;
 }
 
@@ -60,7 +60,7 @@ export function lineOf(model: Model, signal: ModelSignal, place: Place): Line {
     verdict: signal.verdict,
     ordinal: String(signal.ordinal),
     received_at: new Date(signal.atMs).toISOString(),
-    isErased: place === "deleted" || place.endsWith(", deleted"),
+    isDeleted: place === "deleted" || place.endsWith(", deleted"),
     hasPayload: isKept || place === "dead",
   };
 }

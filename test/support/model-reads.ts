@@ -33,12 +33,12 @@ export async function expectSignals(model: Model, real: Real, format: Format): P
 }
 
 function expectLine(model: Model, row: Row, { signal, place }: { signal: ModelSignal; place: Place }): void {
-  const { isErased, hasPayload: _, ...cells } = lineOf(model, signal, place);
+  const { isDeleted, hasPayload: _, ...cells } = lineOf(model, signal, place);
   expect(row).toMatchObject(cells);
   const original = model.signals.find(({ id }) => id === row["duplicate_of"]);
-  expect({ id: row["id"], isErased: row["erased_at"] !== "", repeats: original?.n }).toEqual({
+  expect({ id: row["id"], isDeleted: row["deleted_at"] !== "", repeats: original?.n }).toEqual({
     id: signal.id,
-    isErased,
+    isDeleted,
     repeats: place === "duplicate" ? signal.n : undefined,
   });
 }
@@ -61,7 +61,7 @@ export async function expectTrace(model: Model, real: Real, signal: ModelSignal)
 function foundPlace(row: Row, { place }: ModelSignal): Place {
   if (place !== "accepted" && place !== "deleted" && place !== "duplicate") return place;
   if (row["status"] === "duplicate") return "duplicate";
-  return row["erased_at"] === "" ? "accepted" : "deleted";
+  return row["deleted_at"] === "" ? "accepted" : "deleted";
 }
 
 /** The people are in the file, with the ids by which they are known. */

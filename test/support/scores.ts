@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { readEntries } from "../../src/store/people/timeline-text.ts";
 import { ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
-import { Verdicts } from "../../src/store/state/verdicts.ts";
+import { RuleOutcomes } from "../../src/store/state/rule-outcomes.ts";
 
 interface PersonRow {
   [column: string]: SqlStorageValue;
@@ -34,12 +34,12 @@ export function scoresOf(workspaceId: string): Promise<Scores> {
 }
 
 export function readScores(sql: SqlStorage): Scores {
-  const verdicts = new Verdicts(sql);
+  const outcomes = new RuleOutcomes(sql);
   const people = peopleOf(sql);
   const scoring = people.flatMap(({ id, email, recent }) =>
     [...ascendingEntries(sql, personList(id), readEntries(recent))].flatMap(({ scored }) =>
-      (scored?.verdicts ?? []).map((verdict) => {
-        const { scoringSignal, points } = verdicts.get(verdict);
+      (scored?.outcomes ?? []).map((outcome) => {
+        const { scoringSignal, points } = outcomes.get(outcome);
         return {
           signal_id: scored?.signalId ?? "",
           scoring_signal: scoringSignal,

@@ -16,14 +16,14 @@ const LEVELS = [
 
 export interface UsageMoment {
   /** What has been told of the period: a bit for each level, in the order of LEVELS; 0: nothing. */
-  told: number;
+  notified: number;
   now: UsageStanding;
   /** Whether a signal has just been refused for the limit. */
   hasRefused: boolean;
 }
 
 /** What is told of the period from then on, and what of that is news. */
-export function usageNews({ told, now, hasRefused }: UsageMoment): { told: number; news: UsageLevelReached[] } {
+export function usageNews({ notified, now, hasRefused }: UsageMoment): { notified: number; news: UsageLevelReached[] } {
   const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
   const isFull = ceiling !== null && used >= ceiling;
@@ -31,14 +31,14 @@ export function usageNews({ told, now, hasRefused }: UsageMoment): { told: numbe
   let after = 0;
   for (const [index, level] of LEVELS.entries()) {
     const bit = 1 << index;
-    const wasTold = (told & bit) !== 0;
+    const wasTold = (notified & bit) !== 0;
     const percent = USAGE_NOTICE_PERCENT[index];
     const isSo = percent === undefined ? hasRefused || (wasTold && isFull) : isReached(used, percent, now.signalLimit);
     if (!isSo) continue;
     after |= bit;
     if (!wasTold) news.push(level);
   }
-  return { told: after, news };
+  return { notified: after, news };
 }
 
 function isReached(used: number, percent: number, signalLimit: number): boolean {

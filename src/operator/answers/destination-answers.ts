@@ -76,7 +76,7 @@ const deliveryFields = {
   event_id: idOf("evt", "Of the event: the `webhook-id`."),
   type: z.enum([...eventTypes, ...destinationEventTypes]),
   state: z.enum(["waiting", "delivered", "failed"]),
-  end_reason: z.enum(["attempts_failed", "switched_off", "too_many", "erased"]).nullable().meta({
+  end_reason: z.enum(["attempts_failed", "switched_off", "too_many", "person_deleted"]).nullable().meta({
     description:
       "Of one that failed: every attempt did, its destination was switched off, too many waited, or its person was deleted.",
   }),

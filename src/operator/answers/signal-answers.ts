@@ -93,7 +93,7 @@ export const traceAnswer = z
       }),
     ),
     points: z.int(),
-    erased_at: instant
+    deleted_at: instant
       .nullable()
       .meta({ description: "When its person was deleted, and with them all that it said of them." }),
     payload,
@@ -138,7 +138,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       scored_by: rule.scoredBy,
     })),
     points: trace.points,
-    erased_at: isoOrNull(trace.deletedAtMs),
+    deleted_at: isoOrNull(trace.deletedAtMs),
     payload: trace.payload,
     in_cold_storage: trace.inColdStorage,
     payload_lost: trace.payloadLost,
@@ -172,7 +172,7 @@ export function inFlightJson(signal: Admission, keyName: string | null): z.infer
     rules_tried: 0,
     rules_matched: [],
     points: 0,
-    erased_at: null,
+    deleted_at: null,
     payload: null,
     in_cold_storage: false,
     payload_lost: false,

@@ -123,5 +123,5 @@ export const DELIVERY_END = {
   attempts_failed: "Every attempt of some three days has failed.",
   switched_off: "The destination was switched off.",
   too_many: "Too many others waited.",
-  erased: "The person whom it was about was deleted.",
+  person_deleted: "The person whom it was about was deleted.",
 } as const satisfies Record<DeliveryEnd, string>;

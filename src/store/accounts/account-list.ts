@@ -5,10 +5,10 @@ import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Account, AccountChange, AccountFilter } from "../protocol/account-pages.ts";
-import { productOrgChanges, productOrgs } from "./tables.ts";
+import { accountChanges, accounts } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
-type Row = typeof productOrgs.$inferSelect;
+type Row = typeof accounts.$inferSelect;
 
 /** Accounts, the newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
 export function listAccounts(storage: DurableObjectStorage, filter: AccountFilter, page: Page): PageOf<Account> {
@@ -30,25 +30,25 @@ export function listAccounts(storage: DurableObjectStorage, filter: AccountFilte
 function nextAccount(db: Database, { externalId }: AccountFilter, cursor: string | null): Row | undefined {
   return db
     .select()
-    .from(productOrgs)
+    .from(accounts)
     .where(
       and(
-        externalId === undefined ? undefined : eq(productOrgs.externalId, externalId),
-        cursor === null ? undefined : lt(productOrgs.id, Number(cursor)),
+        externalId === undefined ? undefined : eq(accounts.externalId, externalId),
+        cursor === null ? undefined : lt(accounts.id, Number(cursor)),
       ),
     )
-    .orderBy(desc(productOrgs.id))
+    .orderBy(desc(accounts.id))
     .limit(1)
     .get();
 }
 
 function readHistory(db: Database, accountId: number): AccountChange[] {
-  const { field, before, after, at, signalId } = productOrgChanges;
+  const { field, before, after, at, signalId } = accountChanges;
   return db
     .select({ field, before, after, atMs: at, signalId })
-    .from(productOrgChanges)
-    .where(eq(productOrgChanges.productOrgId, accountId))
-    .orderBy(desc(at), desc(productOrgChanges.ordinal), field)
+    .from(accountChanges)
+    .where(eq(accountChanges.accountId, accountId))
+    .orderBy(desc(at), desc(accountChanges.ordinal), field)
     .limit(ACCOUNT_HISTORY_SHOWN)
     .all();
 }

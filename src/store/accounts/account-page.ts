@@ -7,7 +7,7 @@ import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Log } from "../log/log.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../protocol/account-pages.ts";
 import { valuesOf } from "./account-list.ts";
-import { productOrgChanges, productOrgs } from "./tables.ts";
+import { accountChanges, accounts } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
@@ -19,20 +19,20 @@ const beginning = (column: SQLiteColumn, characters: number) =>
   sql<string | null>`substr(${column}, 1, ${characters + 1})`;
 
 const SUMMARY = {
-  id: productOrgs.id,
-  externalId: productOrgs.externalId,
-  name: beginning(productOrgs.name, ACCOUNT_LIST_CHARACTERS),
-  plan: beginning(productOrgs.plan, ACCOUNT_LIST_CHARACTERS),
-  userCount: beginning(productOrgs.userCount, ACCOUNT_LIST_CHARACTERS),
-  recurringRevenue: beginning(productOrgs.recurringRevenue, ACCOUNT_LIST_CHARACTERS),
-  trialStatus: beginning(productOrgs.trialStatus, ACCOUNT_LIST_CHARACTERS),
-  firstSeenMs: productOrgs.firstSeen,
-  lastSeenMs: productOrgs.lastSeen,
+  id: accounts.id,
+  externalId: accounts.externalId,
+  name: beginning(accounts.name, ACCOUNT_LIST_CHARACTERS),
+  plan: beginning(accounts.plan, ACCOUNT_LIST_CHARACTERS),
+  userCount: beginning(accounts.userCount, ACCOUNT_LIST_CHARACTERS),
+  recurringRevenue: beginning(accounts.recurringRevenue, ACCOUNT_LIST_CHARACTERS),
+  trialStatus: beginning(accounts.trialStatus, ACCOUNT_LIST_CHARACTERS),
+  firstSeenMs: accounts.firstSeen,
+  lastSeenMs: accounts.lastSeen,
 };
 
 export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery, page: Page): PageOf<AccountSummary> {
   const db = drizzle(storage);
-  const { id, externalId, lastSeen } = productOrgs;
+  const { id, externalId, lastSeen } = accounts;
   const order: Order =
     "prefix" in query
       ? { value: externalId, kind: "text", id, direction: "up", prefix: query.prefix }
@@ -40,7 +40,7 @@ export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery
   const rows = readBehind(order, page, (asked, limit) =>
     db
       .select(SUMMARY)
-      .from(productOrgs)
+      .from(accounts)
       .where(asked)
       .orderBy(...ordered(order))
       .limit(limit)
@@ -69,7 +69,7 @@ export function readAccountPage(
   page: Page,
 ): AccountPage | null {
   const db = drizzle(storage);
-  const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
+  const row = db.select().from(accounts).where(eq(accounts.externalId, externalId)).get();
   if (row === undefined) return null;
   const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));
   // Looking an update up takes a fraction of a millisecond, and a template has no more targets; an account may have had
@@ -94,21 +94,21 @@ export function readAccountPage(
 
 /** An account's changes, the newest first, those of one update by field. The cursor is receipt, ordinal and field. */
 function listChanges(db: Database, accountId: number, page: Page): PageOf<ShownChange> {
-  const { field, at, ordinal, signalId, productOrgId } = productOrgChanges;
+  const { field, at, ordinal, signalId } = accountChanges;
   const [, lastAt, lastOrdinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
   const rows = db
     .select({
       field,
-      before: beginning(productOrgChanges.before, ACCOUNT_CHANGE_CHARACTERS),
-      after: beginning(productOrgChanges.after, ACCOUNT_CHANGE_CHARACTERS),
+      before: beginning(accountChanges.before, ACCOUNT_CHANGE_CHARACTERS),
+      after: beginning(accountChanges.after, ACCOUNT_CHANGE_CHARACTERS),
       atMs: at,
       ordinal,
       signalId,
     })
-    .from(productOrgChanges)
+    .from(accountChanges)
     .where(
       and(
-        eq(productOrgId, accountId),
+        eq(accountChanges.accountId, accountId),
         lastAt === undefined
           ? undefined
           : sql`(${at}, ${ordinal}, ${field}) < (${Number(lastAt)}, ${Number(lastOrdinal)}, ${lastField})`,

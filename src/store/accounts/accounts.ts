@@ -42,12 +42,12 @@ type Row = Record<AccountField, string | null> & {
 };
 
 const READ = `SELECT id, ${FIELDS.join(", ")}, attributes, claims, first_seen, last_seen
-  FROM product_orgs WHERE external_id = ?`;
+  FROM accounts WHERE external_id = ?`;
 
-const CREATE = `INSERT INTO product_orgs (external_id, attributes, claims, first_seen, last_seen)
+const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
   VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
 
-const WRITE = `UPDATE product_orgs SET ${FIELDS.map((field) => `${field} = ?`).join(", ")},
+const WRITE = `UPDATE accounts SET ${FIELDS.map((field) => `${field} = ?`).join(", ")},
   attributes = ?, claims = ?, first_seen = ?, last_seen = ? WHERE id = ?`;
 
 export class Accounts {
@@ -204,11 +204,11 @@ interface Change {
   beforeLast: ValueClaim | null;
 }
 
-const INSERT = `INSERT INTO product_org_changes (product_org_id, field, "at", ordinal, signal_id, "before", "after",
+const INSERT = `INSERT INTO account_changes (account_id, field, "at", ordinal, signal_id, "before", "after",
   before_at, before_ordinal, before_signal_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 const COLUMNS = `"at", ordinal, signal_id, "before", "after", before_at, before_ordinal, before_signal_id`;
-const OF_FIELD = "FROM product_org_changes WHERE product_org_id = ? AND field = ?";
+const OF_FIELD = "FROM account_changes WHERE account_id = ? AND field = ?";
 const READ_PREVIOUS = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) < (?, ?) ORDER BY "at" DESC, ordinal DESC LIMIT 1`;
 const READ_NEXT = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;

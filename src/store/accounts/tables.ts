@@ -4,8 +4,8 @@ import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import type { ValueClaims } from "./accounts.ts";
 
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
-export const productOrgs = sqliteTable(
-  "product_orgs",
+export const accounts = sqliteTable(
+  "accounts",
   {
     id: integer("id").primaryKey(),
     externalId: text("external_id").notNull().unique(),
@@ -21,14 +21,14 @@ export const productOrgs = sqliteTable(
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
   },
-  (table) => [index("product_orgs_last_seen").on(table.lastSeen)],
+  (table) => [index("accounts_last_seen").on(table.lastSeen)],
 );
 
 /** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts.ts. */
-export const productOrgChanges = sqliteTable(
-  "product_org_changes",
+export const accountChanges = sqliteTable(
+  "account_changes",
   {
-    productOrgId: integer("product_org_id").notNull(),
+    accountId: integer("account_id").notNull(),
     field: text("field").$type<AccountField>().notNull(),
     /** Receipt of the update that carried the value after; its ordinal and its signal are beside it. */
     at: integer("at").notNull(),
@@ -42,7 +42,7 @@ export const productOrgChanges = sqliteTable(
     beforeSignalId: text("before_signal_id"),
   },
   (table) => [
-    primaryKey({ columns: [table.productOrgId, table.field, table.at, table.ordinal] }),
-    index("product_org_changes_latest").on(table.productOrgId, table.at, table.ordinal),
+    primaryKey({ columns: [table.accountId, table.field, table.at, table.ordinal] }),
+    index("account_changes_latest").on(table.accountId, table.at, table.ordinal),
   ],
 );

@@ -305,15 +305,15 @@ class DeletionStep {
 
   /** Deletes the oldest portion of the person's list, with what its lines have scored, also those that retention has dropped. */
   #lines(): void {
-    const { sql, verdicts, once } = this.#state;
+    const { sql, outcomes, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
     const entries = this.#portionOf(firstEntries(sql, list));
     if (entries.length === 0) return this.#goOn("held");
     this.#deleteLines(entries, () => true);
     for (const { scored } of entries) {
-      for (const id of scored?.verdicts ?? []) {
-        const match = verdicts.get(id);
+      for (const id of scored?.outcomes ?? []) {
+        const match = outcomes.get(id);
         if (scored === null || !once.release(personId, scored, match)) continue;
         this.#people.ruleDays.add(match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;

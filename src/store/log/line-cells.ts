@@ -45,7 +45,7 @@ export const COLUMNS = [
   { name: "personId", is: "number", ofPerson: true },
   { name: "namedBy", is: "number", ofPerson: true },
   { name: "rulesTried", is: "number", ofPerson: true },
-  { name: "verdicts", is: "text", ofPerson: true },
+  { name: "outcomes", is: "text", ofPerson: true },
   { name: "linkedAfter", is: "number", ofPerson: true },
   { name: "duplicateOf", is: "text", ofPerson: true },
   { name: "traits", is: "text", ofPerson: true },
@@ -82,7 +82,7 @@ export function encodeFacts(facts: Facts): Cell[] {
     owner?.personId ?? 0,
     owner === null ? 0 : NAMED_BY.indexOf(owner.by),
     facts.rulesTried,
-    facts.verdicts.length === 0 ? 0 : facts.verdicts.join(),
+    facts.outcomes.length === 0 ? 0 : facts.outcomes.join(),
     after(facts.linkedAtMs, receivedAtMs),
     facts.duplicateOf ?? 0,
     writeTraits(traits),
@@ -129,7 +129,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     linkedAtMs: timeAfter(number("linkedAfter"), receivedAtMs),
     duplicateOf: text("duplicateOf"),
     rulesTried: number("rulesTried"),
-    verdicts: verdictsOf(cell("verdicts")),
+    outcomes: outcomesOf(cell("outcomes")),
     deletedAtMs: timeAfter(number("deletedAfter"), receivedAtMs),
   };
 }
@@ -160,7 +160,7 @@ export function statusOf(cell: Cell): LineStatus {
   return STATUSES[Number(cell)] ?? "processed";
 }
 
-export function verdictsOf(cell: Cell): number[] {
+export function outcomesOf(cell: Cell): number[] {
   return typeof cell === "string" ? cell.split(",").map(Number) : [];
 }
 

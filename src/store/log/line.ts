@@ -43,8 +43,8 @@ export interface Facts {
   linkedAtMs: number | null;
   duplicateOf: string | null;
   rulesTried: number;
-  /** Numbers of what the rules made of the signal, see state/verdicts.ts. */
-  verdicts: readonly number[];
+  /** Numbers of what the rules made of the signal, see state/rule-outcomes.ts. */
+  outcomes: readonly number[];
   /** When the signal's person was deleted; from then on nothing here names anybody. */
   deletedAtMs: number | null;
 }

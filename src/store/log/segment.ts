@@ -1,5 +1,5 @@
 /** Segments: hundreds of consecutive lines that are kept together. What their rows say, and how their lines are asked for. */
-import { statusLetter, statusOf, textOf, verdictsOf } from "./line-cells.ts";
+import { statusLetter, statusOf, textOf, outcomesOf } from "./line-cells.ts";
 import type { ColumnName } from "./line-cells.ts";
 import type { Facts } from "./line.ts";
 import type { Lines } from "./lines.ts";
@@ -99,9 +99,9 @@ export class Segment {
     return this.#seqsWhere(column, (cell) => cell === value);
   }
 
-  /** Numbers of the lines that have one of these verdicts. */
-  seqsScored(verdicts: ReadonlySet<number>): number[] {
-    return this.#seqsWhere("verdicts", (cell) => verdictsOf(cell).some((id) => verdicts.has(id)));
+  /** Numbers of the lines that have one of these outcomes. */
+  seqsScored(outcomes: ReadonlySet<number>): number[] {
+    return this.#seqsWhere("outcomes", (cell) => outcomesOf(cell).some((id) => outcomes.has(id)));
   }
 
   /** Whether one of its events is such. */

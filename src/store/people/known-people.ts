@@ -95,7 +95,7 @@ export class KnownPeople {
 
 function toKnown(raw: RawPerson): KnownPerson {
   const before = toPersonColumns(raw);
-  return { before, now: { ...before }, receipts: readReceipts(before.trait_receipts), entries: [] };
+  return { before, now: { ...before }, receipts: readReceipts(before.trait_orders), entries: [] };
 }
 
 /** Takes from a person the traits that they have from a line. Returns whether any of those, or of their times, was from it. */

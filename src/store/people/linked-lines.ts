@@ -126,7 +126,7 @@ export class Linking {
   }
 
   /** What the rules make of a line; null where that takes a payload that is not here. */
-  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "verdicts"> | null {
+  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
     const { version, rules } = this.#rules;
     if (isJudged(this.#state, seq, facts, version)) return facts;
     if (rules === null) return null;
@@ -137,7 +137,7 @@ export class Linking {
     const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
     const evaluation = evaluateSignal(rules, signal, email);
     if (typeof evaluation === "string") return NOTHING;
-    return { rulesTried: evaluation.rulesTried, verdicts: this.#state.verdicts.idsOf(evaluation.matches) };
+    return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }
 }
 
@@ -153,4 +153,4 @@ function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly Ru
   };
 }
 
-const NOTHING = { rulesTried: 0, verdicts: [] };
+const NOTHING = { rulesTried: 0, outcomes: [] };

@@ -246,7 +246,7 @@ export class People {
     const { before, now } = person;
     const { sql } = this.#state;
     this.news?.changed(now, before?.score ?? 0);
-    now.trait_receipts = writeReceipts(person.receipts);
+    now.trait_orders = writeReceipts(person.receipts);
     if (person.entries.length > 0) {
       now.recent = this.#addEntries(person);
       person.entries = [];

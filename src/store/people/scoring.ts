@@ -80,8 +80,8 @@ export class Scoring {
     const released = this.#released.get(owner.id);
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
-    const { sql, verdicts } = this.#state;
-    const replacing = [...released.keys()].flatMap((ruleId) => verdicts.currentOf(ruleId) ?? []);
+    const { sql, outcomes } = this.#state;
+    const replacing = [...released.keys()].flatMap((ruleId) => outcomes.currentOf(ruleId) ?? []);
     let [replaced, behind] = [0, Math.min(...released.values())];
     const replace = this.#replacer(owner, replacing);
     for (const entry of replacing.length === 0 ? [] : entriesBehind(behind)) {
@@ -98,7 +98,7 @@ export class Scoring {
 
   /** Makes what an entry's line scores count, as far as it can. The function returns whether anything of it does. */
   #replacer(owner: Owner, replacing: readonly number[]): (entry: Entry) => boolean {
-    const { once, signals, verdicts } = this.#state;
+    const { once, signals, outcomes } = this.#state;
     // What something counts for already is asked once: a person may have thousands of lines.
     const taken = new Set<string>();
     const isOpen = (scored: Scored, match: RuleMatch): boolean => {
@@ -112,21 +112,21 @@ export class Scoring {
     };
     return ({ seq, scored }) => {
       if (scored === null) return false;
-      const waiting = scored.verdicts.filter((id) => replacing.includes(id) && isOpen(scored, verdicts.get(id)));
+      const waiting = scored.outcomes.filter((id) => replacing.includes(id) && isOpen(scored, outcomes.get(id)));
       if (waiting.length === 0 || signals.read(seq) === null) return false;
-      return this.add(owner, { ...scored, verdicts: waiting }).length > 0;
+      return this.add(owner, { ...scored, outcomes: waiting }).length > 0;
     };
   }
 
   #score(
     owner: Owner,
-    { verdicts, atMs }: Scored,
+    { outcomes, atMs }: Scored,
     times: 1 | -1,
     counts: (match: RuleMatch) => boolean,
   ): readonly RuleMatch[] {
     const counted: RuleMatch[] = [];
-    for (const id of verdicts) {
-      const match = this.#state.verdicts.get(id);
+    for (const id of outcomes) {
+      const match = this.#state.outcomes.get(id);
       if (!counts(match)) continue;
       counted.push(match);
       owner.score += times * match.points;
@@ -138,8 +138,8 @@ export class Scoring {
 
 /** What rules made of a line, without what the other says as well; null: nothing. */
 function without(scored: Scored | null, other: Scored | null): Scored | null {
-  const verdicts = scored?.verdicts.filter((id) => other?.verdicts.includes(id) !== true) ?? [];
-  return scored === null || verdicts.length === 0 ? null : { ...scored, verdicts };
+  const outcomes = scored?.outcomes.filter((id) => other?.outcomes.includes(id) !== true) ?? [];
+  return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
 
 // Which rules have matches of a person that are still to be replaced, as the rows of `replacements` say it.

@@ -10,7 +10,7 @@ import type { PersonTraits } from "../../domain/signal/traits.ts";
 export interface PersonColumns extends PersonTraits {
   id: number;
   email: string;
-  trait_receipts: string;
+  trait_orders: string;
   score: number;
   first_seen: number;
   last_seen: number;
@@ -25,7 +25,7 @@ export interface PersonColumns extends PersonTraits {
 export type RawPerson = [
   id: number,
   email: string,
-  traitReceipts: string,
+  traitOrders: string,
   score: number,
   firstSeen: number,
   lastSeen: number,
@@ -40,7 +40,7 @@ export type RawPerson = [
 const COLUMNS: readonly (keyof PersonColumns)[] = [
   "id",
   "email",
-  "trait_receipts",
+  "trait_orders",
   "score",
   "first_seen",
   "last_seen",
@@ -66,7 +66,7 @@ export function newPerson(id: number, email: string, receivedAtMs: number): Pers
   return {
     id,
     email,
-    trait_receipts: "",
+    trait_orders: "",
     score: 0,
     first_seen: receivedAtMs,
     last_seen: receivedAtMs,
@@ -80,12 +80,12 @@ export function newPerson(id: number, email: string, receivedAtMs: number): Pers
 }
 
 export function toPersonColumns(raw: RawPerson): PersonColumns {
-  const [id, email, traitReceipts, score, firstSeen, lastSeen, lastDay, recent, ...more] = raw;
+  const [id, email, traitOrders, score, firstSeen, lastSeen, lastDay, recent, ...more] = raw;
   const [anonymousIds, userIds, idsDropped, ...traits] = more;
   const person: PersonColumns = {
     id,
     email,
-    trait_receipts: traitReceipts,
+    trait_orders: traitOrders,
     score,
     first_seen: firstSeen,
     last_seen: lastSeen,

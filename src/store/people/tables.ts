@@ -13,7 +13,7 @@ export const people = sqliteTable(
     /** Those traits that are searched, as they are searched for: see stored-person.ts. */
     names: text("names").notNull().default(""),
     /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
-    traitReceipts: text("trait_receipts").notNull().default(""),
+    traitOrders: text("trait_orders").notNull().default(""),
     /** Sum of the points that the person's signals have scored. */
     score: integer("score").notNull().default(0),
     firstSeen: integer("first_seen").notNull(),

@@ -13,8 +13,8 @@ export interface Scored {
   signalId: string;
   /** Receipt of the signal. */
   atMs: number;
-  /** Numbers of the verdicts, see state/verdicts.ts. */
-  verdicts: readonly number[];
+  /** Numbers of the outcomes, see state/rule-outcomes.ts. */
+  outcomes: readonly number[];
 }
 
 export interface Entry {
@@ -24,8 +24,8 @@ export interface Entry {
 }
 
 /** What the list of a line's person is to say of it; null: it has scored nothing. */
-export function scoredBy({ admission, verdicts }: Facts): Scored | null {
-  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
+export function scoredBy({ admission, outcomes }: Facts): Scored | null {
+  return outcomes.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, outcomes };
 }
 
 /** What a person's row is to say with these entries added; null where that is too much, and all goes to `insertEntries`. */
@@ -62,21 +62,21 @@ export function mergeEntries(before: readonly Entry[], entries: readonly Entry[]
 
 /**
  * Writes an entry, its numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given,
- * and the verdicts.
+ * and the outcomes.
  */
 function writeEntry({ seq, scored }: Entry): string {
   if (scored === null) return seq.toString(36);
   const { text, ms } = writeId(scored.signalId);
-  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.verdicts.join(".")}`;
+  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.outcomes.join(".")}`;
 }
 
 function readEntry(text: string): Entry {
-  const [seqText = "", idText, after = "", verdicts = ""] = text.split(":");
+  const [seqText = "", idText, after = "", outcomes = ""] = text.split(":");
   const seq = Number.parseInt(seqText, 36);
   if (idText === undefined) return { seq, scored: null };
   const { signalId, ms } = readId(idText);
   const atMs = ms + Number.parseInt(after, 36);
-  return { seq, scored: { signalId, atMs, verdicts: verdicts.split(".").map(Number) } };
+  return { seq, scored: { signalId, atMs, outcomes: outcomes.split(".").map(Number) } };
 }
 
 const ID_PREFIX = "sig_";

@@ -60,8 +60,6 @@ export interface SignalToRecord {
 /** An outbox row as the consumer hands it to the store: all of its signals. */
 export interface RowToRecord {
   row: number;
-  /** When it was committed, which only a store of version 0.1.0 asks for. */
-  atMs?: number;
   signals: SignalToRecord[];
 }
 
@@ -70,8 +68,6 @@ export type RecordResult =
       outcome: "recorded";
       /** Whether there are earlier signals to be linked, see `SignalStore.link`. */
       linksWait: boolean;
-      /** Always empty: a consumer of version 0.1.0 does not settle rows that it names. */
-      refused: number[];
     }
   /** The store has no room: nothing was recorded. */
   | { outcome: "full" };

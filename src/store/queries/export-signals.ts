@@ -223,7 +223,7 @@ const SIGNAL_COLUMNS: Columns = {
   linked_at: "time",
   points: "value",
   dead_reason: "value",
-  erased_at: "time",
+  deleted_at: "time",
   payload: "json",
 };
 
@@ -253,7 +253,7 @@ function rowOfLine(state: StoreState, { facts, payload }: ExportedLine, names: N
     linked_at: facts.linkedAtMs,
     points: pointsOf(countedOf(state, facts)),
     dead_reason: null,
-    erased_at: facts.deletedAtMs,
+    deleted_at: facts.deletedAtMs,
     payload,
   };
 }
@@ -272,7 +272,7 @@ function rowOfDeadLetter(row: DeadLetterRow): ExportRow {
     recorded_at: row.recorded_at,
     points: 0,
     dead_reason: row.reason,
-    erased_at: row.deleted_at,
+    deleted_at: row.deleted_at,
     payload: row.payload === null || isJson(row.payload) ? row.payload : JSON.stringify(row.payload),
   };
 }

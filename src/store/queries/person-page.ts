@@ -132,8 +132,8 @@ function readScoreCurve(state: StoreState, person: ListedPerson, score: number):
   for (const { looked, entry } of latestScored(state, person, look)) {
     isMore = looked > SCORE_CURVE_SIGNALS;
     if (isMore || entry === null) continue;
-    const { atMs, verdicts } = entry.scored;
-    scored.push({ atMs, points: state.verdicts.points(verdicts), signals: verdicts.length });
+    const { atMs, outcomes } = entry.scored;
+    scored.push({ atMs, points: state.outcomes.points(outcomes), signals: outcomes.length });
   }
   scored.sort((one, other) => one.atMs - other.atMs);
   const steps = inSteps(scored);

@@ -23,13 +23,13 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** An entry with those verdicts that count: a rule may have scored the person before. */
-export function counting({ once, verdicts }: StoreState, personId: number, entry: Entry): Entry {
+/** An entry with those outcomes that count: a rule may have scored the person before. */
+export function counting({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
-  const counts = scored.verdicts.filter((id) => once.counts(personId, scored, verdicts.get(id)));
-  if (counts.length === scored.verdicts.length) return entry;
-  return { seq, scored: counts.length === 0 ? null : { ...scored, verdicts: counts } };
+  const counts = scored.outcomes.filter((id) => once.counts(personId, scored, outcomes.get(id)));
+  if (counts.length === scored.outcomes.length) return entry;
+  return { seq, scored: counts.length === 0 ? null : { ...scored, outcomes: counts } };
 }
 
 /**
@@ -80,17 +80,17 @@ export function nextEntries(
 
 /** The scoring signals of an entry: it may have scored by several rules. */
 export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): ScoringSignal[] {
-  return scored.verdicts.map((verdict) => ({
-    ...state.verdicts.get(verdict),
+  return scored.outcomes.map((verdict) => ({
+    ...state.outcomes.get(verdict),
     signalId: scored.signalId,
     atMs: scored.atMs,
   }));
 }
 
 /** The matches of a line that count. */
-export function countedOf({ once, verdicts }: StoreState, facts: Facts): RuleMatch[] {
+export function countedOf({ once, outcomes }: StoreState, facts: Facts): RuleMatch[] {
   const { owner, admission } = facts;
   if (owner === null) return [];
   const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
-  return verdicts.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
+  return outcomes.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
 }

@@ -83,11 +83,11 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
   };
 }
 
-function matchedRules({ once, verdicts }: StoreState, facts: Facts): MatchedRule[] {
+function matchedRules({ once, outcomes }: StoreState, facts: Facts): MatchedRule[] {
   const { owner, admission } = facts;
   if (owner === null) return [];
   const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
-  return verdicts.of(facts).map((match) => ({
+  return outcomes.of(facts).map((match) => ({
     ...match,
     scored: once.counts(owner.personId, occasion, match),
     scoredBy: once.instead(owner.personId, occasion, match),

@@ -249,7 +249,7 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
     linkedAtMs: null,
     duplicateOf: one.original === null ? null : signalIdOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
-    verdicts: state.verdicts.idsOf(matches),
+    outcomes: state.outcomes.idsOf(matches),
     deletedAtMs: one.isDeleted ? nowMs : null,
   };
 }

@@ -74,7 +74,7 @@ class Step {
   readonly #nowMs: number;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
-  readonly #versions: VerdictVersions;
+  readonly #versions: OutcomeVersions;
   readonly #people: People;
   /** Changes of what lines score, by person. */
   readonly #changes = new Map<number, ScoreChanges>();
@@ -85,7 +85,7 @@ class Step {
     this.#nowMs = nowMs;
     this.#rule = ruleOf(job);
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
-    this.#versions = verdictVersions(state.sql, job.rule_id);
+    this.#versions = outcomeVersions(state.sql, job.rule_id);
     this.#people = new People(state);
   }
 
@@ -118,12 +118,12 @@ class Step {
     }
     const changes = new Map<number, Facts>();
     for (const { seq, facts, isAbout } of candidates) {
-      const before = facts.verdicts.find((id) => this.#versions.has(id));
+      const before = facts.outcomes.find((id) => this.#versions.has(id));
       const after = isAbout ? this.#judge(facts, payloads.get(seq) ?? null, before) : undefined;
       if (after === before || this.#people.emailOf(facts.owner.personId) === null) continue;
-      const others = facts.verdicts.filter((id) => id !== before);
-      const verdicts = after === undefined ? others : [...others, after].sort((one, other) => one - other);
-      const changed = { ...facts, verdicts };
+      const others = facts.outcomes.filter((id) => id !== before);
+      const outcomes = after === undefined ? others : [...others, after].sort((one, other) => one - other);
+      const changed = { ...facts, outcomes };
       changes.set(seq, changed);
       const ofPerson = this.#changes.get(facts.owner.personId) ?? new Map();
       ofPerson.set(seq, { before: scoredBy(facts), after: scoredBy(changed) });
@@ -142,7 +142,7 @@ class Step {
     if (match !== undefined) this.#job.matched++;
     const version = before === undefined ? 0 : (this.#versions.get(before) ?? 0);
     if (version > this.#rule.version) return before;
-    return match && this.#state.verdicts.idOf(match);
+    return match && this.#state.outcomes.idOf(match);
   }
 
   /**
@@ -158,7 +158,7 @@ class Step {
       [job.person_id, job.position] = [0, 0];
       return false;
     }
-    const outdated = new Set(outdatedVerdicts(job, this.#versions));
+    const outdated = new Set(outdatedOutcomes(job, this.#versions));
     return removeDroppedScores(this.#state, job, outdated, limit);
   }
 }
@@ -167,15 +167,15 @@ class Step {
 // They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
 
 /**
- * Removes verdicts from the next entries of lists, `limit` of them or a row more. The caller writes the job.
+ * Removes outcomes from the next entries of lists, `limit` of them or a row more. The caller writes the job.
  *
- * @param verdicts what is to be removed.
+ * @param outcomes what is to be removed.
  * @returns whether there are no more.
  */
 function removeDroppedScores(
   state: StoreState,
   job: RuleJobRow,
-  verdicts: ReadonlySet<number>,
+  outcomes: ReadonlySet<number>,
   limit: number,
 ): boolean {
   const people = new People(state);
@@ -183,11 +183,11 @@ function removeDroppedScores(
     const changes = new Map<number, { before: Scored; after: Scored | null }>();
     const entries = readEntries(text);
     for (const { seq, scored } of entries) {
-      if (scored === null || seq > job.last_seq || !hasOneOf(scored.verdicts, verdicts)) continue;
+      if (scored === null || seq > job.last_seq || !hasOneOf(scored.outcomes, outcomes)) continue;
       // A line that is still there has been seen to by the job's earlier steps.
-      if (hasOneOf(state.signals.read(seq)?.verdicts ?? [], verdicts)) continue;
-      const left = scored.verdicts.filter((id) => !verdicts.has(id));
-      changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
+      if (hasOneOf(state.signals.read(seq)?.outcomes ?? [], outcomes)) continue;
+      const left = scored.outcomes.filter((id) => !outcomes.has(id));
+      changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, outcomes: left } });
     }
     countIn(job, people.rescore(personId, changes));
     return entries.length;
@@ -229,14 +229,14 @@ function takeRows(
   return false;
 }
 
-function hasOneOf(verdicts: readonly number[], wanted: ReadonlySet<number>): boolean {
-  return verdicts.some((id) => wanted.has(id));
+function hasOneOf(outcomes: readonly number[], wanted: ReadonlySet<number>): boolean {
+  return outcomes.some((id) => wanted.has(id));
 }
 
 // Which lines the job of a mapping rule looks at: those that the rule is about, and those that it has scored.
 
 /** The version of the rule that each verdict is of, by its number. */
-type VerdictVersions = ReadonlyMap<number, number>;
+type OutcomeVersions = ReadonlyMap<number, number>;
 
 /** A line that may come to score something else. */
 interface RuleCandidate {
@@ -263,7 +263,7 @@ function nextCandidates(
   limit: number,
 ): { parts: CandidateSegment[]; areLast: boolean } {
   const rule = ruleOf(job);
-  const outdated = outdatedVerdicts(job, verdictVersions(state.sql, job.rule_id));
+  const outdated = outdatedOutcomes(job, outcomeVersions(state.sql, job.rule_id));
   const parts: CandidateSegment[] = [];
   const hasNothing = rule === null && outdated.length === 0;
   if (job.person_id !== null || hasNothing) return { parts, areLast: true };
@@ -296,7 +296,7 @@ function reader(
       const isAbout = facts.event !== null && isAboutEvent(compiled, facts.event);
       if (isAbout && isCounted(facts)) part.scanned++;
       if (!canScore(facts) || (facts.linkedAtMs ?? 0) > job.requested_at) continue;
-      if (isAbout || facts.verdicts.some((id) => isOutdated.has(id))) part.candidates.push({ seq, facts, isAbout });
+      if (isAbout || facts.outcomes.some((id) => isOutdated.has(id))) part.candidates.push({ seq, facts, isAbout });
     }
     return part;
   };
@@ -315,16 +315,16 @@ function linesOf(
   return event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...scored]);
 }
 
-function verdictVersions(sql: SqlStorage, ruleId: string): VerdictVersions {
+function outcomeVersions(sql: SqlStorage, ruleId: string): OutcomeVersions {
   const rows = sql.exec<{ id: number; rule_version: number }>(
-    "SELECT id, rule_version FROM verdicts WHERE rule_id = ?",
+    "SELECT id, rule_version FROM rule_outcomes WHERE rule_id = ?",
     ruleId,
   );
   return new Map([...rows].map(({ id, rule_version: version }) => [id, version] as const));
 }
 
-/** Verdicts that no line is to have any more where the rule is not about its event. */
-function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions: VerdictVersions): number[] {
+/** Outcomes that no line is to have any more where the rule is not about its event. */
+function outdatedOutcomes({ rule, rule_version: version }: RuleJobRow, versions: OutcomeVersions): number[] {
   const last = version ?? Number.POSITIVE_INFINITY;
   return [...versions].filter(([, one]) => (rule === null ? one <= last : one < last)).map(([id]) => id);
 }

@@ -112,7 +112,7 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
 export function appliedVersions(sql: SqlStorage): RuleVersions {
   const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
   const rows = sql.exec<{ rule_id: string; version: number }>(
-    "SELECT rule_id, max(rule_version) AS version FROM verdicts GROUP BY rule_id",
+    "SELECT rule_id, max(rule_version) AS version FROM rule_outcomes GROUP BY rule_id",
   );
   return { workspace: rules ?? 0, rules: [...rows].map(({ rule_id: id, version }) => [id, version]) };
 }

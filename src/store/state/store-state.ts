@@ -8,7 +8,7 @@ import { Once } from "./once.ts";
 import { updateRuleDays } from "./rule-days.ts";
 import { EMPTY_BOOKS } from "./store-meta.ts";
 import type { BooksMeta } from "./store-meta.ts";
-import { Verdicts } from "./verdicts.ts";
+import { RuleOutcomes } from "./rule-outcomes.ts";
 
 /** The log of recorded signals. Changes of groups and of rules' counts wait in its head. */
 class SignalsLog extends Log<BooksMeta> {
@@ -33,7 +33,7 @@ export class StoreState {
   /** Held signals, in the order in which they were recorded. */
   readonly held: HeldLog;
   readonly originals: Originals;
-  readonly verdicts: Verdicts;
+  readonly outcomes: RuleOutcomes;
   readonly once: Once;
   /** Events that wait to be handed on. */
   readonly raised: RaisedEvents;
@@ -43,7 +43,7 @@ export class StoreState {
     this.signals = new SignalsLog(sql);
     this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
-    this.verdicts = new Verdicts(sql);
+    this.outcomes = new RuleOutcomes(sql);
     this.once = new Once(sql);
     this.raised = new RaisedEvents(sql);
   }
@@ -57,7 +57,7 @@ export class StoreState {
   reload(): void {
     this.signals.reload();
     this.held.reload();
-    this.verdicts.forget();
+    this.outcomes.forget();
     this.raised.reload();
   }
 }

@@ -28,8 +28,8 @@ export const eventGroups = sqliteTable(
 );
 
 /** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */
-export const verdicts = sqliteTable(
-  "verdicts",
+export const outcomes = sqliteTable(
+  "rule_outcomes",
   {
     id: integer("id").primaryKey(),
     ruleId: text("rule_id").notNull(),
@@ -39,7 +39,7 @@ export const verdicts = sqliteTable(
     /** How often the rule scores a person; null: each time. */
     frequency: text("frequency").$type<NonNullable<RuleMatch["frequency"]>>(),
   },
-  (table) => [uniqueIndex("verdicts_rule").on(table.ruleId, table.ruleVersion)],
+  (table) => [uniqueIndex("rule_outcomes_rule").on(table.ruleId, table.ruleVersion)],
 );
 
 /**

@@ -383,7 +383,7 @@ describe("many scoring signals", () => {
     expect(waiting).toBeGreaterThan(kept - 20);
     const { bytes, events } = await runInDurableObject(told.object, (_, { storage: { sql } }) => ({
       ...sql.exec<{ bytes: number }>("SELECT sum(bytes) AS bytes FROM deliveries WHERE due_ms IS NOT NULL").one(),
-      ...sql.exec<{ events: number }>("SELECT sum(length(data)) AS events FROM events").one(),
+      ...sql.exec<{ events: number }>("SELECT sum(length(data)) AS events FROM notifications").one(),
     }));
     expect(bytes).toBeLessThanOrEqual(WAITING_MAX_BYTES);
     expect(events).toBeLessThan(WAITING_MAX_BYTES * 2);

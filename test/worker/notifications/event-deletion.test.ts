@@ -53,7 +53,7 @@ test("nothing that waits, is gathered, was delivered or was answered holds a del
   expect(later).toHaveLength(2);
   expect(later.filter((text) => text.includes("stays@example.com"))).toHaveLength(2);
   const ends = (await told.deliveries(id)).map((one) => one.end_reason);
-  expect(ends.filter((reason) => reason === "erased")).toHaveLength(1);
+  expect(ends.filter((reason) => reason === "person_deleted")).toHaveLength(1);
 });
 
 test("what a source has raised before a deletion and hands on after it is dropped; who comes again later is a new person", async () => {

@@ -37,7 +37,7 @@ const store = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
 const waiting = (workspaceId: string) =>
   runInDurableObject(
     store(workspaceId),
-    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_events").toArray().length,
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_notifications").toArray().length,
   );
 const alarmMs = (workspaceId: string) => runInDurableObject(store(workspaceId), (_, { storage }) => storage.getAlarm());
 
@@ -143,7 +143,7 @@ test("a person who is deleted is told of no more, but for what was under way", a
   expect(JSON.stringify(destinations.taken)).toContain(EMAILS[1]);
 });
 
-const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_events|timelines)\b/;
+const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_notifications|timelines)\b/;
 
 async function kill(workspaceId: string): Promise<void> {
   await runInDurableObject(store(workspaceId), (_, ctx) => ctx.abort("killed")).catch(() => {});

@@ -305,14 +305,14 @@ describe("a person", () => {
       (store, { storage: { sql } }) => {
         const count = SCORE_CURVE_SIGNALS + 500;
         sql.exec(
-          "INSERT INTO verdicts (id, rule_id, rule_version, scoring_signal, points) VALUES (98, 'rule', 1, 's', 3), (99, 'rule', 2, 's', -1)",
+          "INSERT INTO rule_outcomes (id, rule_id, rule_version, scoring_signal, points) VALUES (98, 'rule', 1, 's', 3), (99, 'rule', 2, 's', -1)",
         );
         const entries = Array.from({ length: count }, (_, index) => {
           const atMs = NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7);
           // Lines that are not there any more.
           return {
             seq: index - count,
-            scored: { signalId: `sig_${index}`, atMs, verdicts: [index % 2 === 0 ? 98 : 99] },
+            scored: { signalId: `sig_${index}`, atMs, outcomes: [index % 2 === 0 ? 98 : 99] },
           };
         });
         insertEntries(sql, personList(1), entries);

@@ -393,42 +393,6 @@ describe("refused calls", () => {
   });
 });
 
-describe("an object of version 0.1.0", () => {
-  test("keeps its calls by day, last uses and refused calls", async () => {
-    const counter = await counterAtStart();
-    const day = dayOf(START);
-    const listed = { keyId: "key_1", code: "unauthorized", cause: "secret_wrong", detail: "No.", requestId: "req_1" };
-    const entry = { ...listed, calls: 12, signals: 13, firstAtMs: START - HOUR, lastAtMs: START };
-    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
-      sql.exec(`
-        CREATE TABLE key_use (
-          key_id TEXT PRIMARY KEY, used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL, written_ms INTEGER NOT NULL,
-          admitted INTEGER NOT NULL, calls TEXT NOT NULL, lost TEXT NOT NULL) WITHOUT ROWID;
-        CREATE TABLE rejections (id INTEGER PRIMARY KEY CHECK (id = 1), list TEXT NOT NULL, days TEXT NOT NULL)`);
-      const insert = "INSERT INTO key_use VALUES (?, ?, ?, 0, 0, ?, '')";
-      sql.exec(insert, "key_1", START, START - HOUR, `${day},4,0,2`);
-      sql.exec(insert, "key_2", START - 40 * DAY, 0, "");
-      const days = [["key_1", { calls: `${day},5,6`, lost: `${day},1` }]];
-      const list = [{ ...entry, atLeast: true, open: true }];
-      sql.exec("INSERT INTO rejections VALUES (1, ?, ?)", JSON.stringify(list), JSON.stringify(days));
-    });
-    await crash(counter);
-    expect(await counter.stub.keyCalls("key_1")).toEqual({
-      usedMs: START,
-      acceptedMs: START - HOUR,
-      rejections: [entry],
-      days: {
-        [day - 2]: { accepted: 2, refused: 0 },
-        [day - 1]: { accepted: 0, refused: 6 },
-        [day]: { accepted: 4, refused: 5 },
-      },
-    });
-    expect(await counter.stub.lastUsed()).toEqual({ key_1: START, key_2: START - 40 * DAY });
-    await crash(counter);
-    expect(await counter.stub.rejections(10)).toEqual([entry]);
-  });
-});
-
 describe("the key's page", () => {
   test("shows calls by day as a chart that says in words what it shows, and as a table", async () => {
     const { workspace, home, owner } = await newMembers();

@@ -38,7 +38,7 @@ async function counterThatTells(
 const waiting = (counter: TestCounter) =>
   runInDurableObject(
     counter.stub,
-    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_events").toArray().length,
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_notifications").toArray().length,
   );
 
 async function handedOn(counter: TestCounter): Promise<void> {

@@ -275,7 +275,7 @@ test("notifications go back too, and the counter and the store know again which 
   const { items } = await workspace.operator<{ items: { name: string }[] }>("GET", "/destinations");
   expect(items.map(({ name }) => name)).toEqual(["before"]);
   const wanted = await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
-    sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events").one(),
+    sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_notifications").one(),
   );
   expect(JSON.parse(wanted.wanted)).toMatchObject({ types: ["usage.level"], destinations: 1 });
 });

@@ -42,9 +42,9 @@ const HOLD_NAMES = {
     link_jobs: key
     dead_letters: admission payload
     deletions: email
-    raised_events: body`),
+    raised_notifications: body`),
   destinations: placesOf(`
-    events: data
+    notifications: data
     deliveries: attempts`),
   d1: [],
 };
@@ -58,16 +58,16 @@ const HOLD_NONE = {
   counter: placesOf(`
     unreadable_rows: body
     revoked_keys: key_id
-    raised_events: body
-    wanted_events: wanted
+    raised_notifications: body
+    wanted_notifications: wanted
     calls: key_id
     refusals: cause code detail key_id request_id
     released: id
-    jobs_again: job`),
+    resend_jobs: job`),
   store: placesOf(`
     __drizzle_migrations: id hash created_at
-    product_orgs: external_id name plan user_count recurring_revenue trial_status feature_flags attributes claims
-    product_org_changes: field signal_id before after before_signal_id
+    accounts: external_id name plan user_count recurring_revenue trial_status feature_flags attributes claims
+    account_changes: field signal_id before after before_signal_id
     heads: meta
     signals_segments: statuses cold groups
     signals_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf facts.pathSource facts.idempotencyKey
@@ -76,7 +76,7 @@ const HOLD_NONE = {
     held_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf
     held_late: id
     cold_objects: key state
-    people: trait_receipts recent
+    people: trait_orders recent
     timelines: entries
     link_jobs: counts
     dead_letters: id status reason
@@ -92,8 +92,8 @@ const HOLD_NONE = {
   destinations: placesOf(`
     destinations: id name type target events pages_url state disabled_reason secret
     old_secrets: destination_id secret
-    events_seen: id
-    events: id type
+    notifications_seen: id
+    notifications: id type
     deliveries: id destination_id event_id type events state end_reason
     settings: name value
     key_notices: key_id notice of

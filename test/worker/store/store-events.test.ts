@@ -262,7 +262,7 @@ describe("scoring signals", () => {
     inStore((store) => {
       want(store);
       store.record(NOW, ...Array.from({ length: 2 * SCORED_EVENT_MAX_SIGNALS + 1 }, () => signal(ANN)));
-      expect(store.sql.exec("SELECT 1 FROM raised_events").toArray()).toHaveLength(1);
+      expect(store.sql.exec("SELECT 1 FROM raised_notifications").toArray()).toHaveLength(1);
       const lengths = ofType(taken(store), "person.scored").map(({ scoring_signals: all }) => all.length);
       expect(lengths).toEqual([SCORED_EVENT_MAX_SIGNALS, SCORED_EVENT_MAX_SIGNALS, 1]);
     }));
@@ -434,7 +434,7 @@ describe("what waits", () => {
   test("is bounded: beyond that signals are recorded, and nothing is told of them until something was handed on", () =>
     inStore((store) => {
       want(store);
-      store.sql.exec("INSERT INTO raised_events VALUES (?, '[]'), (?, '[]')", 2, RAISED_MAX_CHARACTERS + 2);
+      store.sql.exec("INSERT INTO raised_notifications VALUES (?, '[]'), (?, '[]')", 2, RAISED_MAX_CHARACTERS + 2);
       store.restart();
       store.record(NOW, signal(ANN));
       expect(taken(store)).toEqual([]);

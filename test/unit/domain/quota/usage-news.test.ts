@@ -16,10 +16,10 @@ const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageSta
 });
 
 /** What is news at each of these, one after the other. */
-function told(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[][] {
+function newsOf(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[][] {
   let before = 0;
   return steps.map(([now, hasRefused = false]) => {
-    const { told: after, news } = usageNews({ told: before, now, hasRefused });
+    const { notified: after, news } = usageNews({ notified: before, now, hasRefused });
     before = after;
     return news;
   });
@@ -28,7 +28,7 @@ function told(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[][
 describe("a level of usage is news", () => {
   test("once, when it is reached, held signals counted too; several at a time in order", () => {
     expect(
-      told(
+      newsOf(
         [standing(79)],
         [standing(79, { held: 1 })],
         [standing(81)],
@@ -38,12 +38,12 @@ describe("a level of usage is news", () => {
         [standing(200)],
       ),
     ).toEqual([[], ["80"], [], ["100"], [], ["200"], []]);
-    expect(told([standing(200)], [standing(200)])).toEqual([["80", "100", "200"], []]);
+    expect(newsOf([standing(200)], [standing(200)])).toEqual([["80", "100", "200"], []]);
   });
 
   test("once more where the limit was raised, so that it was not reached any more, and is again", () => {
     expect(
-      told(
+      newsOf(
         [standing(100)],
         [standing(100, { signalLimit: 200 })],
         [standing(159, { signalLimit: 200 })],
@@ -53,7 +53,7 @@ describe("a level of usage is news", () => {
   });
 
   test("never where nothing has come", () => {
-    expect(told([standing(0, { signalLimit: 0 })], [standing(1, { signalLimit: 0 })])).toEqual([
+    expect(newsOf([standing(0, { signalLimit: 0 })], [standing(1, { signalLimit: 0 })])).toEqual([
       [],
       ["80", "100", "200"],
     ]);
@@ -64,20 +64,25 @@ describe("a first refusal is news", () => {
   const full = standing(100, { held: 100 });
 
   test("once, as long as nothing further is taken", () => {
-    expect(told([full], [full, true], [full, true], [full])).toEqual([["80", "100", "200"], ["first_refusal"], [], []]);
+    expect(newsOf([full], [full, true], [full, true], [full])).toEqual([
+      ["80", "100", "200"],
+      ["first_refusal"],
+      [],
+      [],
+    ]);
   });
 
   test("once more after signals were taken again: a larger plan, or overages", () => {
     const larger = standing(200, { signalLimit: 150 });
-    expect(told([full, true], [larger], [standing(200, { held: 100, signalLimit: 150 }), true]).at(-1)).toContain(
+    expect(newsOf([full, true], [larger], [standing(200, { held: 100, signalLimit: 150 }), true]).at(-1)).toContain(
       "first_refusal",
     );
-    expect(told([full, true], [{ ...full, overages: true }], [full, true]).at(-1)).toEqual(["first_refusal"]);
+    expect(newsOf([full, true], [{ ...full, overages: true }], [full, true]).at(-1)).toEqual(["first_refusal"]);
   });
 
   test("at the limit, where there is no extra room", () => {
     const at = (accepted: number) => standing(accepted, { extraRoomRemoved: true });
-    expect(told([at(100), true], [at(100), true])).toEqual([["80", "100", "first_refusal"], []]);
+    expect(newsOf([at(100), true], [at(100), true])).toEqual([["80", "100", "first_refusal"], []]);
   });
 });
 
@@ -104,7 +109,7 @@ test("a number is grouped for people", () => {
   expect([0, 999, 1_000, 12_345_678, -1_234].map(grouped)).toEqual(["0", "999", "1,000", "12,345,678", "-1,234"]);
 });
 
-test("a level that is reached has been told once, whatever changes in between, until it is reached no longer", () => {
+test("a level that is reached has been notified once, whatever changes in between, until it is reached no longer", () => {
   const change = fc.record({
     accepted: fc.nat(50),
     held: fc.nat(20),
@@ -117,11 +122,11 @@ test("a level that is reached has been told once, whatever changes in between, u
       let before = 0;
       let known: string[] = [];
       for (const [now, hasRefused] of changes) {
-        const { told: after, news } = usageNews({ told: before, now, hasRefused });
-        const reached = usageNews({ told: 0, now, hasRefused }).news as string[];
+        const { notified: after, news } = usageNews({ notified: before, now, hasRefused });
+        const reached = usageNews({ notified: 0, now, hasRefused }).news as string[];
         expect(news.filter((level) => known.includes(level))).toEqual([]);
         expect([...known, ...news]).toEqual(expect.arrayContaining(reached));
-        expect(usageNews({ told: after, now, hasRefused: false }).news).toEqual([]);
+        expect(usageNews({ notified: after, now, hasRefused: false }).news).toEqual([]);
         const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
         const isFull = !now.overages && now.accepted + now.held >= ceiling;
         known = [...known, ...news].filter((level) => reached.includes(level) || (level === "first_refusal" && isFull));

@@ -35,7 +35,7 @@ const FULL: Facts = {
   linkedAtMs: NOW + 2,
   duplicateOf: "jane-original",
   rulesTried: 3,
-  verdicts: [1, 2],
+  outcomes: [1, 2],
   deletedAtMs: null,
 };
 const PLACE_IN_THE_BOOKS = { id: "sig_1", keyId: "key_1", ordinal: 7, periodStartMs: NOW - 5, periodEndMs: NOW + 5 };
@@ -53,7 +53,7 @@ describe.each([
       listedBy: [],
       linkedAtMs: null,
       rulesTried: 0,
-      verdicts: [],
+      outcomes: [],
       traits: {},
     });
     expect(left.admission).not.toHaveProperty("pathSource");

@@ -292,7 +292,7 @@ describe("an account of many large values", () => {
         storage.sql
           .exec<{ bytes: number }>(
             `SELECT length(CAST(external_id || ifnull(name, '') || ifnull(plan, '') || attributes || claims AS BLOB)) AS bytes
-             FROM product_orgs WHERE external_id = 'large'`,
+             FROM accounts WHERE external_id = 'large'`,
           )
           .one().bytes,
     );

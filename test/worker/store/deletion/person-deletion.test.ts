@@ -202,14 +202,14 @@ describe("a person who is deleted", () => {
     expect(await trace("sig_jane_form")).toMatchObject({
       status: "processed",
       event: "E",
-      erased_at: expect.stringMatching(/Z$/),
+      deleted_at: expect.stringMatching(/Z$/),
       email: null,
       person: null,
       points: 0,
       payload: null,
     });
-    expect(await trace("sig_jane_held")).toMatchObject({ status: "purged", erased_at: expect.stringMatching(/Z$/) });
-    expect(await trace("sig_bob_form")).toMatchObject({ erased_at: null });
+    expect(await trace("sig_jane_held")).toMatchObject({ status: "purged", deleted_at: expect.stringMatching(/Z$/) });
+    expect(await trace("sig_bob_form")).toMatchObject({ deleted_at: null });
   });
 
   test("is the sample of no event group any more", async () => {

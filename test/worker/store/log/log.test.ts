@@ -52,7 +52,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
     linkedAtMs: null,
     duplicateOf: null,
     rulesTried: 0,
-    verdicts: [],
+    outcomes: [],
     deletedAtMs: null,
     ...over,
   };
@@ -79,7 +79,7 @@ const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   linkedAtMs: fc.option(fc.integer({ min: 1, max: NOW })),
   duplicateOf: maybe,
   rulesTried: fc.nat(20),
-  verdicts: fc.array(fc.integer({ min: 1, max: 900 }), { maxLength: 4 }),
+  outcomes: fc.array(fc.integer({ min: 1, max: 900 }), { maxLength: 4 }),
   deletedAtMs: fc.option(fc.integer({ min: 1, max: NOW }), { freq: 9 }),
 });
 const line = fc.record({

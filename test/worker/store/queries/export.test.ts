@@ -144,7 +144,7 @@ describe("an export of signals", () => {
       linked_at: expect.stringMatching(/Z$/),
       points: -5,
       dead_reason: null,
-      erased_at: null,
+      deleted_at: null,
       payload,
     });
     expect(second).toMatchObject({ id: "sig_b", kind: "identify", points: 0, payload: identify });

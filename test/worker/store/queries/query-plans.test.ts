@@ -38,7 +38,7 @@ const EXCEPTIONS = {
   rule_jobs: "a row for each mapping rule",
   returns: "a row for each release and replay of the last day",
   "SELECT * FROM returns WHERE logged_at IS NULL ORDER BY due_at, rowid LIMIT 1": "the same",
-  jobs_again: "20 rows",
+  resend_jobs: "20 rows",
   'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
     "a row for each migration",
   "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows":
@@ -49,16 +49,16 @@ const EXCEPTIONS = {
   corrections: "a row for each billing period, of a workspace that was restored",
   "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1":
     "the first row, or the next where that one is blank",
-  verdicts: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
+  rule_outcomes: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
   held_segments: "the same of held signals",
   destinations: "a few rows",
   switched_off: "a row for each destination that was switched off, until the audit log has it",
   deleted_people: "a row for each person who was deleted lately",
-  events: "the latest that destinations were told, when a person is deleted",
+  notifications: "the latest that destinations were told, when a person is deleted",
   deliveries: "the same",
   sqlite_sequence: "a row for each table",
-  wanted_events: "one row",
+  wanted_notifications: "one row",
   recounts: "persons of many signals, of whom lines were taken, until they have been counted again",
   replacements: "the same persons, until another match counts in place of one that was taken",
   cold_scrubs: "segments of which something is being deleted from R2",

@@ -173,7 +173,7 @@ class World {
         let score = 0;
         for (const { scored } of ascendingEntries(sql, personList(id), readEntries(recent))) {
           if (scored === null || state.signals.find(scored.signalId) !== null) continue;
-          const matches = scored.verdicts.map((verdict) => state.verdicts.get(verdict));
+          const matches = scored.outcomes.map((verdict) => state.outcomes.get(verdict));
           const counted = matches.filter((match) => state.once.counts(id, scored, match));
           for (const { points, frequency } of counted) {
             score += points;
@@ -287,7 +287,7 @@ test("a rule that is applied to the past scores what it says, and one that is sw
         expect([...ruleDaysOf(store.state)]).toEqual([]);
         expect(
           linesOf(store.state.signals as never).filter(
-            ({ facts }) => facts.owner !== null && facts.verdicts.length > 0,
+            ({ facts }) => facts.owner !== null && facts.outcomes.length > 0,
           ),
         ).toEqual([]);
       }),
@@ -336,9 +336,9 @@ test(
     world.record({ email: ANN }, "home");
     expect(world.scores()).toEqual({ [ANN]: 5, [BOB]: 0 });
     world.expectToAddUp();
-    const verdicts = readEntries(
+    const outcomes = readEntries(
       world.store.sql.exec<{ recent: string }>("SELECT recent FROM people WHERE email = ?", ANN).one().recent,
-    ).flatMap(({ scored }) => scored?.verdicts ?? []);
-    expect(verdicts.map((id) => world.store.state.verdicts.get(id).ruleVersion)).toEqual([3]);
+    ).flatMap(({ scored }) => scored?.outcomes ?? []);
+    expect(outcomes.map((id) => world.store.state.outcomes.get(id).ruleVersion)).toEqual([3]);
   }),
 );

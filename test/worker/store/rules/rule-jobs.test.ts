@@ -39,7 +39,7 @@ const RULE: MappingRule = {
   points: 3,
 };
 const DEMO = [{ path: "properties.form", operator: "equals" as const, value: "demo" }];
-/** That nothing ever matches, of another rule: so that lines have verdicts beside the one in question. */
+/** That nothing ever matches, of another rule: so that lines have outcomes beside the one in question. */
 const OTHER: MappingRule = { ...RULE, id: "rule_other", event: "*", scoringSignal: "any", points: 100 };
 
 interface Sent {
@@ -404,14 +404,14 @@ test("a rule's job lets alone what a newer version has scored since, and does no
     bench.apply();
     const { frequency: _, ...always } = RULE;
     const newer = { ...always, version: 2, points: 50 };
-    const [id] = [bench.state.verdicts.idOf({ ...newer, ruleId: RULE.id, ruleVersion: 2 })];
+    const [id] = [bench.state.outcomes.idOf({ ...newer, ruleId: RULE.id, ruleVersion: 2 })];
     const people = new People(bench.state);
     bench.storage.transactionSync(() => {
       const segment = bench.state.signals.segmentOf(2);
       if (segment === null) throw new Error("no segment");
       const facts = segment.facts(2);
-      bench.state.signals.rewrite(segment, new Map([[2, { ...facts, verdicts: [id] }]]));
-      const after = { signalId: facts.admission.id, atMs: facts.admission.receivedAtMs, verdicts: [id] };
+      bench.state.signals.rewrite(segment, new Map([[2, { ...facts, outcomes: [id] }]]));
+      const after = { signalId: facts.admission.id, atMs: facts.admission.receivedAtMs, outcomes: [id] };
       people.rescore(1, new Map([[2, { before: null, after }]]));
       people.write();
     });

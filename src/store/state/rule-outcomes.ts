@@ -1,9 +1,9 @@
-/** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
+/** RuleOutcomes of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
 
-/** Verdicts of mapping rules that an object keeps in memory: all of most workspaces. */
+/** RuleOutcomes of mapping rules that an object keeps in memory: all of most workspaces. */
 const VERDICTS_REMEMBERED = 2_000;
 
 interface Row {
@@ -16,7 +16,7 @@ interface Row {
   frequency: NonNullable<RuleMatch["frequency"]> | null;
 }
 
-export class Verdicts {
+export class RuleOutcomes {
   readonly #sql: SqlStorage;
   readonly #byId = new Lru<number, RuleMatch>(VERDICTS_REMEMBERED);
   readonly #ids = new Lru<string, number>(VERDICTS_REMEMBERED);
@@ -25,7 +25,7 @@ export class Verdicts {
     this.#sql = sql;
   }
 
-  /** Numbers of a signal's verdicts, each once, in ascending order. */
+  /** Numbers of a signal's outcomes, each once, in ascending order. */
   idsOf(matches: readonly RuleMatch[]): number[] {
     return [...new Set(matches.map((match) => this.idOf(match)))].sort((one, other) => one - other);
   }
@@ -36,7 +36,7 @@ export class Verdicts {
     const known = this.#ids.get(key);
     if (known !== undefined) return known;
     const [stored] = this.#sql.exec<Row>(
-      "SELECT * FROM verdicts WHERE rule_id = ? AND rule_version = ?",
+      "SELECT * FROM rule_outcomes WHERE rule_id = ? AND rule_version = ?",
       ruleId,
       ruleVersion,
     );
@@ -44,7 +44,7 @@ export class Verdicts {
       stored ??
       this.#sql
         .exec<{ id: number }>(
-          "INSERT INTO verdicts (rule_id, rule_version, scoring_signal, points, frequency) VALUES (?, ?, ?, ?, ?) RETURNING id",
+          "INSERT INTO rule_outcomes (rule_id, rule_version, scoring_signal, points, frequency) VALUES (?, ?, ?, ?, ?) RETURNING id",
           ruleId,
           ruleVersion,
           scoringSignal,
@@ -59,7 +59,7 @@ export class Verdicts {
   get(id: number): RuleMatch {
     const known = this.#byId.get(id);
     if (known !== undefined) return known;
-    const row = this.#sql.exec<Row>("SELECT * FROM verdicts WHERE id = ?", id).one();
+    const row = this.#sql.exec<Row>("SELECT * FROM rule_outcomes WHERE id = ?", id).one();
     const match: RuleMatch = {
       ruleId: row.rule_id,
       ruleVersion: row.rule_version,
@@ -77,10 +77,10 @@ export class Verdicts {
    */
   currentOf(ruleId: string): number | null {
     const [row] = this.#sql.exec<{ id: number }>(
-      `SELECT id FROM verdicts WHERE rule_id = ?1
-         AND rule_version = (SELECT max(rule_version) FROM verdicts WHERE rule_id = ?1)
+      `SELECT id FROM rule_outcomes WHERE rule_id = ?1
+         AND rule_version = (SELECT max(rule_version) FROM rule_outcomes WHERE rule_id = ?1)
          AND NOT EXISTS (SELECT 1 FROM rule_jobs AS job WHERE job.rule_id = ?1 AND (job.rule_version IS NULL
-           OR job.rule_version > verdicts.rule_version OR (job.rule_version = verdicts.rule_version AND job.rule IS NULL)))`,
+           OR job.rule_version > rule_outcomes.rule_version OR (job.rule_version = rule_outcomes.rule_version AND job.rule IS NULL)))`,
       ruleId,
     );
     return row?.id ?? null;
@@ -88,8 +88,8 @@ export class Verdicts {
 
   /** What rules made of a line, whether that counts or not (once.ts). */
   of(facts: Facts): RuleMatch[] {
-    // The verdicts of an anonymous line say what it will score once it is somebody's.
-    return facts.owner === null ? [] : facts.verdicts.map((id) => this.get(id));
+    // The outcomes of an anonymous line say what it will score once it is somebody's.
+    return facts.owner === null ? [] : facts.outcomes.map((id) => this.get(id));
   }
 
   points(ids: readonly number[]): number {
