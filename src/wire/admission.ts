@@ -22,7 +22,7 @@ export interface Admission {
   pathSource?: string;
   idempotencyKey?: string;
   /** The place in the Signal Store that a signal leaves which is sent once more. */
-  again?: PlaceInStore;
+  resent?: PlaceInStore;
 }
 
 export interface PlaceInStore {
@@ -58,10 +58,10 @@ export interface Envelope {
   /** The request's `Idempotency-Key` and the signal's index, when it sent one. */
   idem?: string;
   /** How a signal was admitted that is sent once more, in place of what its row says. */
-  again?: Again;
+  resent?: Resent;
 }
 
-export interface Again extends PlaceInStore {
+export interface Resent extends PlaceInStore {
   verdict: Verdict;
   ordinal: number;
   at: number;
@@ -72,14 +72,14 @@ export interface Again extends PlaceInStore {
 
 /** @param index of the signal in its row. */
 export function readAdmission(row: OutboxRow, envelope: Envelope, index: number): Admission {
-  const { id, key, endpoint, source, idem, again } = envelope;
-  const { at, period_start, period_end, limit } = again ?? row;
+  const { id, key, endpoint, source, idem, resent } = envelope;
+  const { at, period_start, period_end, limit } = resent ?? row;
   const admission: Admission = {
     id,
     keyId: key,
     endpoint: endpoint ?? "signal_staging",
-    verdict: again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
-    ordinal: again?.ordinal ?? row.first + index,
+    verdict: resent?.verdict ?? (index < row.accepted ? "accepted" : "held"),
+    ordinal: resent?.ordinal ?? row.first + index,
     signalLimit: limit,
     receivedAtMs: at,
     periodStartMs: period_start,
@@ -87,19 +87,19 @@ export function readAdmission(row: OutboxRow, envelope: Envelope, index: number)
   };
   if (source !== undefined) admission.pathSource = source;
   if (idem !== undefined) admission.idempotencyKey = idem;
-  if (again !== undefined) admission.again = { from: again.from, place: again.place };
+  if (resent !== undefined) admission.resent = { from: resent.from, place: resent.place };
   return admission;
 }
 
 /** The envelope of a signal that is sent once more: `readAdmission` reads the same admission from it in any row. */
-export function envelopeAgain(admission: Admission & { again: PlaceInStore }): Envelope {
-  const { endpoint, pathSource, idempotencyKey, again } = admission;
+export function envelopeOfResent(admission: Admission & { resent: PlaceInStore }): Envelope {
+  const { endpoint, pathSource, idempotencyKey, resent } = admission;
   const envelope: Envelope = {
     id: admission.id,
     key: admission.keyId,
-    again: {
-      from: again.from,
-      place: again.place,
+    resent: {
+      from: resent.from,
+      place: resent.place,
       verdict: admission.verdict,
       ordinal: admission.ordinal,
       at: admission.receivedAtMs,

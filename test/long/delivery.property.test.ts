@@ -314,7 +314,7 @@ async function sendAgain(workspaceId: string, signals: readonly Placed<Received>
     ({ admission, from, place: at }) => {
       const one = signals.find((other) => other.id === admission.id) ?? raise();
       const isHeld = from === "dead" && admission.verdict === "held";
-      const again: Delivered = { ...toDeliver(one, isHeld), again: { from, place: at } };
+      const again: Delivered = { ...toDeliver(one, isHeld), resent: { from, place: at } };
       return [1, 2].map((): Delivery => ({ signal: again, queue: "signals", at: 0 }));
     },
   );

@@ -23,7 +23,7 @@ export interface Delivered {
   envelope?: Partial<Envelope>;
   row?: number;
   /** Where the signal was held or dead, when it is sent once more. */
-  again?: { from: "held" | "dead"; place: number };
+  resent?: { from: "held" | "dead"; place: number };
 }
 
 /** What is received, as a Quota Counter numbers it. */
@@ -49,7 +49,7 @@ const FIRST_ROW = 2 ** 52;
  */
 export function messageOf(workspaceId: string, signals: readonly Delivered[]): string {
   const rows = signals.map((signal, index) => {
-    const { ordinal = index + 1, verdict = "accepted", payload, again } = signal;
+    const { ordinal = index + 1, verdict = "accepted", payload, resent } = signal;
     const { row: number, at } = commitOf(workspaceId, signal);
     const admitted = {
       at,
@@ -59,14 +59,14 @@ export function messageOf(workspaceId: string, signals: readonly Delivered[]): s
     };
     const row = { row: number, ...admitted, first: ordinal, count: 1, accepted: verdict === "accepted" ? 1 : 0 };
     const envelope: Envelope = { id: signal.id, key: "key_test", ...signal.envelope };
-    if (again !== undefined) envelope.again = { ...again, verdict, ordinal, ...admitted };
+    if (resent !== undefined) envelope.resent = { ...resent, verdict, ordinal, ...admitted };
     return writeRow(row, writeSignal(envelope, typeof payload === "string" ? payload : JSON.stringify(payload)));
   });
   return writeMessage(workspaceId, 0, rows.join(""));
 }
 
-function commitOf(workspaceId: string, { id, verdict = "accepted", again, at, row }: Delivered) {
-  const name = JSON.stringify([workspaceId, id, verdict, again?.from, again?.place]);
+function commitOf(workspaceId: string, { id, verdict = "accepted", resent, at, row }: Delivered) {
+  const name = JSON.stringify([workspaceId, id, verdict, resent?.from, resent?.place]);
   const known = committed.get(name);
   const commit = { row: row ?? known?.row ?? FIRST_ROW + committed.size, at: at ?? known?.at ?? Date.now() };
   if (known === undefined) committed.set(name, commit);

@@ -25,7 +25,7 @@ export function lastDeadLetter(sql: SqlStorage): number {
 }
 
 export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {
-  const { again: _again, ...admission } = signal.admission;
+  const { resent: _resent, ...admission } = signal.admission;
   sql.exec(
     `INSERT INTO dead_letters (id, status, admission, reason, payload, recorded_at, received_at)
      VALUES (?, 'dead', ?, ?, ?, ?, ?)`,

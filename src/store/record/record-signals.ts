@@ -219,7 +219,7 @@ function raise(state: StoreState, pending: readonly PendingSignal[], { news }: P
 
 /** What the log says of a signal as it is recorded. */
 function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus, nowMs: number): Facts {
-  const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
+  const { resent: _resent, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
   // Of a purged signal neither who it was nor what it said is written at all, nor its source, which may name them. Of a
@@ -255,7 +255,7 @@ function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus
 }
 
 /**
- * Signals that come again (design §6, §8): a held one that was released, a dead letter that is replayed. Each names the
+ * Signals that are sent once more (design §6, §8): a held one that was released, a dead letter that is replayed. Each names the
  * place that it left, and leaves it in the transaction that records it; where that place says something else by now, it
  * has been there and gone, and is ignored. None of them has had an effect on people.
  */
@@ -272,9 +272,9 @@ class Returning {
 
   /** Whether the signal is to be recorded: always, when it comes for the first time. */
   leave(signal: SignalToRecord): boolean {
-    const { again } = signal.admission;
-    if (again === undefined) return true;
-    return again.from === "held" ? this.#leaveHeld(signal, again.place) : this.#leaveDead(signal, again.place);
+    const { resent } = signal.admission;
+    if (resent === undefined) return true;
+    return resent.from === "held" ? this.#leaveHeld(signal, resent.place) : this.#leaveDead(signal, resent.place);
   }
 
   /** Writes what has left. To be called once all signals are recorded. */
@@ -327,7 +327,7 @@ function decideFates(state: StoreState, pending: readonly PendingSignal[], peopl
     else if (work.contentHash !== null) {
       one.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
       const { receivedAtMs } = one.receipt;
-      const again = admission.again !== undefined;
+      const again = admission.resent !== undefined;
       const candidate = { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again };
       candidates.push({ one, key: work.contentHash, candidate });
     }

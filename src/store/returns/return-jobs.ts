@@ -10,7 +10,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import type { Verdict } from "../../domain/signal/signal.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../limits.ts";
 import { within } from "../../platform/time-limit.ts";
-import { envelopeAgain } from "../../wire/admission.ts";
+import { envelopeOfResent } from "../../wire/admission.ts";
 import { writeSignal } from "../../wire/message.ts";
 import type { Facts } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
@@ -173,7 +173,7 @@ function stillHeld({ held, sent }: ReturnJob): number {
 
 function signalAgain(signal: StoredSignal, verdict: Verdict) {
   const { admission, payload, from, place } = signal;
-  const text = writeSignal(envelopeAgain({ ...admission, verdict, again: { from, place } }), payload);
+  const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 

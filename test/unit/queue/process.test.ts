@@ -120,8 +120,8 @@ describe("what a message says of a signal's admission goes with the signal", () 
 
   test("with its source, its Idempotency-Key and the place that it leaves, where it has them", () => {
     expect(processSignal(received({}), workings).admission).toEqual(admission);
-    const again = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
-    const envelope = { source: "web", idem: "k:0", again: { ...again, period_start: 0, period_end: 9 } };
+    const resent = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
+    const envelope = { source: "web", idem: "k:0", resent: { ...resent, period_start: 0, period_end: 9 } };
     expect(processSignal(received(envelope), workings).admission).toEqual({
       ...admission,
       verdict: "accepted",
@@ -132,7 +132,7 @@ describe("what a message says of a signal's admission goes with the signal", () 
       periodEndMs: 9,
       pathSource: "web",
       idempotencyKey: "k:0",
-      again: { from: "held", place: 12 },
+      resent: { from: "held", place: 12 },
     });
   });
 

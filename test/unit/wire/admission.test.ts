@@ -1,7 +1,7 @@
 /** How a signal was admitted is the same wherever it is read, also of one that is sent once more (design §6, §8). */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { envelopeAgain, readAdmission } from "../../../src/wire/admission.ts";
+import { envelopeOfResent, readAdmission } from "../../../src/wire/admission.ts";
 import type { Admission, OutboxRow } from "../../../src/wire/admission.ts";
 
 const rows = fc.record<OutboxRow>({
@@ -26,7 +26,7 @@ const admissions = fc.record<Required<Admission>>({
   periodEndMs: fc.nat(),
   pathSource: fc.string(),
   idempotencyKey: fc.string(),
-  again: fc.record({ from: fc.constantFrom("held", "dead"), place: fc.nat() }),
+  resent: fc.record({ from: fc.constantFrom("held", "dead"), place: fc.nat() }),
 });
 
 test("a signal that is sent once more is read as it was admitted, whatever row and place it comes in", () => {
@@ -38,7 +38,7 @@ test("a signal that is sent once more is read as it was admitted, whatever row a
         ...(lacks === "source" ? {} : { pathSource }),
         ...(lacks === "key" ? {} : { idempotencyKey }),
       };
-      expect(readAdmission(row, envelopeAgain(admission), index)).toEqual(admission);
+      expect(readAdmission(row, envelopeOfResent(admission), index)).toEqual(admission);
     }),
   );
 });

@@ -12,7 +12,7 @@ import {
   writeSignal,
 } from "../../../src/wire/message.ts";
 import { readAdmission } from "../../../src/wire/admission.ts";
-import type { Again, Envelope, OutboxRow } from "../../../src/wire/admission.ts";
+import type { Resent, Envelope, OutboxRow } from "../../../src/wire/admission.ts";
 import type { ReceivedMessage } from "../../../src/wire/message.ts";
 
 const HOSTILE = [
@@ -41,7 +41,7 @@ const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 20 }),
   fc.constantFrom("\u001e", "\u001d", "\n\u001e{", '"', "\\"),
 );
-const agains = fc.record<Again>({
+const agains = fc.record<Resent>({
   from: fc.constantFrom("held", "dead"),
   place: fc.nat(),
   verdict: fc.constantFrom("accepted", "held"),
@@ -58,7 +58,7 @@ const envelopes = fc.record<Envelope, "id" | "key">(
     endpoint: fc.constant("product_org" as const),
     source: anyText,
     idem: anyText,
-    again: agains,
+    resent: agains,
   },
   { requiredKeys: ["id", "key"] },
 );
@@ -160,7 +160,7 @@ describe("a queue message", () => {
     const row =
       '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":2,"accepted":1}' +
       '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
-      '\u001e{"id":"sig_b","key":"key_1","again":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
+      '\u001e{"id":"sig_b","key":"key_1","resent":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
       '"period_start":1,"period_end":9,"limit":50}}\u001e{"b":2}';
     const [read] = readMessage(`ws_1${row}`).rows;
     expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 2, accepted: 1 });
@@ -186,7 +186,7 @@ describe("a queue message", () => {
           verdict: "accepted",
           ordinal: 4,
           endpoint: "signal_staging",
-          again: { from: "held", place: 3 },
+          resent: { from: "held", place: 3 },
         },
         payload: '{"b":2}',
       },

@@ -211,7 +211,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     const [letter] = await dead();
     expect(letter).toMatchObject({ id: "sig_1", reason });
     const place = (await deadIn(workspace.id))[0]?.place ?? 0;
-    const replayed = { ...update("sig_1", workspace.key.id), again: { from: "dead" as const, place } };
+    const replayed = { ...update("sig_1", workspace.key.id), resent: { from: "dead" as const, place } };
     expect((await deliver(workspace.id, [replayed])).retryMessages).toEqual([]);
     expect(await dead()).toMatchObject([{ id: "sig_1", reason }]);
   });

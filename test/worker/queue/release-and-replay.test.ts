@@ -111,9 +111,9 @@ describe("design §6: a release of held signals", () => {
     await counter.sendTo(lose);
     await release(workspace);
     const released = await counter.unsettled();
-    expect(released).toMatchObject([{ ordinal: 3, again: { from: "held", place } }]);
+    expect(released).toMatchObject([{ ordinal: 3, resent: { from: "held", place } }]);
     const buried = released.map(({ payload, ...admission }) => buriedSignal({ admission, payload }, ""));
-    expect(buried.map(({ admission }) => admission.again)).toEqual([{ from: "held", place }]);
+    expect(buried.map(({ admission }) => admission.resent)).toEqual([{ from: "held", place }]);
   });
 
   test("takes none without room, and is never made by itself", async () => {
@@ -174,7 +174,7 @@ describe("design §6: a release of held signals", () => {
     expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
     const { admission, payload, from, place } = held as NonNullable<typeof held>;
     const released: SignalToRecord = {
-      admission: { ...admission, verdict: "accepted", again: { from, place } },
+      admission: { ...admission, verdict: "accepted", resent: { from, place } },
       payload,
       work: {
         kind: "account",

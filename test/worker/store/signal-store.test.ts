@@ -348,7 +348,7 @@ describe("§8.3, invariant 7: held signals", () => {
     if (found === undefined) throw new Error(`${id} is not held`);
     const { admission, payload, place } = found;
     const times = { at: admission.receivedAtMs, periodStart: admission.periodStartMs, periodEnd };
-    return { id, payload, ordinal: admission.ordinal, ...times, verdict: "accepted", again: { from: "held", place } };
+    return { id, payload, ordinal: admission.ordinal, ...times, verdict: "accepted", resent: { from: "held", place } };
   };
 
   test.each(["the release first", "the late delivery first"])(

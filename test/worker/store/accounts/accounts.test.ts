@@ -345,7 +345,7 @@ describe("an account of many large values", () => {
     const last = signal("sig_a94", large("a94"), 95);
     const replayed = async (): Promise<Delivered> => {
       const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
-      return { ...last, again: { from: "dead", place: dead?.place ?? 0 } };
+      return { ...last, resent: { from: "dead", place: dead?.place ?? 0 } };
     };
     for (const again of [last, await replayed()]) {
       await deliver(workspace.id, [again]);

@@ -243,8 +243,8 @@ describe("signals that are set aside", () => {
       deletePerson(store);
       store.record(
         LATER + 5,
-        { ...form(JANE), id: waiting, receivedAtMs: NOW, again: { from: "held", place: 1 } },
-        { ...form(JANE, 1), id: letter, receivedAtMs: NOW, again: { from: "dead", place } },
+        { ...form(JANE), id: waiting, receivedAtMs: NOW, resent: { from: "held", place: 1 } },
+        { ...form(JANE, 1), id: letter, receivedAtMs: NOW, resent: { from: "dead", place } },
       );
       expect([statusOf(store, waiting), statusOf(store, letter)]).toEqual(["purged", "purged"]);
       expect(store.state.signals.nextSeq).toBe(1);
@@ -264,7 +264,7 @@ describe("signals that are set aside", () => {
         id,
         receivedAtMs: NOW,
         periodEndMs: NOW + 5,
-        again: { from: "held", place: 1 },
+        resent: { from: "held", place: 1 },
       });
       expect(linesOf(store.state.signals as never).map(({ facts }) => facts.status)).toEqual(["purged"]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();

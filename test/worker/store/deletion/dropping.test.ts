@@ -203,7 +203,7 @@ test("a held signal is never dropped while it is held, however old; purged and r
       ...form("jane@example.com", 3),
       id: released,
       receivedAtMs: NOON,
-      again: { from: "held", place: 3 },
+      resent: { from: "held", place: 3 },
     });
     purgeHeld(store.state, later);
     expect(stored(store)).toEqual([released, longest, ended, released]);

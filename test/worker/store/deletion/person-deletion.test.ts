@@ -186,7 +186,7 @@ describe("a person who is deleted", () => {
       const signal = jane.find((one) => one.id === id);
       return signal === undefined
         ? []
-        : [{ ...signal, verdict: "accepted" as const, again: { from: "held" as const, place } }];
+        : [{ ...signal, verdict: "accepted" as const, resent: { from: "held" as const, place } }];
     });
     expect(released).toHaveLength(3);
     await send(...released);

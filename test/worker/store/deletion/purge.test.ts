@@ -90,7 +90,7 @@ test("held signals that were released are let alone, and looked at once", async 
       ...held(NOW + 10),
       ...(id === undefined ? {} : { id }),
       verdict: "accepted",
-      again: { from: "held", place: 1 },
+      resent: { from: "held", place: 1 },
     });
     expect(statuses(store)).toEqual(["released"]);
     purgeHeld(store.state, NOW + 10);

@@ -36,7 +36,7 @@ test("counts by day add up, also after held signals are released, purged, or tur
   await deliver(workspace.id, [{ ...held, verdict: "held", periodEnd: now + DAY }]);
   await expectDaysToAddUp(workspace.id);
   const [stored] = await heldIn(workspace.id, now + DAY);
-  await deliver(workspace.id, [{ ...held, again: { from: "held", place: stored?.place ?? 0 } }]);
+  await deliver(workspace.id, [{ ...held, resent: { from: "held", place: stored?.place ?? 0 } }]);
   expect(await workspace.store.signal("sig_8")).toMatchObject({ status: "processed", points: 1 });
   await expectDaysToAddUp(workspace.id);
   const short = { ...held, id: "sig_9", ordinal: 9, payload: form(9), verdict: "held" as const };

@@ -232,7 +232,7 @@ describe("signals that move while they are exported", () => {
         id: `sig_h${n}`,
         payload: payload ?? { event: "H", properties: { n } },
         verdict: "accepted",
-        again: { from: "held", place: n },
+        resent: { from: "held", place: n },
       })),
     );
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
@@ -265,10 +265,10 @@ describe("signals that move while they are exported", () => {
     await send(EXPORT_PAGE_ROWS);
     const ids = await exportedWhile(async () => {
       await release([2], "{");
-      const again = { payload: { event: "D" }, again: { from: "dead" as const, place: 1 } };
+      const again = { payload: { event: "D" }, resent: { from: "dead" as const, place: 1 } };
       await deliver(workspace.id, [
         { id: "sig_d1", ordinal: 8_001, ...again },
-        { id: "sig_d2", ordinal: 8_002, ...again, again: { from: "dead", place: 2 }, verdict: "held" },
+        { id: "sig_d2", ordinal: 8_002, ...again, resent: { from: "dead", place: 2 }, verdict: "held" },
       ]);
       expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_ROWS + 1 });
     });

@@ -102,8 +102,8 @@ describe("signals", () => {
             if (before === undefined) return [];
             const { payload: _payload, ...fresh } = signal();
             const { payload } = from === "held" ? before : signal({ email });
-            const again = { from, place: ++gone[from] } as const;
-            return [{ ...before, payload, at: fresh.at ?? NOW, verdict: "accepted", again }];
+            const resent = { from, place: ++gone[from] } as const;
+            return [{ ...before, payload, at: fresh.at ?? NOW, verdict: "accepted", resent }];
           });
           // oxlint-disable-next-line no-await-in-loop -- as they come
           await deliver(workspace.id, sent);
@@ -215,7 +215,7 @@ describe("a trace", () => {
   test("of a held signal that died when it was released is that of a dead letter", async () => {
     const held = signal({ verdict: "held" });
     await deliver(workspace.id, [held]);
-    await deliver(workspace.id, [{ ...held, payload: "{", verdict: "accepted", again: { from: "held", place: 1 } }]);
+    await deliver(workspace.id, [{ ...held, payload: "{", verdict: "accepted", resent: { from: "held", place: 1 } }]);
     expect(await signalStore(env, workspace.id).signal(held.id)).toMatchObject({
       status: "dead",
       kind: "unknown",

@@ -185,7 +185,7 @@ describe("a rule that scores a person", () => {
     await send(held, held);
     expect(await scoreOf(JANE)).toBeUndefined();
     const [place] = await heldIn(workspace.id, end);
-    const again: Delivered = { ...held, verdict: "accepted", again: { from: "held", place: place?.place ?? 0 } };
+    const again: Delivered = { ...held, verdict: "accepted", resent: { from: "held", place: place?.place ?? 0 } };
     await send(again);
     await send(again, visit(MIDNIGHT));
     expect(await scoreOf(JANE)).toBe(5);
