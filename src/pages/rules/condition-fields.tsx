@@ -2,6 +2,7 @@
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { OPERATOR_LABEL } from "../copy.ts";
+import { textareaText } from "../views/fields.tsx";
 import { grouped } from "../views/format.ts";
 import type { ConditionRow, FieldErrors } from "./rule-form.ts";
 
@@ -77,7 +78,6 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
           </option>
         ))}
       </select>
-      {/* HTML takes away a line's end at the beginning of a textarea: a text that begins with one gets another. */}
       <textarea
         name="value"
         id={`value-${index}`}
@@ -87,7 +87,7 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
         spellcheck={false}
         {...invalid("value")}
       >
-        {row.value.startsWith("\n") ? `\n${row.value}` : row.value}
+        {textareaText(row.value)}
       </textarea>
       <button
         class="small"

@@ -99,7 +99,7 @@ export function TextArea({
   return (
     <Around field={field}>
       <textarea id={name} name={name} {...area} {...described(field)}>
-        {value}
+        {textareaText(value)}
       </textarea>
     </Around>
   );
@@ -203,4 +203,9 @@ export function Choice({
       </div>
     </div>
   );
+}
+
+/** The content of a textarea. HTML drops a line break at its beginning, so a text that begins with one gets another. */
+export function textareaText(value: string): string {
+  return /^[\r\n]/.test(value) ? `\n${value}` : value;
 }

@@ -244,6 +244,17 @@ describe("a form that is saved unchanged", () => {
     return withoutBlankRows(readRuleForm(data));
   }
 
+  const BEGINS_WITH_LINE_END = {
+    name: "n",
+    event: "e",
+    match: "all",
+    conditions: [{ path: "properties.x", operator: "in", value: ["\r", false] }],
+    points: 0,
+    frequency: "every_time",
+    enabled: false,
+    scoringSignal: "s",
+  } as const satisfies RuleContent;
+
   test("leaves every rule as it is", async () => {
     await fc.assert(
       fc.asyncProperty(valid, async (rule) => {
@@ -251,6 +262,7 @@ describe("a form that is saved unchanged", () => {
         expect(ruleTyped(form, rule)).toEqual({ ok: true, value: rule });
         expect(draftOf(form, rule)).toMatchObject({ ok: true, value: { conditions: rule.conditions } });
       }),
+      { examples: [[BEGINS_WITH_LINE_END]] },
     );
   });
 

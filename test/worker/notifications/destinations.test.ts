@@ -202,7 +202,7 @@ describe("a delivery", () => {
     await told.pass(HOUR);
     expect([receiver.received.length, moved.received.length]).toEqual([1, 2]);
     const left = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
-      ["deliveries", "events"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
+      ["deliveries", "notifications"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
     );
     expect(left).toEqual([0, 0]);
   });

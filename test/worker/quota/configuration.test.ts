@@ -11,7 +11,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { billingPeriodAt, closePeriod, type Streak } from "../../../src/domain/quota/billing-period.ts";
 import { newCounter, type TestCounter } from "../../support/counter.ts";
 import { BREAKS, LateConfiguration, type Break, type StoredConfig } from "../../support/late-configuration.ts";
-import { newPlan, newWorkspace, operator } from "../../support/workspace.ts";
+import { newPlan, newWorkspace } from "../../support/workspace.ts";
 
 const NOW = Date.UTC(2031, 0, 15);
 const ANCHOR = "2031-01-01T00:00:00.000Z";
@@ -506,15 +506,4 @@ describe("a period closes with the configuration that held at its end", () => {
     }
     expect(await usage(counter)).toEqual(before);
   });
-});
-
-test("a ledger of an earlier version has no version of its configuration: D1's next one is newer", async () => {
-  const late = await LateConfiguration.make(5);
-  await runInDurableObject(late.workspace.counter, (_, { storage }) =>
-    storage.sql.exec("ALTER TABLE ledger DROP COLUMN config_version"),
-  );
-  await evictDurableObject(late.workspace.counter);
-  expect(await late.usage()).toMatchObject({ configVersion: 0, signalLimit: 5 });
-  await operator("PATCH", `/workspaces/${late.workspace.id}`, { overages: true });
-  await expectNewest(late);
 });

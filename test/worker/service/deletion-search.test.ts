@@ -70,10 +70,10 @@ const HOLD_NONE = {
     account_changes: field signal_id before after before_signal_id
     heads: meta
     signals_segments: statuses cold groups
-    signals_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf facts.pathSource facts.idempotencyKey
+    signals_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.duplicateOf facts.pathSource facts.idempotencyKey
     signals_late: id
     held_segments: statuses cold groups
-    held_facts: hashes facts.id facts.event facts.keyId facts.verdicts facts.duplicateOf
+    held_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.duplicateOf
     held_late: id
     cold_objects: key state
     people: trait_orders recent
@@ -87,7 +87,7 @@ const HOLD_NONE = {
     replacements: rule_id
     rule_days: rule_id days
     rule_jobs: rule_id rule status crossings
-    verdicts: rule_id scoring_signal frequency
+    rule_outcomes: rule_id scoring_signal frequency
     returns: id scope joined`),
   destinations: placesOf(`
     destinations: id name type target events pages_url state disabled_reason secret

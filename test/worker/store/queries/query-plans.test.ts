@@ -43,7 +43,7 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows":
     "once after a start, which sends all of these rows again",
-  "SELECT row, period_start, count, again FROM outbox WHERE bytes > 0 ORDER BY row": "when a workspace is restored",
+  "SELECT row, period_start, count, resent FROM outbox WHERE bytes > 0 ORDER BY row": "when a workspace is restored",
   "SELECT key, state, at FROM cold_objects": "the same",
   unreadable_rows: "rows that cannot be read because of a bug",
   corrections: "a row for each billing period, of a workspace that was restored",
