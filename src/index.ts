@@ -1,6 +1,6 @@
 /**
- * Table of contents: routes, queue consumers and Durable Objects. No logic. What takes in signals
- * is here when the Worker starts; what only some isolates need is loaded when it is first asked for.
+ * Table of contents: routes, queue consumers and Durable Objects. Ingestion is part of the start-up; everything else is
+ * loaded on first use.
  */
 import { ingestApp } from "./ingest/routes.ts";
 import { carriedBy } from "./queue/queue-names.ts";
@@ -9,7 +9,7 @@ export { Destinations } from "./notifications/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
 export { SignalStore } from "./store/signal-store.ts";
 
-/** Whether the path begins with `/api/`, without taking the URL apart. */
+/** Whether the path begins with `/api/`, without parsing the URL. */
 function isIngest(url: string): boolean {
   return url.startsWith("/api/", url.indexOf("/", "https://".length));
 }

@@ -1,7 +1,7 @@
 /**
- * The numbers of the service that cross folders, with their units and a line of reason; what one folder alone uses stands
- * in the file that enforces it. `REQUEST_RATE_PER_SECOND`, `REQUEST_BURST`, `OUTBOX_MAX_BYTES`, `DRAIN_PACE_MS` and
- * `DELIVERY_LEASE_MS` can be overridden by the variables of the same names in wrangler.toml.
+ * Limits that several folders use, with units and reasons; a limit of a single folder is in the file that enforces it. The
+ * variables REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES, DRAIN_PACE_MS and DELIVERY_LEASE_MS of wrangler.toml
+ * override theirs.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -25,8 +25,8 @@ export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
 /**
- * A trait of a person, in bytes of UTF-8, as it is stored and as it is searched (folded.ts), where one character can become
- * eighteen. The rest is cut off: an index holds the names of everybody.
+ * A trait of a person, in UTF-8 bytes as stored and as searched (folded.ts), where one character can become eighteen. The
+ * rest is cut off, because the index contains every name.
  */
 export const TRAIT_MAX_BYTES = 1_024;
 
@@ -34,17 +34,17 @@ export const TRAIT_MAX_BYTES = 1_024;
 
 /** Requests per second: half of what one Durable Object serves, so that a key cannot starve its workspace. */
 export const REQUEST_RATE_PER_SECOND = 500;
-/** Requests that may come at once: two seconds' worth, for campaigns that start with a bang. */
+/** Requests in a burst: two seconds' worth, for campaigns that start with many events at once. */
 export const REQUEST_BURST = 1_000;
 
 // --- Quota (spec §8) ---
 
 /** Closed periods in a row over the allowance that end the extra room. */
 export const OVERAGE_STREAK_LIMIT = 3;
-/** Entries of refused calls kept for the admin, per workspace, and of one key and reason: twenty hours of it, an hour each. */
+/** Refusal entries per workspace, and per key and reason: twenty hours of one entry an hour. */
 export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
-/** Entries of refused calls are kept for so long, in days. */
+/** Retention of refusal entries, in days. */
 export const REJECTION_KEPT_DAYS = 30;
 
 // --- Outbox and queue ---
@@ -52,82 +52,82 @@ export const REJECTION_KEPT_DAYS = 30;
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
 /**
- * The pause between two messages of one workspace that are not full, unless wrangler.toml says otherwise: a message
- * costs as much as the rows of a signal, and under a trickle a score may take that much longer.
+ * Pause between two partly filled messages of a workspace. A message costs as much as the rows of a signal; under a trickle,
+ * a score takes that much longer.
  */
 export const DRAIN_PACE_MS = 2_000;
-/** The alarm that drains when the object was killed before it could: not set with every commit, for it costs a row. */
+/** Delay of the alarm that drains after a crash. It is not set with every commit, because it costs a row. */
 export const SAFETY_ALARM_MS = 60_000;
 /** Bytes of the counter's database from which on new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
 /**
- * A call of D1 or of an object, for a sender, for what was sent or for what is to be told, that takes longer has failed,
- * whatever becomes of it: a sender gives up at about that time, and what waits for ever is never tried again.
+ * Timeout of calls of D1 and of objects. A sender gives up at about that time, and a call that never settles would never be
+ * retried.
  */
 export const CALL_TIMEOUT_MS = 10_000;
 /**
- * Recording a batch, or linking, that takes longer has failed, and comes again: a batch that waited for ever would end with
- * its Worker, as one does that holds a signal which nothing survives. Recording takes a tenth of a second.
+ * Timeout of recording a batch, and of linking. A batch that never settles would end with its Worker. Recording takes a
+ * tenth of a second.
  */
 export const RECORD_TIMEOUT_MS = 30_000;
-/** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
+/** Delay of retries of failed sends and messages, doubling from the first to the second value. */
 export const RETRY_MIN_SECONDS = 5;
 export const RETRY_MAX_SECONDS = 300;
 
 // --- Processing ---
 
-/** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
+/** Duplicates window of a payload with an id: CDPs retry for hours. */
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
-/** Duplicates window of a payload without an id: the same person may honestly do the same thing tomorrow. */
+/** Duplicates window of a payload without an id: the same person may do the same thing again tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /**
- * Comparisons, and reads of an element, that the mapping rules may take for one signal, some 2 ms, and never 10: a batch of
- * thousands such signals stays below the CPU time of a consumer. One that takes more is a dead letter.
+ * Maximum comparisons and element reads of the mapping rules for one signal: some 2 ms and never 10. A batch of thousands of
+ * such signals stays below the consumer's CPU limit. A signal that takes more is a dead letter.
  */
 export const RULES_MAX_STEPS = 50_000;
 /** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
 export const RULE_PATH_MAX_ELEMENTS = 1_000;
-/** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
+/** Stored signals per step of a rule's job, so that the store answers other calls between steps. */
 export const RULE_STEP_SIGNALS = 1_000;
-/** Segments that one step of a rule's job looks at, where few lines are of its event: some 10 ms, 8 MB of payloads at most. */
+/** Segments per step of a rule's job if few lines match its event: some 10 ms, 8 MB of payloads at most. */
 export const RULE_STEP_SEGMENTS = 80;
-/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 100 bytes. */
+/** Days with counts per event group and mapping rule, as shown on their pages, in some 100 bytes. */
 export const DAYS_COUNTED = 30;
 
 // --- Cold storage (spec §6.1) ---
 
-/** After a failure R2 is let alone for this long, and so is a link job that needed it. */
+/** Pause after a failure of R2, also for link jobs that need it. */
 export const COLD_RETRY_MS = 60_000;
 
 // --- Data care ---
 
-/** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
+/** Days that a deletion is remembered: its receipt, and the hashes that stop signals that were still in flight. */
 export const DELETION_REMEMBERED_DAYS = 30;
 
 // --- Destinations ---
 
-/** Destinations of one workspace: every event goes to each that wants it. */
+/** Destinations of a workspace. Every notification goes to each subscribed destination. */
 export const DESTINATIONS_MAX = 10;
-/** Scores of a workspace whose crossing is told: more is a funnel, and that is made of events. */
+/** Score thresholds of a workspace with notifications. More thresholds are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
 /** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
 /** Scoring signals in one event, and in one delivery: some 250 KB, what receivers take. */
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
-/** Between two deliveries of gathered scoring signals to a destination. */
+/** Minimum time between two deliveries of scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
-/** How long a receiver has to answer. */
+/** Timeout of a receiver's answer. */
 export const DELIVERY_TIMEOUT_MS = 10_000;
-/** What is read and kept of an answer. */
+/** Bytes of an answer that are read and stored. */
 export const ANSWER_MAX_BYTES = 1_024;
-/** What the consumer has not reported after this long is sent again, unless DELIVERY_LEASE_MS in wrangler.toml says otherwise. */
+/** Timeout of a delivery's report, after which it is sent again. DELIVERY_LEASE_MS in wrangler.toml overrides it. */
 export const DELIVERY_LEASE_MS = 60_000;
-/** Deliveries that are over and still shown, the latest of each destination, and for how many days. */
+/** Shown finished deliveries of each destination: maximum number, and days. */
 export const DELIVERIES_KEPT = 200;
 export const DELIVERY_KEPT_DAYS = 30;
-/** So many days ahead an admin is told that a key ends; in order. */
+/** Days before the end of a key at which an admin is notified. */
 export const KEY_EXPIRING_DAYS = [30, 7, 1] as const;
-/** The longest that a key may be silent before somebody is told, in days. */
+/** Maximum days without calls before a notification. */
 export const KEY_SILENT_MAX_DAYS = 365;
 
 // --- Operator API ---
@@ -135,8 +135,8 @@ export const KEY_SILENT_MAX_DAYS = 365;
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
 /**
- * Values of a JSON body of the operator API, or of a file of mapping rules, counted as commas and opening brackets: 1,000 rules
- * with as many conditions as they may have take some 45,000. 4 MB of `1,` would be millions of values to parse and validate.
+ * Values of a JSON body of the operator API, or of a file of mapping rules, counted as commas and opening brackets. 1,000
+ * rules with the maximum of conditions have some 45,000. 4 MB of `1,` would be millions of values to parse and validate.
  */
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
@@ -148,35 +148,35 @@ export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
- * How much a rule's conditions may amount to, and those of all of a workspace's rules, in paths and values (rule-size.ts):
- * two long lists, and fifty of them. Compiled the latter are some 2 MB, and without a `[]`, long texts and deep nesting a signal
- * is run through them in less than RULES_MAX_STEPS.
+ * Maximum size of a rule's conditions, and of all rules of a workspace, in paths and values (rule-size.ts): two long lists,
+ * and fifty of them. Compiled, the latter take some 2 MB. Without `[]`, long texts and deep nesting they evaluate a signal
+ * within RULES_MAX_STEPS.
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
 /** A file of mapping rules: as many as a workspace may have, with long lists. */
 export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
-/** Earlier versions of a mapping rule that are kept, the latest. */
+/** Kept earlier versions of a mapping rule. */
 export const RULE_VERSIONS_KEPT = 20;
-/** Changes of an account's fields that are shown with it, the latest. */
+/** Shown changes of an account's fields. */
 export const ACCOUNT_HISTORY_SHOWN = 100;
-/** Characters of one page of accounts: well inside the 32 MB that a Durable Object may answer with. A page is then shorter. */
+/** Characters of one slice of accounts, well below the 32 MB limit of a Durable Object's answer. */
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
-/** Stored signals that a rule's preview reads at most: some two seconds, as long as an admin waits. */
+/** Stored signals that a rule's preview reads: some two seconds, as long as an admin waits. */
 export const PREVIEW_MAX_SIGNALS = 20_000;
 /** Matching signals that a preview shows. */
 export const PREVIEW_SAMPLES = 10;
-/** How far back a preview looks, in days. */
+/** Days that a preview covers. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 
 // --- Pages ---
 
-/** Event groups that one page of the signal queue looks through for what was asked for: some 10 ms. */
+/** Event groups that one page of the signal queue scans for a filter: some 10 ms. */
 export const QUEUE_SCAN_GROUPS = 2_000;
-/** Event groups, the latest, that the signal queue sorts by their counts or names: some 20 ms. */
+/** Newest event groups that the signal queue sorts by counts or names: some 20 ms. */
 export const QUEUE_SORTED_GROUPS = 5_000;
-/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+/** Signals that one page of a list scans for a filter: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
 /** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
@@ -186,27 +186,27 @@ export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 export const PAGE_FORM_MAX_FIELDS = 1_000;
 /** Characters of a form's names and values: twice a sample payload. Drawn again as HTML, each takes six bytes at most. */
 export const PAGE_FORM_MAX_CHARACTERS = 128 * 1024;
-/** A form of somebody who is not signed in, in bytes: what they typed is drawn again, to be sent after sign-in. */
+/** A form of a visitor who is not signed in, in bytes: the sign-in page repeats its content and submits it after sign-in. */
 export const STRANGER_FORM_MAX_BYTES = 32 * 1024;
 export const STRANGER_FORM_MAX_FIELDS = 200;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
-/** People that one page of a list looks through for those that were asked for: some 10 ms. */
+/** People that one page of a list scans for a filter: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;
-/** People whose names one page of a search goes through: some 40 ms. */
+/** People whose names one page of a search scans: some 40 ms. */
 export const PEOPLE_SEARCHED = 250_000;
-/** Ids, and as many scoring signals, the latest, that the operator API lists with a person. */
+/** Ids and newest scoring signals that the operator API lists with a person. */
 export const PERSON_IDENTITIES_LISTED = 100;
 export const PERSON_SCORES_LISTED = 100;
-/** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
+/** Characters of a value in the list and history of accounts; the signal has the whole value. */
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
 
 // --- Sign-in ---
 
-/** How long a session lasts at most, whatever happens in it: a working day. */
+/** Maximum duration of a session: a working day. */
 export const SESSION_MS = 12 * 3_600_000;
-/** How long somebody may take at the OpenID provider: a password, a second factor, a lost telephone. */
+/** Time for the sign-in at the OpenID provider: a password, a second factor, a lost telephone. */
 export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
 
 // --- The log (docs/signal-store.md) ---
@@ -214,16 +214,16 @@ export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
 /** A row of the store: the platform refuses 2 MB. */
 export const ROW_MAX_BYTES = 1_500_000;
 /**
- * Anonymous ids, and as many user ids, that a person keeps, the latest: far more than anybody's browsers in years. A sender
- * that makes a new one for each visit would have them grow without end.
+ * Newest anonymous ids, and user ids, of a person. A sender that creates a new id for each visit would make them grow
+ * without limit.
  */
 export const PERSON_MAX_IDS = 2_500;
-/** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
+/** Size at which the store is full: the platform's 10 GB, less what deletion and retention need to free space. */
 export const STORE_MAX_BYTES = 9_000_000_000;
 
 // --- What one workspace may keep in D1, which all workspaces share ---
 
-/** Active API keys: far more than a workspace has senders. They are all read when a key is created. */
+/** Active API keys: far more than a workspace has senders. All are read when a key is created. */
 export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
 /**
  * API keys created in any 24 hours, rotations included. The row of a key is never deleted (spec §3.1). With its indexes and its
@@ -235,9 +235,9 @@ export const TEMPLATE_MAX_BYTES = 64 * 1024;
 /** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
 export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
 /**
- * Days for which the payload template of a key is kept after the key has ended. Signals that were accepted before the end
- * still need the template: held signals for up to 31 days, until their billing period ends; signals of a Quota Counter that
- * is restored from a backup for up to 30 days more; dead letters until somebody has replayed them.
+ * Days for which a payload template outlives its key. Accepted signals still need the template: held signals for up to 31
+ * days, until their billing period ends; signals of a counter that is restored from a backup for up to 30 days more; dead
+ * letters until they are replayed.
  */
 export const TEMPLATE_KEPT_DAYS = 90;
 /** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */

@@ -1,17 +1,21 @@
-/** What people and their systems ask for besides sending signals. Loaded with the first such request, see index.ts. */
+/** The operator API and the pages. index.ts loads this module with the first such request. */
 import { Hono } from "hono";
 import type { AppEnv } from "./env.ts";
-import { answerInTime } from "./http/answer-in-time.ts";
-import { onError, onNotFound } from "./http/errors.ts";
-import { onlyFromHere } from "./http/loopback.ts";
+import { onError, onNotFound } from "./http/problem.ts";
+import { onlyFromThisMachine } from "./http/loopback.ts";
 import { requestLog } from "./http/request-log.ts";
 import { documentRoutes, operatorRoutes } from "./operator/operator-api.ts";
 import { pageRoutes } from "./pages/page-routes.tsx";
+import { within } from "./platform/time-limit.ts";
+
+/** A preview of a rule over some ten million signals takes about as long; no client waits longer. */
+const ANSWER_MS = 30_000;
 
 export const others = new Hono<AppEnv>({ strict: false })
   .use(requestLog)
-  .use(onlyFromHere)
-  .use(answerInTime)
+  .use(onlyFromThisMachine)
+  // A request that takes too long fails like a fault of the platform: onError answers 503.
+  .use((_, next) => within(ANSWER_MS, next()))
   .route("/operator", operatorRoutes)
   .route("/", documentRoutes)
   .route("/", pageRoutes)

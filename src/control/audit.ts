@@ -1,16 +1,17 @@
-/** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
+/** The audit log. Each entry is written in the same batch as its change. */
+import { and, desc, eq, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
+import { auditLog } from "./control-schema.ts";
+import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/cut.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
-import { isJsonObject } from "../domain/json/dot-path.ts";
 import { DAY_MS } from "../domain/duration.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 import { AUDIT_DETAIL_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
-import { uuidv7From } from "../platform/uuidv7.ts";
-import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { auditLog } from "./control-schema.ts";
-import { and, desc, eq, gte, sql, type SQL } from "drizzle-orm";
+import type { Page, PageOf } from "../platform/list-page.ts";
+import { uuidv7From } from "../platform/ids.ts";
 
-/** Characters of one value in the detail of an entry: the rest is cut. Fewer where the detail has many long values. */
+/** Maximum characters of one value in an entry's detail; fewer if the detail has many long values. */
 const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
 
 export type AuditAction =
@@ -50,16 +51,16 @@ export type AuditAction =
   | "delivery.repeated"
   | "thresholds.changed";
 
-/** Beginnings of actions that owners and admins see: others see neither the keys (spec §1) nor the notifications. */
+/** Prefixes of actions that only owners and admins see, because members see neither keys (spec §1) nor notifications. */
 export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
 
-export interface AuditEntry {
-  /** Id of the entry, where it is written before the action begins: its numbers are added later (complete-audit.ts). */
+interface AuditEntry {
+  /** Given if the entry is written before a long operation; complete-audit.ts adds the numbers later. */
   id?: string;
-  /** Null where a plan is changed, which belongs to no workspace. */
+  /** Null for a change of a plan, which belongs to no workspace. */
   workspaceId: string | null;
   action: AuditAction;
-  /** Id of what the action was done to. */
+  /** Id of the changed resource. */
   target: string;
   detail?: JsonObject;
 }
@@ -69,8 +70,8 @@ export function newAuditId(by: Change): string {
 }
 
 /**
- * The statement that writes `entry`, for a `batch` with the change. With `onlyIf` it writes nothing where that does not
- * hold at this place of the batch: a repeated call, or one that came second, leaves no entry for what it did not do.
+ * The statement that writes `entry`, for a batch with the change. It writes nothing if `onlyIf` is false at this point of
+ * the batch, so that a repeated call leaves no entry.
  */
 export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
   const { id = newAuditId(by), workspaceId, action, target, detail = {} } = entry;
@@ -82,8 +83,8 @@ export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, o
 }
 
 /**
- * The detail as JSON of at most AUDIT_DETAIL_MAX_BYTES. All values have the same maximum of characters, which is halved until
- * the JSON fits. The names come from the code and are few, so that it always fits in the end.
+ * The detail as JSON of at most AUDIT_DETAIL_MAX_BYTES. Halves the maximum length of the values until the JSON fits. The
+ * field names come from the code and are few, so the JSON always fits in the end.
  */
 function boundedJson(detail: JsonObject): string {
   for (let characters = AUDIT_VALUE_MAX_CHARACTERS; ; characters = Math.floor(characters / 2)) {
@@ -92,7 +93,6 @@ function boundedJson(detail: JsonObject): string {
   }
 }
 
-/** The detail with each value of more than `characters` cut to its beginning, as text. */
 function withShortValues(detail: JsonObject, characters: number): JsonObject {
   return Object.fromEntries(
     Object.entries(detail).map(([name, value]) => {
@@ -103,13 +103,13 @@ function withShortValues(detail: JsonObject, characters: number): JsonObject {
   );
 }
 
-/** Whether somebody has as many entries of the last 24 hours in the workspace as one person may have. */
+/** Whether the person has reached PERSON_MAX_CHANGES_A_DAY audit entries in the workspace. */
 export async function hasMostChangesOfADay(
   db: ControlDatabase,
   workspaceId: string,
   { actor, nowMs }: Change,
 ): Promise<boolean> {
-  // An id begins with the time at which it was made.
+  // Ids begin with their creation time.
   const since = `aud_${uuidv7From(nowMs - DAY_MS)}`;
   const ofPerson = and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.actor, actor), gte(auditLog.id, since));
   const oldest = db.select({ id: auditLog.id }).from(auditLog).where(ofPerson).orderBy(desc(auditLog.id));
@@ -121,7 +121,91 @@ export async function hasMostChangesOfADay(
   );
 }
 
-/** Writes the entry of an action that changes nothing else in D1. */
+/** Writes an entry on its own, for an action that changes nothing else in D1. */
 export async function writeAuditEntry(db: ControlDatabase, by: Change, entry: AuditEntry): Promise<void> {
   await auditEntry(db, by, entry);
+}
+
+/** Entries that one page scans if no index covers the whole filter. */
+const AUDIT_WINDOW_ENTRIES = 1_000;
+
+export interface AuditFilter {
+  actor?: string;
+  action?: string;
+  /** Id of the changed resource. */
+  target?: string;
+  /** Half-open interval in milliseconds since 1970; null means unbounded. */
+  sinceMs?: number | null;
+  untilMs?: number | null;
+  /** Whether to include entries about keys and notifications (spec §1). */
+  forManagers: boolean;
+}
+
+export interface AuditRecord {
+  id: string;
+  /** ISO 8601 UTC. */
+  at: string;
+  actor: string;
+  action: string;
+  target: string;
+  detail: JsonObject;
+}
+
+const COLUMNS = {
+  id: auditLog.id,
+  at: auditLog.at,
+  actor: auditLog.actor,
+  action: auditLog.action,
+  target: auditLog.target,
+  detail: auditLog.detail,
+};
+
+/**
+ * Lists entries, newest first. Target, actor and action have one index each. A filter that no single index covers scans
+ * AUDIT_WINDOW_ENTRIES entries of one index; the page may then be short, with a cursor for the next one.
+ */
+export async function listAudit(
+  db: ControlDatabase,
+  workspaceId: string,
+  { target, actor, action, sinceMs = null, untilMs = null, forManagers }: AuditFilter,
+  page: Page,
+): Promise<PageOf<AuditRecord>> {
+  const { id } = auditLog;
+  const indexed = and(
+    eq(auditLog.workspaceId, workspaceId),
+    target !== undefined ? eq(auditLog.target, target) : undefined,
+    target === undefined && actor !== undefined ? eq(auditLog.actor, actor) : undefined,
+    target === undefined && actor === undefined && action !== undefined ? eq(auditLog.action, action) : undefined,
+    page.cursor === null ? undefined : lt(id, page.cursor),
+    // Ids begin with their creation time.
+    sinceMs === null ? undefined : gte(id, `aud_${uuidv7From(sinceMs)}`),
+    untilMs === null ? undefined : lt(id, `aud_${uuidv7From(untilMs)}`),
+  );
+  const endOfWindow = db
+    .select({ id })
+    .from(auditLog)
+    .where(indexed)
+    .orderBy(desc(id))
+    .limit(1)
+    .offset(AUDIT_WINDOW_ENTRIES - 1);
+  const [ends, rows] = await db.batch([
+    endOfWindow,
+    db
+      .select(COLUMNS)
+      .from(auditLog)
+      .where(
+        and(
+          indexed,
+          gte(id, sql`coalesce(${endOfWindow}, '')`),
+          // The plus makes SQLite use the index of the target or actor instead of this column's.
+          target !== undefined && actor !== undefined ? sql`+${auditLog.actor} = ${actor}` : undefined,
+          action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
+          ...(forManagers ? [] : MANAGERS_ACTIONS.map((begin) => notLike(auditLog.action, `${begin}%`))),
+        ),
+      )
+      .orderBy(desc(id))
+      .limit(page.limit + 1),
+  ]);
+  const { items, next } = pageOf(rows, page, (entry) => entry.id);
+  return { items, next: next ?? ends[0]?.id ?? null };
 }

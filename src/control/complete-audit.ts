@@ -1,6 +1,6 @@
 /**
- * Numbers of an operation for the entry of the audit log that was written before it began. Loaded by the Signal Store when an
- * operation has ended.
+ * Adds the results of a finished operation to its audit entry. The Signal Store imports this file only when an operation
+ * ends.
  */
 import { eq, sql } from "drizzle-orm";
 import type { JsonObject } from "../domain/json/json-object.ts";
@@ -8,9 +8,8 @@ import { auditLog } from "./control-schema.ts";
 import { controlDatabase } from "./database.ts";
 
 /**
- * Sets the detail of an entry. Repeating it is harmless.
- *
- * @param joined entries of calls that asked for the same while it was under way: their detail names the entry.
+ * Sets the detail of an entry. Idempotent.
+ * @param joined ids of entries whose calls joined the running operation; their detail gets the id of this entry.
  */
 export async function completeAuditEntries(
   d1: D1Database,

@@ -19,11 +19,11 @@ export const plans = sqliteTable("plans", {
   signalLimit: integer("signal_limit").notNull(),
   /** Only paid plans can lose the extra room (spec §8.5). */
   paid: integer("paid", { mode: "boolean" }).notNull(),
-  /** Days after its receipt that a signal is kept; null: for ever. */
+  /** Retention in days after a signal was received; null keeps signals for ever. */
   retentionDays: integer("retention_days"),
-  /** Ids of the workspaces whose admins may choose it; null: all may. */
+  /** Ids of the workspaces that may choose the plan; null means all. */
   offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),
-  /** What overages cost, as the Usage page tells it; null: it tells nothing. */
+  /** The price of overages that the Usage page shows; null shows none. */
   overagePrice: text("overage_price", { mode: "json" }).$type<OveragePrice>(),
 });
 
@@ -37,17 +37,17 @@ export const workspaces = sqliteTable(
       .notNull()
       .references(() => plans.id),
     overages: integer("overages", { mode: "boolean" }).notNull().default(false),
-    /** Billing periods are calendar months from this time on. */
+    /** Start of the first billing period; periods are calendar months. */
     anchor: text("anchor").notNull(),
-    /** Grows with every change of the workspace's mapping rules; the consumer compiles them anew when it has grown. */
+    /** Incremented by every change of a mapping rule; the consumer then compiles the rules again. */
     rulesVersion: integer("rules_version").notNull().default(0),
     createdAt: text("created_at").notNull(),
     /**
-     * When plan, overages or the plan's terms last changed, in milliseconds since 1970: `max(old + 1, now)`, so that it only
-     * rises. The Quota Counter ignores a configuration that is older than the one it has.
+     * Set to `max(old + 1, now in ms)` by every change of plan, overages or the plan's terms. The Quota Counter ignores a
+     * configuration with a lower version.
      */
     configVersion: integer("config_version").notNull().default(0),
-    /** Id of the restore that has begun to change the workspace's objects. Until it ends nothing is recorded. */
+    /** Id of the restore in progress. Until it ends, nothing is recorded. */
     restoring: text("restoring"),
   },
   (table) => [index("workspaces_plan").on(table.planId)],
@@ -58,7 +58,7 @@ export function nextConfigVersion(nowMs: number): SQL {
   return sql`max(${workspaces.configVersion} + 1, ${nowMs})`;
 }
 
-/** Restores of workspaces (workspace/restore-workspace.ts). The objects that are restored forget them, so they are here. */
+/** Restores of workspaces (workspace/restore-workspace.ts). They are stored in D1, because a restored object forgets them. */
 export const restores = sqliteTable(
   "restores",
   {
@@ -68,13 +68,13 @@ export const restores = sqliteTable(
       .notNull()
       .references(() => workspaces.id),
     requestedAt: text("requested_at").notNull(),
-    /** The moment that the workspace is restored to; null: the moment before the restore `undoes`. */
+    /** The moment to restore to; null for the moment before the restore `undoes`. */
     to: text("to_time"),
     undoes: text("undoes"),
     state: text("state").$type<RestoreState>().notNull(),
-    /** What the objects said before they were restored; null while they can still refuse. */
+    /** State of the objects before the restore; null while they can still refuse it. */
     before: text("before", { mode: "json" }).$type<BeforeRestore>(),
-    /** How many accepted signals the restore has lost; null: not known yet. */
+    /** Number of accepted signals that the restore lost; null while unknown. */
     lost: integer("lost"),
     acknowledgedAt: text("acknowledged_at"),
   },
@@ -116,7 +116,7 @@ export const members = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
 );
 
-/** Who is signed in. With Access there are no rows, for it keeps the sessions itself. */
+/** Sessions of signed-in people. Empty with Cloudflare Access, which has its own sessions. */
 export const sessions = sqliteTable(
   "sessions",
   {
@@ -131,7 +131,7 @@ export const sessions = sqliteTable(
   (table) => [index("sessions_email").on(table.email), index("sessions_expiry").on(table.expiresAt)],
 );
 
-/** Somebody who has left for the OpenID provider and is not back yet. */
+/** Sign-ins in progress at the OpenID provider. */
 export const signInAttempts = sqliteTable(
   "sign_in_attempts",
   {
@@ -149,8 +149,8 @@ export const signInAttempts = sqliteTable(
 );
 
 /**
- * When a key ends by itself, as text that sorts; `9999` where it never does. SQLite uses the index `api_keys_active` only
- * for a query with this very expression, so both take it from here. It has no comma, at which drizzle-kit would split it.
+ * SQL expression: when a key expires, as sortable text; `9999` means never. SQLite uses the index `api_keys_active` only for
+ * a query with exactly this expression. It contains no comma, because drizzle-kit would split it there.
  */
 export const KEY_ENDS_AT = sql.raw(
   "CASE WHEN expires_at < overlap_ends_at THEN expires_at WHEN overlap_ends_at IS NOT NULL THEN overlap_ends_at" +
@@ -177,16 +177,16 @@ export const apiKeys = sqliteTable(
     createdAt: text("created_at").notNull(),
     /** A member's email, or `operator`. */
     createdBy: text("created_by").notNull().default("operator"),
-    /** The expiration that was asked for, which a successor takes over. */
+    /** The requested expiration, which a successor inherits. */
     expiresAt: text("expires_at"),
-    /** When a key that was rotated ends although it does not expire yet; null: it was not rotated. */
+    /** End of the overlap after a rotation; null if the key was not rotated. */
     overlapEndsAt: text("overlap_ends_at"),
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),
-    /** Days without a call after which somebody wants to know; null: nobody does. */
+    /** Inactivity alert: notify after this many days without a call. Null means no alert. */
     silentAfterDays: integer("silent_after_days"),
-    /** SHA-256 of the form's own token, hexadecimal: a form that is sent twice makes one key. Null: made without a form. */
+    /** SHA-256 of the form's idempotency token, hexadecimal; null if no form created the key. */
     formToken: text("form_token"),
   },
   (table) => [
@@ -194,7 +194,7 @@ export const apiKeys = sqliteTable(
     uniqueIndex("api_keys_form").on(table.workspaceId, table.formToken),
     index("api_keys_successor").on(table.workspaceId, table.successorOf),
     index("api_keys_workspace").on(table.workspaceId, table.id),
-    // Rows of keys are never deleted. These two let the limits of key-limits.ts read only the rows that they count.
+    // Rows of keys are never deleted. With these two indexes the limits in new-keys.ts read only the rows that they count.
     index("api_keys_active").on(table.workspaceId, KEY_ENDS_AT).where(sql.raw("deactivated_at IS NULL")),
     index("api_keys_templates").on(table.workspaceId).where(sql.raw("payload_template IS NOT NULL")),
   ],
@@ -214,20 +214,20 @@ export const mappingRules = sqliteTable(
     scoringSignal: text("scoring_signal").notNull(),
     points: integer("points").notNull(),
     enabled: integer("enabled", { mode: "boolean" }).notNull().default(true),
-    /** Grows with every change of this rule; scoring signals carry it. */
+    /** Incremented by every change of this rule; scoring signals name it. */
     version: integer("version").notNull().default(1),
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
     /** The rule's size (domain/rules/rule-size.ts): the sum of a workspace's is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
-    /** Who made this version: a member's email, or `operator`. */
+    /** The author of this version: a member's email, or `operator`. */
     updatedBy: text("updated_by").notNull().default("operator"),
   },
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );
 
-/** What rules said before they were changed: the latest versions, as many as rule-versions.ts keeps. */
+/** Earlier versions of mapping rules (see stored-rules.ts for how many). */
 export const ruleVersions = sqliteTable(
   "rule_versions",
   {
@@ -236,9 +236,9 @@ export const ruleVersions = sqliteTable(
       .references(() => workspaces.id),
     ruleId: text("rule_id").notNull(),
     version: integer("version").notNull(),
-    /** What the row takes, in characters, about. */
+    /** Approximate size of the row in characters. */
     size: integer("size").notNull(),
-    /** When the rule came to say this, and by whom. */
+    /** Time and author of this version. */
     at: text("at").notNull(),
     by: text("by").notNull(),
     name: text("name").notNull(),
@@ -257,14 +257,14 @@ export const auditLog = sqliteTable(
   "audit_log",
   {
     id: text("id").primaryKey(),
-    /** Null where a plan is changed, which belongs to no workspace. */
+    /** Null for a change of a plan, which belongs to no workspace. */
     workspaceId: text("workspace_id"),
     at: text("at").notNull(),
     /** A member's email, or `operator`. */
     actor: text("actor").notNull(),
     /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
     action: text("action").notNull(),
-    /** Id of what the action was done to. */
+    /** Id of the changed resource. */
     target: text("target").notNull(),
     detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
   },

@@ -1,15 +1,15 @@
-/** The control plane's database as its query functions take it, and what all of them share. */
+/** The control plane's database and helpers that all of its queries share. */
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
 
 export type ControlDatabase = DrizzleD1Database;
 
-/** Sessions offer the two calls of a database that drizzle makes: `prepare` and `batch`. */
+/** A session has the two methods that drizzle calls: `prepare` and `batch`. */
 export function controlDatabase(d1: D1Database | D1DatabaseSession): ControlDatabase {
   return drizzle(d1 as D1Database);
 }
 
-/** Who changes something and when: the audit log notes both with the change. */
+/** The actor and time of a change, for the audit log. */
 export interface Change {
   /** A member's email, or `operator`. */
   actor: string;
@@ -20,7 +20,7 @@ export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Turns up to `page.limit + 1` rows into a page; `key` is what the rows are ordered by. */
+/** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */
 export function pageOf<T>(rows: T[], page: Page, key: (row: T) => string): PageOf<T> {
   const items = rows.slice(0, page.limit);
   const last = items.at(-1);

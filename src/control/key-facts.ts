@@ -1,12 +1,15 @@
 /**
- * The edge's look-up of a key (design §5). In plain SQL: with the query builder, an isolate that only takes signals would
- * have to load it before it answers its first call.
+ * The edge's look-up of a key (design §5). Uses plain SQL, so that an isolate need not load the query builder before its
+ * first signal.
  */
 import { keyEnd } from "../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
-/** What may be cached of a key at the edge: facts that never change, and one that may be late. Whether it is active, the Quota Counter knows. */
+/**
+ * Facts of a key that the edge caches. All but `configVersion` never change. The Quota Counter knows whether the key is
+ * active.
+ */
 export interface KeyFacts {
   keyId: string;
   workspaceId: string;
@@ -14,13 +17,13 @@ export interface KeyFacts {
   /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
   secretHash: Uint8Array | null;
   endsAtMs: number | null;
-  /** A `product_org` key has one; null for others. */
+  /** Null unless the key is of type `product_org`. */
   payloadTemplate: PayloadMapping[] | null;
   /** Version of the workspace's configuration, as of the look-up. */
   configVersion: number;
 }
 
-export interface KeyLookUp {
+interface KeyLookUp {
   facts: KeyFacts | null;
   /** Whether the primary answered: a replica may not know a new key yet. */
   byPrimary: boolean;
@@ -37,7 +40,7 @@ interface KeyFactsRow {
   config_version: number;
 }
 
-/** Finds a key by its hash. Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
+/** Finds a key by its hash, deactivated or not: the Quota Counter checks that when it counts. */
 export async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
   const { results, meta } = await d1
     .prepare(

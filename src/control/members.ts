@@ -29,7 +29,7 @@ export async function addMember(
 ): Promise<Result<Member, "email_taken" | "too_many_members">> {
   const created: Member = { ...member, createdAt: iso(by.nowMs) };
   const { email, role } = created;
-  // Decided inside the batch that inserts: concurrent calls cannot pass the limit together.
+  // The batch that inserts also checks, so that concurrent calls cannot exceed the limit together.
   const refusal = sql<"email_taken" | "too_many_members" | null>`case
     when ${exists(db.select(COLUMNS).from(members).where(isMember(workspaceId, email)))} then 'email_taken'
     when ${db.$count(members, eq(members.workspaceId, workspaceId))} >= ${WORKSPACE_MAX_MEMBERS} then 'too_many_members'
@@ -59,7 +59,10 @@ export async function findMember(db: ControlDatabase, workspaceId: string, email
   return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
 }
 
-/** @param from the role that the change was decided on: `not_found` where it is another one by now; undefined: any. */
+/**
+ * @param from the role that the caller has seen; `not_found` if the member has another role by now. Undefined skips the
+ * check.
+ */
 export async function changeRole(
   db: ControlDatabase,
   workspaceId: string,
@@ -80,7 +83,7 @@ export async function changeRole(
   return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
 }
 
-/** @param from the role that the removal was decided on: `not_found` where it is another one by now; undefined: any. */
+/** @param from as for `changeRole`. */
 export async function removeMember(
   db: ControlDatabase,
   workspaceId: string,
@@ -97,7 +100,7 @@ export async function removeMember(
       exists(db.select(COLUMNS).from(members).where(allowed)),
     ),
     db.delete(members).where(allowed).returning(COLUMNS),
-    // Access ends by itself, with the membership; who is a member of nothing any more is also signed out.
+    // The removal ends access to this workspace. A person without any membership left is also signed out.
     db
       .delete(sessions)
       .where(
@@ -114,7 +117,7 @@ function isMember(workspaceId: string, email: string): SQL | undefined {
   return and(eq(members.workspaceId, workspaceId), eq(members.email, email));
 }
 
-/** Whether an owner is left, decided inside the statement that changes: of two owners who leave at once, one stays. */
+/** Part of the changing statement, so that of two owners who leave at the same time, one stays. */
 function mayLoseOwner(db: ControlDatabase, workspaceId: string, email: string): SQL | undefined {
   const other = alias(members, "other");
   const otherOwner = db

@@ -1,20 +1,28 @@
 /**
- * Makes API keys (spec §3.1; design §5). The value and the secret leave this file once, in a `CreatedKey`. The limits of a
- * workspace are enforced by the statement that inserts the key, so that concurrent calls cannot pass them together.
+ * Limits the API keys and the payload templates of a workspace, because all workspaces share the database and the row of a
+ * key is never deleted (spec §3.1). The statement that inserts a key contains the check, so that concurrent calls cannot
+ * exceed a limit together.
  */
-import { composeKey, keyEnds, keyStatus } from "../domain/keys/api-key.ts";
-import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
-import { composeSecret } from "../domain/keys/shared-secret.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
-import { newId } from "../platform/ids.ts";
+import { and, eq, exists, gt, gte, isNotNull, isNull, lt, notExists, or, sql, type SQL } from "drizzle-orm";
+import { isKey, toApiKey, type ApiKey } from "./api-keys.ts";
 import { auditEntry } from "./audit.ts";
+import { KEY_ENDS_AT, apiKeys } from "./control-schema.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { composeKey, keyEnds, keyStatus } from "../domain/keys/api-key.ts";
+import { composeSecret } from "../domain/keys/shared-secret.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import {
+  TEMPLATE_KEPT_DAYS,
+  WORKSPACE_MAX_ACTIVE_KEYS,
+  WORKSPACE_MAX_KEYS_A_DAY,
+  WORKSPACE_TEMPLATES_MAX_BYTES,
+} from "../limits.ts";
 import { digestHex } from "../platform/hashes.ts";
-import { dropOldTemplates, limitReached, type KeyLimit, type LimitReached } from "./key-limits.ts";
-import { isKey, toApiKey, type ApiKey } from "./stored-keys.ts";
-import { apiKeys } from "./control-schema.ts";
-import { and, eq, exists, sql, type SQL } from "drizzle-orm";
+import { newId } from "../platform/ids.ts";
+import { uuidv7From } from "../platform/ids.ts";
 
 const SECRET_BYTES = 32;
 
@@ -25,7 +33,7 @@ export interface NewKey {
   /** Whether a shared secret is generated with the key. */
   secret: boolean;
   payloadTemplate: PayloadMapping[] | null;
-  /** Days without a call after which somebody wants to know; a successor takes it over. */
+  /** Inactivity alert in days; a successor inherits it. */
   silentAfterDays?: number | null;
 }
 
@@ -37,19 +45,19 @@ export interface CreatedKey {
   secret: string | null;
 }
 
-/** What was asked for has been done already: `key` was made by the same form, and cannot be shown again. */
-export interface MadeBefore {
+/** The same form has already created this key, whose value cannot be shown again. */
+interface MadeBefore {
   reason: "made_before";
   key: ApiKey;
 }
 
 export interface Rotation {
   keyId: string;
-  /** How long the old key goes on; 0: it ends now, and the caller also deactivates it, see rotateKey. */
+  /** How long the old key stays valid; 0 ends it now, and the caller also deactivates it (see rotateKey). */
   overlapMs: number;
-  /** The successor's expiration; undefined: what was asked for the old key. */
+  /** The successor's expiration; undefined keeps the old key's. */
   expiresAt?: string | null | undefined;
-  /** Random text of the form that is sent, for one successor per form; null: every call makes one. */
+  /** Idempotency token of the form: one successor per token. Null creates a successor on every call. */
   formToken: string | null;
 }
 
@@ -68,9 +76,7 @@ export async function createKey(
 }
 
 /**
- * Makes one key for each form: of several calls with one token, also concurrent ones, only the first makes a key.
- *
- * @param formToken random text of the form that is sent.
+ * Creates one key per form token: of several calls with the same token, even concurrent ones, only the first creates a key.
  */
 export async function createKeyOnce(
   db: ControlDatabase,
@@ -88,10 +94,9 @@ export async function createKeyOnce(
 }
 
 /**
- * Makes a successor with the same settings (design §5). The old key ends with the overlap, or at its own earlier end; the
- * successor does not end with it. The overlap must be longer than key facts are cached. Without an overlap the caller
- * deactivates the old key after this, so that it ends at once. If the caller fails before that, the old key ends when the
- * cached facts are read again.
+ * Creates a successor with the same settings (design §5). The old key ends with the overlap or at its own earlier end. The
+ * overlap must be longer than the edge caches key facts. Without an overlap, the caller then deactivates the old key. If the
+ * caller fails before that, the old key ends when the cached facts expire.
  */
 export async function rotateKey(
   db: ControlDatabase,
@@ -104,7 +109,7 @@ export async function rotateKey(
   const settings = { ...old, secret: old.secretHash !== null };
   if (expiresAt !== undefined) settings.expiresAt = expiresAt;
   const draft = await composeRow(workspaceId, settings, by, { formToken, successorOf: old.id });
-  // Asked before the key's status: a rotation without overlap, sent again, finds the old key ended by the first.
+  // Checked before the status: a repeated rotation without overlap finds the old key already ended.
   const before = formToken === null ? undefined : await madeBy(db, draft.row);
   if (before !== undefined) return refuse({ reason: "made_before", key: toApiKey(before) });
   if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
@@ -131,7 +136,7 @@ interface Draft {
   created: CreatedKey;
 }
 
-/** The statements that insert a key within the limits, for the beginning of a batch: the second gives the limit reached. */
+/** The first statements of a batch that inserts a key within the limits. The second one returns the limit that is reached. */
 function insertion(db: ControlDatabase, draft: Draft, nowMs: number) {
   const { row, template } = draft;
   const limit = limitReached(db, { ...row, template }, nowMs);
@@ -142,7 +147,7 @@ function insertion(db: ControlDatabase, draft: Draft, nowMs: number) {
   ] as const;
 }
 
-/** The statement that inserts a key. It writes nothing where a limit is reached, or where the same form has made a key. */
+/** Inserts nothing if a limit is reached or the same form has already created a key. */
 function insertKey(db: ControlDatabase, { row, template }: Draft, limit: SQL<KeyLimit | null>) {
   const sameForm = [apiKeys.workspaceId, apiKeys.formToken];
   return (
@@ -184,7 +189,6 @@ function limitOf(reached: { limit: KeyLimit | null } | undefined): LimitReached 
   return { reason: reached.limit };
 }
 
-/** The key that the same form has made. */
 function madeBy(db: ControlDatabase, { workspaceId, formToken }: Draft["row"]) {
   const isSameForm = and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.formToken, formToken ?? ""));
   return db.select().from(apiKeys).where(isSameForm).get();
@@ -224,4 +228,66 @@ async function composeRow(
 
 function randomBytes(n: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(n));
+}
+
+/** The limits of a workspace that may refuse a new key; limits.ts has the numbers. */
+export const KEY_LIMITS = ["too_many_keys", "too_many_keys_a_day", "templates_too_large"] as const;
+export type KeyLimit = (typeof KEY_LIMITS)[number];
+
+export interface LimitReached {
+  reason: KeyLimit;
+}
+
+interface KeyToMake {
+  workspaceId: string;
+  /** Id of the key that is rotated; null: this is no rotation. */
+  successorOf: string | null;
+  /** The payload template as it is stored: JSON. */
+  template: string | null;
+}
+
+/**
+ * SQL expression: the limit that the workspace has reached, or null if it may have this key. A rotation may exceed the limit
+ * of active keys, so that a leaked key can always be replaced. It may not if the old key has an active successor already:
+ * otherwise repeated rotations of the same key would have no limit.
+ */
+export function limitReached(
+  db: ControlDatabase,
+  { workspaceId, successorOf, template }: KeyToMake,
+  nowMs: number,
+): SQL<KeyLimit | null> {
+  const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
+  const active = and(ofWorkspace, isNull(apiKeys.deactivatedAt), gt(KEY_ENDS_AT, iso(nowMs)));
+  const successors = db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(active, eq(apiKeys.successorOf, successorOf ?? "")));
+  const isExempt = successorOf === null ? sql`false` : notExists(successors);
+  // Ids begin with their creation time.
+  const ofLastDay = and(ofWorkspace, gte(apiKeys.id, `key_${uuidv7From(nowMs - DAY_MS)}`));
+  const templateBytes = db
+    .select({ bytes: sql`coalesce(sum(octet_length(${apiKeys.payloadTemplate})), 0)` })
+    .from(apiKeys)
+    .where(and(ofWorkspace, isNotNull(apiKeys.payloadTemplate)));
+  const bytes = template === null ? 0 : Buffer.byteLength(template);
+  return sql<KeyLimit | null>`case
+    when ${db.$count(apiKeys, ofLastDay)} >= ${WORKSPACE_MAX_KEYS_A_DAY} then ${"too_many_keys_a_day" satisfies KeyLimit}
+    when not ${isExempt} and ${db.$count(apiKeys, active)} >= ${WORKSPACE_MAX_ACTIVE_KEYS}
+      then ${"too_many_keys" satisfies KeyLimit}
+    when ${bytes} > 0 and ${templateBytes} + ${bytes} > ${WORKSPACE_TEMPLATES_MAX_BYTES}
+      then ${"templates_too_large" satisfies KeyLimit}
+    end`;
+}
+
+/**
+ * Drops the payload templates of keys that ended more than TEMPLATE_KEPT_DAYS ago. The batch of each new key runs this
+ * statement before it checks the limits. A signal that still needs such a template becomes a dead letter.
+ */
+export function dropOldTemplates(db: ControlDatabase, workspaceId: string, nowMs: number) {
+  const before = iso(nowMs - TEMPLATE_KEPT_DAYS * DAY_MS);
+  const isOld = or(lt(apiKeys.deactivatedAt, before), lt(KEY_ENDS_AT, before));
+  return db
+    .update(apiKeys)
+    .set({ payloadTemplate: null })
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isNotNull(apiKeys.payloadTemplate), isOld));
 }

@@ -9,7 +9,7 @@ import { and, asc, eq, exists, gt, isNull, ne, or, sql } from "drizzle-orm";
 /** A plan as it is stored (control-schema.ts says what its terms mean). */
 export type Plan = typeof plans.$inferSelect;
 
-/** A plan's terms by the names that the operator API and the audit log give them. */
+/** A plan's terms with the field names of the operator API and the audit log. */
 export function planTerms({ overagePrice: price, ...plan }: Plan) {
   return {
     name: plan.name,
@@ -37,7 +37,7 @@ export async function planNames(db: ControlDatabase): Promise<Map<string, string
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/** What a workspace may choose from, and the plan that it has, offered or not: the smallest first. */
+/** Plans offered to the workspace and its current plan, by signal limit. */
 export async function plansFor(db: ControlDatabase, workspace: { id: string; plan: string }): Promise<Plan[]> {
   return db
     .select()
@@ -47,7 +47,7 @@ export async function plansFor(db: ControlDatabase, workspace: { id: string; pla
     .limit(PAGE_MAX_ITEMS);
 }
 
-/** Whether the workspace's own people may choose the plan; false for one that does not exist. */
+/** Whether the workspace's owners and admins may choose the plan. */
 export async function isPlanOffered(db: ControlDatabase, planId: string, workspaceId: string): Promise<boolean> {
   const isOffered = and(eq(plans.id, planId), isOfferedTo(workspaceId));
   return (await db.select({ id: plans.id }).from(plans).where(isOffered).get()) !== undefined;
@@ -63,8 +63,8 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
 }
 
 /**
- * Creates the plan or replaces it. Where limit, paid or retention change, the configuration of every workspace on the plan has
- * a new version, by which their objects learn of it. What is so already leaves no entry.
+ * Creates or replaces a plan. If the limit, `paid` or the retention changes, every workspace on the plan gets a new
+ * configuration version, which its objects then fetch. A change without effect leaves no audit entry.
  */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
   const before = await findPlan(db, plan.id);
@@ -83,7 +83,7 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
       .where(and(eq(plans.id, plan.id), isOtherTerms)),
   );
   await db.batch([
-    // First, while the plan is as it was.
+    // Must run before the plan changes.
     db
       .update(workspaces)
       .set({ configVersion: nextConfigVersion(by.nowMs) })

@@ -1,19 +1,25 @@
 /** Restores of workspaces (workspace/restore-workspace.ts), and the deletions that they repeat. */
 import { and, desc, eq, gte, inArray, isNull, lt, sql } from "drizzle-orm";
+import { auditEntry, newAuditId } from "./audit.ts";
+import { auditLog, deletions, mappingRules, restores, workspaces } from "./control-schema.ts";
+import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { DAY_MS } from "../domain/duration.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
+import type { RuleVersions } from "../domain/rules/rule-versions.ts";
+import { hashOfName } from "../domain/signal/hash-name.ts";
+import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
-import { auditEntry } from "./audit.ts";
-import { deletions, restores, workspaces } from "./control-schema.ts";
-import { iso, type Change, type ControlDatabase } from "./database.ts";
 
 /** Times are ISO 8601 UTC. */
 export type Restore = typeof restores.$inferSelect;
 
-/** What a workspace is restored to: a moment in milliseconds since 1970, or the moment before another restore of it. */
+/** The moment to restore to, in milliseconds since 1970, or the id of the restore to undo. */
 export type RestoreTarget = { atMs: number } | { undo: string };
 
-/** Creates a restore, with its entry in the audit log. One that was given up while it was prepared is refused with it. */
+/**
+ * Creates a restore and its audit entry. Marks an abandoned restore of the workspace, which was still preparing, as refused.
+ */
 export async function createRestore(
   db: ControlDatabase,
   workspaceId: string,
@@ -58,7 +64,7 @@ export async function listRestores(db: ControlDatabase, workspaceId: string, lim
   return db.select().from(restores).where(ofWorkspace).orderBy(desc(restores.id)).limit(limit);
 }
 
-/** By workspace, the restores that somebody has to look at: they are unfinished, or have lost signals. */
+/** Restores that need attention, by workspace: unfinished ones, and those that lost signals. */
 export async function openRestores(
   db: ControlDatabase,
   workspaceIds: readonly string[],
@@ -74,7 +80,7 @@ export async function openRestores(
   return new Map([...byWorkspace].map(([workspaceId, some]) => [workspaceId, some.map(shown)] as const));
 }
 
-/** Nothing was changed: the workspace goes on as it was. */
+/** Ends a restore that has changed nothing. */
 export async function refuseRestore(db: ControlDatabase, { id, workspaceId }: Restore, nowMs: number): Promise<void> {
   const state: RestoreState = "refused";
   await db.batch([
@@ -86,7 +92,7 @@ export async function refuseRestore(db: ControlDatabase, { id, workspaceId }: Re
   ]);
 }
 
-/** From here on the restore only goes forward, and nothing is recorded until it ends. */
+/** The point of no return: the consumer records nothing until the restore ends. */
 export async function beginRestoring(db: ControlDatabase, restore: Restore, before: BeforeRestore): Promise<void> {
   const { id, workspaceId } = restore;
   await db.batch([
@@ -95,12 +101,12 @@ export async function beginRestoring(db: ControlDatabase, restore: Restore, befo
   ]);
 }
 
-/** Notes what was counted until now, by a restore that was interrupted before it came to the counter. */
+/** Updates the counts before the restore. An interrupted restore calls it before it resets the counter. */
 export async function updateBefore(db: ControlDatabase, id: string, before: BeforeRestore): Promise<void> {
   await db.update(restores).set({ before }).where(eq(restores.id, id));
 }
 
-/** @param lost all accepted signals that are lost: what earlier restores have lost is part of it. */
+/** @param lost number of accepted signals lost by this and all earlier restores. */
 export async function endRestore(
   db: ControlDatabase,
   { id, workspaceId }: Restore,
@@ -118,7 +124,7 @@ export async function endRestore(
   ]);
 }
 
-/** Notes that somebody has seen what a restore has lost. Returns null where there is no such restore. */
+/** Acknowledges the losses of a restore. Returns null if there is no such restore. */
 export async function acknowledgeRestore(
   db: ControlDatabase,
   workspaceId: string,
@@ -138,7 +144,7 @@ export async function acknowledgeRestore(
   return findRestore(db, workspaceId, id);
 }
 
-/** Deletions of persons in the workspace that were asked for since then, in milliseconds since 1970. */
+/** Deletions of persons that were requested since `sinceMs` (milliseconds since 1970). */
 export async function deletionsSince(
   db: ControlDatabase,
   workspaceId: string,
@@ -149,4 +155,84 @@ export async function deletionsSince(
     .from(deletions)
     .where(and(eq(deletions.workspaceId, workspaceId), gte(deletions.requestedAt, iso(sinceMs))));
   return found.map(({ id, requestedAt, emailHash }) => ({ id, requestedAtMs: Date.parse(requestedAt), emailHash }));
+}
+
+/** One day more than the 30 days to which D1 can be restored. */
+const DELETIONS_KEPT_DAYS = 31;
+/** Maximum number of old rows, of all workspaces, that one deletion clears. */
+const CLEARED_AT_ONCE = 100;
+
+/** Records a deletion before it begins. Returns the id of its audit entry. */
+export async function beginPersonDeletion(
+  db: ControlDatabase,
+  by: Change,
+  { id, workspaceId, email }: { id: string; workspaceId: string; email: string },
+): Promise<string> {
+  const auditId = newAuditId(by);
+  const emailHash = hashOfName({ kind: "email", value: email });
+  const oldest = iso(by.nowMs - DELETIONS_KEPT_DAYS * DAY_MS);
+  const old = db.select({ id: deletions.id }).from(deletions).where(lt(deletions.requestedAt, oldest));
+  await db.batch([
+    auditEntry(db, by, { id: auditId, workspaceId, action: "person.deleted", target: id }),
+    db.insert(deletions).values({ id, workspaceId, requestedAt: iso(by.nowMs), emailHash }),
+    db.delete(deletions).where(sql`${deletions.id} IN ${old.limit(CLEARED_AT_ONCE)}`),
+  ]);
+  return auditId;
+}
+
+/** Names another receipt in an entry of the audit log: that of the deletion that was under way. */
+export async function renameDeletion(db: ControlDatabase, auditId: string, receiptId: string): Promise<void> {
+  await db.update(auditLog).set({ target: receiptId }).where(eq(auditLog.id, auditId));
+}
+
+/**
+ * When a deletion was asked for, in milliseconds since 1970; null: it was not, or so long ago that the store has forgotten it.
+ *
+ * @param which the deletion with this receipt, or the latest one of this email.
+ */
+export async function deletionAskedMs(
+  db: ControlDatabase,
+  workspaceId: string,
+  which: { id: string } | { email: string },
+  nowMs: number,
+): Promise<number | null> {
+  const since = iso(nowMs - DELETION_REMEMBERED_DAYS * DAY_MS);
+  const isIt =
+    "id" in which
+      ? eq(deletions.id, which.id)
+      : eq(deletions.emailHash, hashOfName({ kind: "email", value: which.email }));
+  const [found] = await db
+    .select({ latest: sql<string | null>`max(${deletions.requestedAt})` })
+    .from(deletions)
+    .where(and(eq(deletions.workspaceId, workspaceId), gte(deletions.requestedAt, since), isIt));
+  const latest = found?.latest ?? null;
+  return latest === null ? null : Date.parse(latest);
+}
+
+/**
+ * How many versions beyond the last one seen are left out. Isolates remember rules by the workspace's version, and versions
+ * made between the backup and the loss had other rules: nobody makes more changes than this in that time.
+ */
+const PASSED_OVER = 1_000;
+
+/**
+ * Puts the versions of a workspace's rules behind those that were seen, so that signals are processed again, and that a rule
+ * which is applied to the past is the latest word. Returns whether that was necessary.
+ */
+export async function passOverVersions(db: ControlDatabase, workspaceId: string, seen: RuleVersions): Promise<boolean> {
+  const versions = sql`(SELECT value ->> 1 AS seen FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;
+  const isBehind = sql`${mappingRules.version} < ${versions}`;
+  const [passed, rules] = await db.batch([
+    db
+      .update(workspaces)
+      .set({ rulesVersion: seen.workspace + PASSED_OVER })
+      .where(sql`${eq(workspaces.id, workspaceId)} AND ${lt(workspaces.rulesVersion, seen.workspace)}`)
+      .returning({ id: workspaces.id }),
+    db
+      .update(mappingRules)
+      .set({ version: sql`1 + ${versions}` })
+      .where(sql`${eq(mappingRules.workspaceId, workspaceId)} AND ${isBehind}`)
+      .returning({ id: mappingRules.id }),
+  ]);
+  return passed.length + rules.length > 0;
 }

@@ -1,4 +1,4 @@
-/** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
+/** Caches the compiled mapping rules of workspaces by their rules version. */
 import { controlDatabase } from "./database.ts";
 import { loadRules } from "./stored-rules.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
@@ -7,7 +7,7 @@ import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts
 import { ruleSize } from "../domain/rules/rule-size.ts";
 import { Lru } from "../platform/lru.ts";
 
-/** What the compiled mapping rules that an isolate remembers may amount to, in rule sizes: some 20 MB, of most workspaces. */
+/** Maximum total rule size of the cache, about 20 MB. */
 const RULES_CACHE_SIZE = 100_000;
 
 export interface WorkspaceRules {
@@ -18,24 +18,23 @@ export interface WorkspaceRules {
 
 const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_SIZE);
 
-/** A workspace as the consumer works for it. */
+/** The rules and terms that the consumer needs to record signals of a workspace. */
 export interface RecordingWorkspace extends WorkspaceRules {
   /** Null for a workspace that D1 does not have. */
   terms: RecordingTerms | null;
 }
 
-/** Gives a workspace's terms and rules; the rules are compiled when they are first asked for. */
-export type RulesOf = (workspaceId: string) => RecordingWorkspace;
+/** Compiles the rules of a workspace on first use. */
+type RulesOf = (workspaceId: string) => RecordingWorkspace;
 
-/** Terms and rules of one workspace, by the primary's word on whether they have changed. */
+/** Terms and rules of one workspace. Asks the primary database for the current version. */
 export async function rulesOf(d1: D1Database, workspaceId: string): Promise<RecordingWorkspace> {
   return (await rulesOfAll(d1, [workspaceId]))(workspaceId);
 }
 
 /**
- * Terms and rules of several workspaces. One small query at the primary asks for all their terms and rules versions, so that
- * a rule that was saved applies to what is processed from then on; a second query loads the rules that have changed or are
- * not known here.
+ * Terms and rules of several workspaces. One query at the primary reads all terms and rules versions, so that a saved rule
+ * applies to the next processed signal. A second query loads the rules that are new or have changed.
  */
 export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]): Promise<RulesOf> {
   const db = controlDatabase(d1.withSession("first-primary"));
@@ -61,7 +60,7 @@ export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]
   });
 }
 
-/** What rules weigh in the cache, in rule sizes; a rule, and a workspace without any, take memory by themselves. */
+/** Cache weight of the rules, in rule sizes, with a constant for each rule and for each workspace. */
 function weightOf(rules: readonly MappingRule[]): number {
   return rules.reduce((sum, rule) => sum + 5 + ruleSize(rule), 10);
 }

@@ -1,6 +1,6 @@
 /**
- * Sessions of the workspace pages, and what a request needs to know of the one who makes it. Only a token's SHA-256 is
- * kept. Everything is read anew with each request, from the primary: sign-out, a removal and a change of role hold at once.
+ * Sessions of the workspace pages. The table holds only the SHA-256 of a token. Each request reads its session from the
+ * primary, so that a sign-out, a removal or a change of role takes effect at once.
  */
 import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
@@ -9,24 +9,24 @@ import { iso, type ControlDatabase } from "./database.ts";
 import { members, plans, sessions, signInAttempts, workspaces } from "./control-schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
-/** Expired sessions and attempts that one sign-in clears away. */
+/** Maximum number of expired sessions or attempts that one sign-in deletes. */
 export const EXPIRED_SESSIONS_CLEARED = 100;
-/** Workspaces that the switcher and the chooser offer; the others are reached by their address. */
+/** Maximum number of workspaces in the switcher; the others can be reached by URL. */
 const SWITCHER_WORKSPACES = 200;
 
-/** What a request proves who makes it by: a session's token (its SHA-256), or an email that something else vouches for. */
+/** The proof of identity in a request: the SHA-256 of a session token, or an email that an external sign-in has verified. */
 export type SignInProof = { tokenHash: string; driver: string } | { email: string };
 
-export interface SignedIn {
+interface SignedIn {
   /** Lower case. */
   email: string;
-  /** The workspaces that this person is a member of: the first SWITCHER_WORKSPACES of them by name. */
+  /** The first SWITCHER_WORKSPACES workspaces of this member, by name. */
   workspaces: { slug: string; name: string; role: Role }[];
-  /** The workspace that was asked for, if it exists and this person is its member. */
+  /** The requested workspace; null if it does not exist or the person is not a member. */
   here: { workspace: Workspace; role: Role } | null;
 }
 
-/** Who makes a request, and where, in one round trip; null: nobody is signed in. */
+/** Finds the signed-in person and the requested workspace in one round trip. Returns null if nobody is signed in. */
 export async function findSignedIn(
   db: ControlDatabase,
   claim: SignInProof,
@@ -66,7 +66,10 @@ export async function findSignedIn(
   return email === null ? null : { email, workspaces: mine, here: here ?? null };
 }
 
-/** Signs in, and clears away some of what has expired. False, and nothing is kept, when nobody is a member by this email. */
+/**
+ * Opens a session and deletes some expired ones. Returns false, and stores nothing, if no workspace has a member with this
+ * email.
+ */
 export async function openSession(
   db: ControlDatabase,
   session: { tokenHash: string; email: string; driver: string },
@@ -92,12 +95,11 @@ export async function openSession(
   return opened.length > 0;
 }
 
-/** Signs out. */
 export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<void> {
   await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash));
 }
 
-/** What an OpenID provider's answer to a sign-in is checked against. */
+/** The values to check the OpenID provider's answer against. */
 export interface SignInAttempt {
   state: string;
   nonce: string;
@@ -122,7 +124,7 @@ export async function keepAttempt(
   ]);
 }
 
-/** Takes an attempt to sign in, once only: whatever comes of it, the attempt is over. */
+/** Reads and deletes a sign-in attempt, so that each can be used once. Returns null if it has expired. */
 export async function takeAttempt(
   db: ControlDatabase,
   tokenHash: string,
@@ -132,7 +134,7 @@ export async function takeAttempt(
   return taken === undefined || taken.expiresAt <= iso(nowMs) ? null : taken;
 }
 
-/** Everybody who is a member of something, by email; for local sign-in. */
+/** All members by email, for local sign-in. */
 export async function listEmails(db: ControlDatabase, limit: number): Promise<{ email: string; roles: string }[]> {
   return db
     .select({

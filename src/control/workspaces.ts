@@ -1,4 +1,4 @@
-/** Workspaces, and what their two objects are to be configured with. */
+/** Workspaces, and the configuration of their Durable Objects. */
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../platform/ids.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
@@ -16,9 +16,9 @@ export interface Workspace {
   name: string;
   /** Id of the workspace's plan. */
   plan: string;
-  /** Whether signals beyond the plan's limit are accepted and metered (pay-as-you-go). */
+  /** Whether signals beyond the plan's limit are accepted and metered (pay-as-you-go, spec §8). */
   overages: boolean;
-  /** Billing periods are calendar months from this time on. */
+  /** Start of the first billing period; periods are calendar months. */
   anchor: string;
   createdAt: string;
   /** The plan's retention; null: signals are kept for ever. */
@@ -81,7 +81,7 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
   return pageOf(rows, page, (workspace) => workspace.id);
 }
 
-/** Ids and slugs, oldest first: a page of them stays the same while others are added. */
+/** Ids and slugs, oldest first, so that new workspaces do not shift the pages. */
 export async function workspacesByAge(
   db: ControlDatabase,
   page: { offset: number; limit: number },
@@ -103,10 +103,7 @@ export async function findWorkspace(db: ControlDatabase, id: string): Promise<Wo
   return (await query.where(eq(workspaces.id, id)).get()) ?? null;
 }
 
-/**
- * Changes a workspace in D1 only; the caller then configures its objects, so that it takes effect with the next signal. What is
- * so already leaves no entry.
- */
+/** Changes a workspace in D1 only; the caller then configures its objects. A change without effect leaves no audit entry. */
 export async function updateWorkspace(
   db: ControlDatabase,
   id: string,
@@ -142,7 +139,7 @@ export async function updateWorkspace(
   return updated === null ? refuse("not_found") : ok(updated);
 }
 
-/** Those of `ids` that no workspace has. */
+/** The ids of which no workspace exists. */
 export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
   const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(ids));
   const known = new Set(found.map(({ id }) => id));
@@ -150,8 +147,8 @@ export async function unknownWorkspaces(db: ControlDatabase, ids: readonly strin
 }
 
 /**
- * Raises a workspace's version of its configuration to more than `above`: after a restore of D1, its objects may have a later
- * version than D1.
+ * Raises the configuration version of a workspace above `above`, because its objects may have a later version than a
+ * restored D1.
  */
 export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, above: number): Promise<void> {
   await db
@@ -160,15 +157,14 @@ export async function raiseConfigVersion(db: ControlDatabase, workspaceId: strin
     .where(eq(workspaces.id, workspaceId));
 }
 
-/** What the objects of a workspace are to go by, as D1 has it. */
-export interface WorkspaceConfig {
-  /** What the Quota Counter is configured with. */
+/** The configuration of a workspace's objects. */
+interface WorkspaceConfig {
   quota: QuotaConfig;
-  /** What the Signal Store is configured with, in days; null: signals are kept for ever. */
+  /** In days; null keeps signals for ever. */
   retentionDays: number | null;
 }
 
-/** How a workspace's objects are to be configured; null for a workspace that does not exist. */
+/** Returns null for a workspace that does not exist. */
 export async function workspaceConfig(db: ControlDatabase, workspaceId: string): Promise<WorkspaceConfig | null> {
   const row = await db
     .select({
@@ -188,16 +184,15 @@ export async function workspaceConfig(db: ControlDatabase, workspaceId: string):
   return { quota: { ...quota, anchorMs: Date.parse(anchor) }, retentionDays };
 }
 
-/** What the consumer and the Signal Store ask of a workspace each time, since it may have changed. */
+/** The terms that the consumer and the Signal Store read for each batch, because they may change. */
 export interface RecordingTerms {
   rulesVersion: number;
-  /** The plan's retention, in days; null: signals are kept for ever. */
+  /** The plan's retention in days; null keeps signals for ever. */
   retentionDays: number | null;
-  /** Id of the restore that changes the workspace's objects: until it ends nothing is recorded. */
+  /** Id of the restore in progress; until it ends, nothing is recorded. */
   restoring: string | null;
 }
 
-/** The terms of each of these workspaces; one that does not exist is missing. */
 export async function recordingTerms(
   db: ControlDatabase,
   workspaceIds: readonly string[],
@@ -215,7 +210,7 @@ export async function recordingTerms(
   return new Map(rows.map(({ id, ...terms }) => [id, terms]));
 }
 
-/** A condition for any number of ids in one parameter: a statement takes 100. */
+/** Passes all ids as one parameter, because a D1 statement takes at most 100. */
 function isOneOf(ids: readonly string[]) {
   return sql`${workspaces.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }

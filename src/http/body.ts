@@ -1,21 +1,76 @@
-/** Reading a request's body once, with a cap on what it decompresses to, and on what large bodies take together. */
+/** Reads request bodies, with limits on the unpacked size and on the memory of all large bodies together. */
 import type { Described } from "../domain/keys/echo.ts";
 import type { BodyRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import { refuse } from "../domain/result.ts";
-import { RETRY_MIN_SECONDS } from "../limits.ts";
+import { BULK_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
-import {
-  LARGE_BODY_MIN_BYTES_PER_SECOND,
-  LARGE_BODY_PART_BYTES,
-  LARGE_BODY_PART_MS,
-  LARGE_BODY_STORED_MS,
-  LargeBody,
-} from "./large-bodies.ts";
+
+/** Bytes of a large body that are read at a time. */
+export const LARGE_BODY_PART_BYTES = 262_144;
+/** Bytes that the large bodies of a holder may take: the largest bulk import, and the part of it that is being read. */
+export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
+/** Bytes that all large bodies may take together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
+export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
+/**
+ * Minimum speed of a large body, so that a slow sender does not occupy the room for long: 0.4 megabits a second, which any
+ * server has. Each part is measured alone: a sender that is fast at first may not stall afterwards.
+ */
+export const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
+/** Time limit for one part: about five seconds, enough for a connection that loses packets. */
+export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
+/** Time limit for storing a body that has arrived. The room of a call that the platform ended is free after this time. */
+export const LARGE_BODY_STORED_MS = 60_000;
+
+/** Bodies that hold room. Plain data without promises, because the calls of an isolate share it. */
+const held = new Set<LargeBody>();
+
+export class LargeBody {
+  readonly #holder: string;
+  #bytes = 0;
+  #untilMs = 0;
+
+  /** @param holder whose share the body takes from, such as a workspace's id. */
+  constructor(holder: string) {
+    this.#holder = holder;
+  }
+
+  /** Returns the number of bytes that this body may have in all. */
+  room(nowMs: number): number {
+    let taken = 0;
+    let takenByHolder = 0;
+    for (const body of held) {
+      if (nowMs > body.#untilMs) {
+        held.delete(body);
+      } else if (body !== this) {
+        taken += body.#bytes;
+        if (body.#holder === this.#holder) takenByHolder += body.#bytes;
+      }
+    }
+    return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
+  }
+
+  /**
+   * Takes room for `bytes` in all. Returns whether there is room.
+   *
+   * @param forMs after which the room is free again unless it is held anew: twice the time of a part while the body arrives.
+   */
+  hold(bytes: number, nowMs: number, forMs = 2 * LARGE_BODY_PART_MS): boolean {
+    if (bytes > this.room(nowMs)) return false;
+    this.#bytes = bytes;
+    this.#untilMs = nowMs + forMs;
+    held.add(this);
+    return true;
+  }
+
+  letGo(): void {
+    held.delete(this);
+  }
+}
 
 /** Up to this size `arrayBuffer` is the fastest way to read a body. Of larger bodies the platform keeps a copy. */
 export const AT_ONCE_MAX_BYTES = 262_144;
-/** Bytes that are read before parts are. Bodies of at most so many bytes take no room: most calls are smaller. */
+/** Bytes that are read before the body is split into parts. Bodies up to this size reserve no memory; most calls are smaller. */
 const FIRST_BYTES = 16_384;
 /** Time limit for a body of at most AT_ONCE_MAX_BYTES. */
 export const SMALL_BODY_MS = 30_000;
@@ -24,29 +79,28 @@ const DEFLATE_MAX_RATIO = 1_032;
 
 export type BodyProblem = BodyRefusal | (Unavailable & Described);
 
-export interface ReadBodyOptions {
-  /** What the body may have after decompression. */
+interface ReadBodyOptions {
+  /** Maximum size after decompression. */
   maxBytes: number;
-  /** Whose share of the room for large bodies it takes from: a workspace's id, "operator", a member, or "strangers". */
+  /** Owner of the memory share: a workspace id, "operator", a member, or "strangers". */
   holder: string;
 }
 
-export type ReadBody =
+type ReadBody =
   | {
       ok: true;
-      /** The body as UTF-8 bytes, in one piece; a byte order mark is left out. */
+      /** The body as UTF-8 bytes without a byte order mark. */
       bytes: Uint8Array;
-      /** The place of the bytes among the large bodies, to be let go of when they are needed no more. */
+      /** Reserved memory, which the caller releases. */
       place: LargeBody;
     }
   | {
       ok: false;
       refusal: BodyProblem;
-      /** How many bytes were read and unpacked in vain. */
+      /** Number of bytes that were read and unpacked in spite of the failure. */
       bytes: number;
     };
 
-/** Why there are no bytes. */
 type Cause = "too_large" | "no_room" | "too_slow" | "unreadable";
 
 interface Unread {
@@ -60,10 +114,10 @@ const TOO_SLOW =
   `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
   `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
 
-/** The place of a body that declares at most FIRST_BYTES: it takes none. */
+/** A body that declares at most FIRST_BYTES reserves no memory. */
 const NO_PLACE = new LargeBody("");
 
-/** Reads a body whole. The caller lets go of its place. */
+/** Reads a whole body. The caller releases its reservation. */
 export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   const gzip = encoding === "gzip" || encoding === "x-gzip";
@@ -73,7 +127,7 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   }
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
-  // HTTP keeps a declared length: the fast way needs no cap of its own.
+  // HTTP enforces a declared length, so the fast way needs no further limit.
   const takesNoRoom = declared !== null && declared <= FIRST_BYTES;
   const place = takesNoRoom && !gzip ? NO_PLACE : new LargeBody(holder);
   let read: Uint8Array | Unread;
@@ -96,7 +150,7 @@ interface Bounds {
   place: LargeBody;
 }
 
-/** Reads a body of at most AT_ONCE_MAX_BYTES. It takes room, because many that stall together would take all memory. */
+/** Reads a body of at most AT_ONCE_MAX_BYTES. It reserves memory, because many stalled bodies together would take all of it. */
 async function readAtOnce(request: Request, declared: number, place: LargeBody): Promise<Uint8Array | Unread> {
   if (!place.hold(declared, Date.now(), LARGE_BODY_STORED_MS)) return { cause: "no_room", bytes: 0 };
   try {
@@ -106,7 +160,7 @@ async function readAtOnce(request: Request, declared: number, place: LargeBody):
   }
 }
 
-/** The body as it was sent. */
+/** Reads the body as sent, still packed. */
 async function readLarge(
   body: ReadableStream | null,
   { declared, ...bounds }: Bounds & { declared: number | null },
@@ -120,14 +174,14 @@ async function readLarge(
   const read: Uint8Array | Unread = isTooLarge
     ? { cause: "too_large", bytes: first.byteLength }
     : await readInParts(reader, first, bounds);
-  // A stream that has stalled may never say that it is cancelled: nobody waits for that.
+  // A stalled stream may never confirm its cancellation, so nothing waits for that.
   if (!(read instanceof Uint8Array)) void reader.cancel().catch(() => undefined);
   return read;
 }
 
 /**
- * Reads into one buffer: parts of their own would stand in memory beside the whole. It grows in its place with what has
- * come, for a sender may declare much and send nothing.
+ * Reads into a single buffer, because separate parts would take memory beside the whole. The buffer grows with the received
+ * bytes, because a sender may declare much and send nothing.
  */
 async function readInParts(
   reader: ReadableStreamBYOBReader,
@@ -155,32 +209,32 @@ async function readInParts(
       place.hold(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
       return new Uint8Array(whole, 0, whole.byteLength);
     }
-    // The reader has the part while it fills it, and gives it back.
+    // The reader owns the part's buffer while it fills it.
     part = next.buffer;
   }
 }
 
-/** Fills a part; it is filled in part where the body ends. */
+/** Fills a part; the last part is filled partly. */
 async function readPart(reader: ReadableStreamBYOBReader, part: ArrayBuffer): Promise<Uint8Array<ArrayBuffer>> {
   const { value = new Uint8Array() } = await reader.readAtLeast(part.byteLength, new Uint8Array(part));
   return value;
 }
 
-/** Unpacks by Node's gunzip: the platform's stream refuses several members, as log shippers append them. */
+/** Unpacks with Node's gunzip. The platform's stream rejects bodies of several members, which log shippers send. */
 function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array | Unread {
   const room = Math.max(AT_ONCE_MAX_BYTES, place.room(Date.now()));
-  // To unpack 16 MB for which there is no room would take as long as to take them.
+  // Unpacking 16 MB without room would take as much CPU as accepting them, so the declared size is checked first.
   if (Math.min(maxBytes, lastMemberBytes(compressed)) > room) return { cause: "no_room", bytes: 0 };
   const maxOutputLength = Math.min(maxBytes, room);
   try {
-    // A small body that unpacks to gigabytes is given up at the limit.
+    // Stops at the limit: a small body may unpack to gigabytes.
     const bytes = zlib().gunzipSync(compressed, { maxOutputLength });
     if (bytes.byteLength > AT_ONCE_MAX_BYTES) place.hold(bytes.byteLength, Date.now(), LARGE_BODY_STORED_MS);
     else place.letGo();
     return bytes;
   } catch (error) {
     if (!(error instanceof RangeError)) {
-      // The error may come at the very end: the body is charged for all that it can have unpacked to.
+      // The error may occur at the very end, so the body is charged for its maximum unpacked size.
       const unpacked = isGzip(compressed) ? DEFLATE_MAX_RATIO * compressed.byteLength : compressed.byteLength;
       return { cause: "unreadable", bytes: Math.min(maxOutputLength, unpacked) };
     }
@@ -188,12 +242,12 @@ function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array
   }
 }
 
-/** Whether the body begins as gzip does; a body without this beginning is refused before anything is unpacked. */
+/** Whether the body begins with the gzip magic bytes; otherwise it is refused without unpacking. */
 function isGzip(body: Uint8Array): boolean {
   return body[0] === 0x1f && body[1] === 0x8b;
 }
 
-/** What the last member unpacks to, as its last four bytes say: gunzip refuses a member that says something else. */
+/** Unpacked size of the last member, as declared in its last four bytes. gunzip rejects a member with another size. */
 function lastMemberBytes(compressed: Uint8Array): number {
   const { buffer, byteOffset, byteLength } = compressed;
   return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);

@@ -1,20 +1,19 @@
 /**
- * With local sign-in nobody is asked for a proof, so nobody but this machine is answered, on no route: not who reaches its
- * port from elsewhere, and no page of another site in a developer's browser, by whatever name that has made of this
- * machine (DNS rebinding).
+ * With local sign-in there are no passwords, so the Worker answers only requests from this machine, on every route. Requests
+ * from elsewhere, pages of other sites and DNS rebinding are refused.
  */
 import type { Context, MiddlewareHandler } from "hono";
 import type { AppEnv } from "../env.ts";
 import { problem } from "./problem.ts";
 
-export const onlyFromHere: MiddlewareHandler<AppEnv> = async (c, next) => refuseElsewhere(c) ?? (await next());
+export const onlyFromThisMachine: MiddlewareHandler<AppEnv> = async (c, next) => refuseIfRemote(c) ?? (await next());
 
-/** The refusal of a request from elsewhere; null: the request may go on. */
-export function refuseElsewhere(c: Context<AppEnv>): Response | null {
+/** Refusal of a request from elsewhere; null: the request is local. */
+export function refuseIfRemote(c: Context<AppEnv>): Response | null {
   if (c.env.SIGN_IN !== "local") return null;
   const [host, origin] = [c.req.header("host"), c.req.header("origin")];
-  const said = [c.req.url, host === undefined ? [] : `http://${host}`, origin ?? []].flat();
-  if (said.every(isLoopback)) return null;
+  const urls = [c.req.url, host === undefined ? [] : `http://${host}`, origin ?? []].flat();
+  if (urls.every(isLoopback)) return null;
   return problem(c, {
     status: 403,
     code: "loopback_only",
@@ -23,7 +22,7 @@ export function refuseElsewhere(c: Context<AppEnv>): Response | null {
   });
 }
 
-/** Hosts of this machine, as the URL parser writes them; anything else, such as `localhost.`, is somewhere else. */
+/** Hosts of this machine in the notation of the URL parser. Other notations, such as `localhost.`, count as elsewhere. */
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function isLoopback(url: string): boolean {

@@ -1,28 +1,31 @@
 /**
- * Error responses: RFC 9457 problem details, and the one place that turns a refusal into a status (spec §7). A problem
- * never names the path: it holds the key.
+ * Error responses: RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never
+ * contains the path, because that contains the key.
  */
-import { cut } from "../domain/cut.ts";
+import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import type { AppEnv } from "../env.ts";
+import { cut } from "../domain/cut.ts";
 import { toSender } from "../domain/keys/echo.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
+import type { AppEnv } from "../env.ts";
 import { refusalEntry } from "./refusal-table.ts";
+import { RETRY_MIN_SECONDS } from "../limits.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 
 export interface Problem {
   status: ContentfulStatusCode;
-  /** Names the problem for programs, and never changes. */
+  /** Stable name of the problem for programs. */
   code: string;
   /** The same for every problem of this code. */
   title: string;
-  /** What was wrong with this request, and what to do. */
+  /** Describes the error of this request and the remedy. */
   detail: string;
   headers?: Record<string, string>;
   /** Further members of the problem's body. */
   more?: Record<string, unknown>;
 }
 
-/** What a problem needs of a request: any context of the Worker has it. */
+/** The part of a Hono context that a problem needs. */
 interface ProblemContext {
   get(key: "requestId"): string;
   get(key: "logFields"): AppEnv["Variables"]["logFields"];
@@ -40,7 +43,7 @@ export function problemBody({ status, code, title, detail, more }: Problem, requ
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
-/** Answers 405: the path is known, the method is not. */
+/** Answers 405. */
 export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
@@ -52,24 +55,44 @@ export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   });
 }
 
-/** The Retry-After header, in seconds, at least one. */
+/** The Retry-After header in seconds, at least 1. */
 export function retryAfter(ms: number): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil(ms / 1_000))) };
 }
 
-/** What the sender of a refused call is answered; refusal-table.ts has what is the same for all calls. */
+/** The problem for a refused call; refusal-table.ts has the common texts. */
 export function refusalProblem(refusal: Refusal): Problem {
   const { status, title, detail, headers } = refusalEntry(refusal.code);
   const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
-  const told = "detail" in refusal ? toSender(refusal) : (detail ?? title);
-  return { status, code: refusal.code, title, detail: told, headers: { ...headers, ...wait } };
+  const text = "detail" in refusal ? toSender(refusal) : (detail ?? title);
+  return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };
 }
 
-/** Maximum length of a stored detail: the refusals of a workspace are stored in one row. */
+/** Maximum length of a stored detail. */
 const STORED_DETAIL_MAX_LENGTH = 1_500;
 
-/** The detail as it may be stored and shown to everybody: what the sender is told, without the sender's own text. */
+/** The detail for storage and for the pages: the sender's error text without quotes from the body. */
 export function storedDetail(refusal: Refusal): string {
   const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
   return cut(detail, STORED_DETAIL_MAX_LENGTH);
 }
+
+export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
+  problem(c, {
+    status: 404,
+    code: "not_found",
+    title: "Not found",
+    detail: c.req.path.startsWith("/api/")
+      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs."
+      : "There is nothing at this address. The endpoints are described at /docs.",
+  });
+
+/** Answers 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
+export const onError: ErrorHandler<AppEnv> = (error, c) => {
+  // Logs only the frames of the stack. Its first lines repeat the message, which may contain parameters of a query.
+  const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
+  logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
+  const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });
+  const detail = "The request could not be completed. Send it again after Retry-After seconds.";
+  return problem(c, { ...unavailable, detail });
+};

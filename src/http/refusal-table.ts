@@ -1,6 +1,6 @@
 /**
- * The one table of what the ingestion endpoints refuse: what the sender is answered (spec §7), what the documents say of
- * it, and what the pages tell an admin.
+ * Every refusal of the ingestion endpoints: status and text for the sender (spec §7), description for the documents, and
+ * advice for the admin.
  */
 import { grouped } from "../domain/grouped.ts";
 import type { RefusalCode } from "../domain/keys/refusal.ts";
@@ -16,14 +16,14 @@ interface RefusalEntry {
   status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
   /** The same for every problem of this code. */
   title: string;
-  /** What every sender is told; without it, the refusal says what was wrong with this request. */
+  /** Fixed text for every sender; without it the refusal describes the request's error. */
   detail?: string;
   headers?: Record<string, string>;
-  /** When this is the answer, for developers, in the documents. */
+  /** When the endpoints return this, for developers. */
   when: string;
-  /** Why a call was refused, in a few words, for admins, on the pages. */
+  /** Short reason for admins. */
   label: string;
-  /** What the sender should change, for admins, on the pages. */
+  /** Advice for admins. */
   advice: string;
 }
 

@@ -1,36 +1,36 @@
 /**
- * Gives each request its id, and the log what is worth its price: faults and, up to a few a second, refusals have a line
- * each; everything else is summed up, one line a second and isolate. A line costs more time than most of these calls, and
- * money. With LOG_REQUESTS = "all" each has its own: route's template, never the path.
+ * Assigns request ids. Logs faults, and up to a few refusals a second, individually; summarizes the rest once a second and
+ * isolate, because a log line costs more than most calls. With LOG_REQUESTS = "all" every request has a line, with the
+ * route's template and never the path.
  */
 import type { Context, MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
 import type { AppEnv } from "../env.ts";
-import { onError } from "./errors.ts";
+import { onError } from "./problem.ts";
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
-/** How long an isolate sums up its requests before it logs them in one line. */
+/** Interval of summary lines. */
 const REQUESTS_SUM_MS = 1_000;
-/** Refused calls a second and isolate that have a log line of their own: what is wrong shows in the first few. */
+/** Refusals a second and isolate with a log line of their own: the first few show the problem. */
 export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
-/** This isolate's calls since a moment, of which no line has told yet. Plain counts, no promises. */
+/** Counts of this isolate's requests since the last summary line. Plain numbers without promises. */
 interface Sum {
   sinceMs: number;
   calls: number;
   signals: number;
   slowestMs: number;
   slowestRequestId: string;
-  /** Refusals with a line of their own. */
+  /** Refusals with their own line. */
   refusedLines: number;
-  /** Refusals without a line of their own, by code. */
+  /** Refusals without their own line, by code. */
   refused: Record<string, number>;
 }
 
 let sum: Sum | null = null;
 
-/** A handler whose errors are answered, and whose calls are logged: for routes that have no middleware. */
+/** Wraps the handler of a route without middleware: answers its errors and logs its calls. */
 export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
   return async (c: Context<AppEnv>): Promise<Response> => {
     const startedMs = begin(c);
@@ -45,7 +45,7 @@ export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Respo
   };
 }
 
-/** Logs the calls of all routes of an app; their errors are answered by the app itself. */
+/** Logs the calls of all routes of an app, which answers its own errors. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedMs = begin(c);
   await next();
@@ -94,7 +94,7 @@ function logCall(c: Context<AppEnv>, status: number, ms: number): void {
   });
 }
 
-/** Whoever begins a sum sees to it that it is logged; should its own call have ended before that, a later one does. */
+/** The request that starts a summary also logs it; if that request ends before, a later one does. */
 function currentSum(c: Context<AppEnv>, nowMs: number): Sum {
   if (sum !== null && nowMs - sum.sinceMs < REQUESTS_SUM_MS) return sum;
   if (sum !== null) logSum(sum);

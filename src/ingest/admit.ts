@@ -1,6 +1,6 @@
 /**
- * From checked signals to verdicts: composes the outbox records, calls the workspace's Quota Counter, and gives each
- * signal its outcome. One call for all but large bodies, which go in slices, in order.
+ * Admits checked signals: composes the outbox records, calls the workspace's Quota Counter and returns the outcome of each
+ * signal. Large bodies are admitted in slices, in order; all others in one call.
  */
 import { normalise } from "../domain/signal/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domain/keys/refusal.ts";
@@ -16,18 +16,18 @@ import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
-import type { Utf8Text } from "../platform/utf8-text.ts";
+import type { Utf8Text } from "../platform/bytes.ts";
 import type { KnownKey } from "./key-cache.ts";
 import { pushConfiguration } from "./push-configuration.ts";
 import { tooFast } from "./shedding.ts";
 
 /**
- * Bytes that one `admit` call carries at most, as they are written: a Durable Object stays responsive between slices, and what
- * is made of one of them is let go of before the next.
+ * Maximum size of the records in one `admit` call. The Durable Object stays responsive between slices, and the memory of a
+ * slice is freed before the next.
  */
 export const ADMIT_SLICE_MAX_BYTES = 500_000;
 
-/** Why the rest of a body was not admitted, although signals before it were. */
+/** Why the rest of a body was not admitted after earlier signals were. */
 type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
 
 export type Outcome =
@@ -37,19 +37,19 @@ export type Outcome =
 interface Limits {
   rate: RateState | null;
   period: PeriodState | null;
-  /** Version of the configuration that the counter has decided with; infinity: the counter has not said. */
+  /** Version of the configuration that the counter used; infinity: unknown. */
   configVersion: number;
 }
 
-/** Outcomes in the order of the signals, or what refuses the call as a whole. */
+/** Outcomes in the order of the signals, or a refusal of the whole call. */
 export type CallOutcome = Limits &
   (
     | {
         ok: true;
         outcomes: Outcome[];
-        /** Why the last signals were not admitted, where the reason is one that passes. */
+        /** Why the last signals were not admitted, if the reason is temporary. */
         brokenOff: Unavailable | null;
-        /** Whether the whole call may be sent again where it broke off: nothing of it would be stored twice. */
+        /** Whether the sender may repeat the whole call: nothing of it would be stored twice. */
         repeat: boolean;
       }
     | { ok: false; refusal: Refusal }
@@ -61,22 +61,25 @@ export interface Admittance {
   source: string | undefined;
   idempotencyKey: string | undefined;
   signals: BodySignal[];
-  /** How many requests the body counts as. */
+  /** Number of requests that the body counts as. */
   requests: number;
-  /** The body's text, of which the signals are slices. */
+  /** Text of the body; the signals are slices of it. */
   text: Utf8Text;
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
 const DEACTIVATED = { code: "unauthorized", cause: "key_deactivated" } as const;
 
-/** As long as each id of a signal: `sig_` and a UUID. */
+/** Placeholder as long as a signal id: `sig_` and a UUID. */
 const LONGEST_ID = "sig_".padEnd(40, "0");
 
-/** Attempts to reach the Quota Counter before the sender is asked to come again. */
+/** Attempts to reach the Quota Counter before the sender gets a 503. */
 const ATTEMPTS = 3;
 
-/** Slices are admitted in order; each is durable or not at all. Where one fails, so do those behind it (design §7a). */
+/**
+ * Slices are admitted in order, each of them durably or not at all. After a failed slice the following ones fail too (design
+ * §7a).
+ */
 export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
   const outcomes: Outcome[] = [];
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
@@ -92,12 +95,12 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
       if (kept === 0) return { ok: false, refusal: why, ...limits };
       breakOff(outcomes, call.signals, from, why);
       if (answer !== null) return { ok: true, outcomes, brokenOff: null, repeat: false, ...limits };
-      return { ok: true, outcomes, brokenOff: UNAVAILABLE, repeat: isHarmlessAgain(call, outcomes), ...limits };
+      return { ok: true, outcomes, brokenOff: UNAVAILABLE, repeat: isHarmlessToRepeat(call, outcomes), ...limits };
     }
     const { result, ids } = answer;
     limits = { rate: result.rate, period: result.period, configVersion: Infinity };
     if (result.outcome !== "counted") {
-      // The counter says this of a body's first slice only: nothing of the body has been admitted.
+      // The counter says this only for the first slice, so nothing of the body was admitted.
       const { outcome, retryAfterMs } = result;
       const refusal: Refusal =
         outcome === "full" ? { code: "unavailable", retryAfterMs } : tooFast(retryAfterMs, call.requests);
@@ -122,8 +125,8 @@ function breakOff(outcomes: Outcome[], signals: BodySignal[], from: number, refu
   }
 }
 
-/** Whether all that was admitted is found to be a duplicate when it comes again, or changes nothing then. */
-function isHarmlessAgain({ key, idempotencyKey, signals, text }: Admittance, outcomes: Outcome[]): boolean {
+/** Whether repeating every admitted signal creates a duplicate or changes nothing. */
+function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: Admittance, outcomes: Outcome[]): boolean {
   if (key.endpointType === "product_org" || idempotencyKey !== undefined) return true;
   return signals.every(({ start, end }, index) => {
     if (outcomes[index]?.status === "rejected") return true;
@@ -133,7 +136,7 @@ function isHarmlessAgain({ key, idempotencyKey, signals, text }: Admittance, out
 
 type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
 
-/** Admits a slice; null when the Quota Counter cannot be reached. Each attempt gives the signals new ids, see within. */
+/** Admits a slice. Returns null if the Quota Counter cannot be reached. Each attempt gives the signals new ids. */
 async function admitSlice(
   env: Env,
   call: Admittance,
@@ -148,7 +151,7 @@ async function admitSlice(
     const invalid = firstSlice ? invalidSignals(call.signals) : [];
     const request: AdmitCall = { keyId: key.keyId, chunks, requestId, firstSlice, invalid };
     if (call.requests > 1) request.requests = call.requests;
-    // A new stub each time: after an error the old one stays broken.
+    // After an error a stub stays broken, so each attempt creates a new one.
     const counter = env.QUOTA_COUNTER.getByName(key.workspaceId);
     try {
       // oxlint-disable-next-line no-await-in-loop
@@ -160,15 +163,15 @@ async function admitSlice(
     } catch (error) {
       const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
       logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: errorText(error) });
-      // The lost call may have been counted all the same. With new ids the second one is a signal of its own, which the
-      // consumer removes as a duplicate: the books stay balanced, and nothing is lost.
+      // The failed call may have been counted. With new ids, the repeated signals are signals of their own, which the
+      // consumer removes as duplicates. So the books stay balanced and nothing is lost.
       if (retryable !== true || overloaded === true) return null;
     }
   }
   return null;
 }
 
-/** A slice has at least one signal. Refused signals count too, although they are not written. */
+/** A slice has at least one signal. Refused signals count as its size too, although they are not written. */
 function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number): number {
   let bytes = 0;
   let until = from;
@@ -179,19 +182,19 @@ function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number):
   return until;
 }
 
-/** The refused signals, by code. Most calls have none, and cost no allocation but the array's. */
+/** The refused signals by code. Most calls have none and allocate only the array. */
 function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
   const byCode: InvalidSignals[] = [];
   for (const { refusal } of signals) {
     if (refusal === null) continue;
-    const known = byCode.find((one) => one.code === refusal.code);
+    const known = byCode.find((entry) => entry.code === refusal.code);
     if (known === undefined) byCode.push({ code: refusal.code, detail: refusal.detail, signals: 1 });
     else known.signals++;
   }
   return byCode;
 }
 
-/** Index and new id of each of the slice's signals that is to be admitted. */
+/** Index and new id of each signal of the slice to admit. */
 function newIds(signals: BodySignal[], from: number, until: number): [number, string][] {
   const nowMs = Date.now();
   const ids: [number, string][] = [];
@@ -201,11 +204,10 @@ function newIds(signals: BodySignal[], from: number, until: number): [number, st
   return ids;
 }
 
-/** Writes the records of a call's signals. */
 class RecordWriter {
-  /** Bytes of a record without its payload, at most. */
+  /** Maximum size of a record without its payload. */
   readonly envelopeMaxBytes: number;
-  /** UTF-8 bytes of a record beyond its length: all but the path's source is ASCII. */
+  /** UTF-8 bytes beyond the record's length: only the path's source may contain other characters than ASCII. */
   readonly #sourceExtraBytes: number;
   readonly #write: ReturnType<typeof signalWriter>;
   readonly #idempotencyKey: string | undefined;
@@ -228,7 +230,6 @@ class RecordWriter {
   }
 }
 
-/** These signals as outbox records. */
 function composeChunks(call: Admittance, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
   const chunks: AdmitChunk[] = [];
   let chunk: AdmitChunk | undefined;

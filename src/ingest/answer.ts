@@ -1,4 +1,4 @@
-/** What the sender is told (design §9): a short body for every answer, per-item results, and where its limits stand. */
+/** Answers of the ingestion endpoints (design §9): a short body, results per item, and the current limits. */
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
@@ -16,10 +16,10 @@ export interface LimitState {
 type Headers = Record<string, string>;
 
 const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
-/** The body of every 401, up to the request's id. */
+/** Body of every 401 up to the request id. */
 const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
 
-/** draft-ietf-httpapi-ratelimit-headers: quota and remaining of the request rate and of the billing period. */
+/** Headers of draft-ietf-httpapi-ratelimit-headers: limit and remainder of the request rate and of the billing period. */
 export function limitHeaders({ rate, period }: LimitState, configured: RequestRate, nowMs: number): Headers {
   if (rate === null || period === null) return {};
   const windowS = Math.max(1, Math.ceil(configured.burst / configured.perSecond));
@@ -38,7 +38,7 @@ export function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Header
   return problem(c, { ...described, headers: { ...described.headers, ...headers } });
 }
 
-/** The answer to floods of 401s, of which all but the request's id is written once. */
+/** A 401 built from a constant body, because floods of them must be cheap. */
 function unauthorized(c: Context<AppEnv>): Response {
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = UNAUTHORIZED.code;
@@ -52,7 +52,6 @@ function unauthorized(c: Context<AppEnv>): Response {
   });
 }
 
-/** The answer to a call with one signal: its verdict. */
 export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
   if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
   c.get("logFields")["signals"] = 1;
@@ -76,9 +75,9 @@ interface ItemResult {
 }
 
 /**
- * The answer to a call with several signals: 202 as soon as one of them was kept. If none was, 429 when any was refused
- * for quota (a retry may help), else the first one's own problem; the results come along either way. Where a fault
- * broke the body off, and sending all of it again is harmless, it is 503: SDKs take any 202 for done.
+ * Answers a call with several signals: 202 if at least one was kept. Otherwise 429 if any was refused for quota (a retry may
+ * help), or the first signal's problem. The results are included in each case. If a fault interrupted the body and repeating
+ * all of it is harmless, the answer is 503, because SDKs treat any 202 as done.
  */
 export function answerSeveral(
   c: Context<AppEnv>,

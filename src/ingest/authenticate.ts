@@ -1,6 +1,6 @@
 /**
- * Who is calling (spec §5). Whether the key is still active is asked where the signal is counted; an isolate that has been
- * told that it is not need not ask again.
+ * Authenticates a call (spec §5). The Quota Counter checks whether the key is active; an isolate caches only that a key is
+ * deactivated.
  */
 import { isExpired, isWellFormedKey } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
@@ -12,23 +12,21 @@ import type { KnownKey } from "./key-cache.ts";
 
 export type Authentication =
   | { ok: true; key: KnownKey }
-  /** `key`: whose list of rejections the refusal belongs to, when the key is known. */
+  /** `key`: the key whose rejections list gets the refusal; null: unknown key. */
   | { ok: false; refusal: Refusal; key: KnownKey | null };
 
 export interface Credentials {
   apiKey: string;
-  /** The `X-Api-Secret` header. */
   secret: string | undefined;
-  /** The client's network address. */
   address: string | undefined;
 }
 
-/** Stands in for the secret's hash of a key that does not exist, so that the comparison takes the same time. */
+/** Compared with the secret of an unknown key, so that the comparison takes the same time. */
 const DUMMY_HASH = new Uint8Array(32);
 
 /**
- * The checks in their order (design §5): known to be deactivated → key shape → known → not expired → secret. To the sender
- * all failures are the same 401; but for the shape, which anybody can check for themselves, they count for its network.
+ * Checks in order (design §5): cached as deactivated, shape of the key, known, not expired, secret. The sender gets the same
+ * 401 for each failure. Every failure except a wrong shape, which anybody can check, counts for the client's network.
  */
 export async function authenticate(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication> {
   const { apiKey, secret } = credentials;
@@ -47,7 +45,7 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
     return failed(env, credentials, "key_unknown", null, nowMs);
   }
   if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
-  // The payload template is dropped some time after the key was deactivated (control/key-limits.ts).
+  // The payload template is dropped some time after the key was deactivated (control/new-keys.ts).
   if (key.endpointType === "product_org" && key.template === null) {
     return { ok: false, refusal: await failDeactivated(env, credentials, key, nowMs), key };
   }
@@ -58,8 +56,8 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
 }
 
 /**
- * The Quota Counter has said that the key is deactivated. That is final: what this isolate remembers of it can never
- * become wrong.
+ * Refuses a key that the Quota Counter has reported as deactivated. Deactivation is final, so this cache entry never becomes
+ * wrong.
  */
 export async function failDeactivated(
   env: Env,
@@ -87,7 +85,7 @@ function networkOfClient({ address }: Credentials): string {
   return address === undefined ? "unknown" : networkOf(address);
 }
 
-/** Spec §5.4: the supplied value is hashed and compared with the stored hash, in constant time. */
+/** Spec §5.4: hashes the supplied value and compares it with the stored hash in constant time. */
 async function matchesHash(secret: string, hash: Uint8Array): Promise<boolean> {
   return crypto.subtle.timingSafeEqual(await digest(secret), hash);
 }

@@ -1,7 +1,7 @@
 /**
- * What an isolate remembers of the keys it has seen: facts that never change, so that nothing here can accept a key that
- * was deactivated, the version of the workspace's configuration, and its own notes of their calls. Unknown keys are not remembered: a new key works at once. Plain data,
- * no promises: requests of one isolate may share it.
+ * Facts of keys that an isolate caches: facts that never change, the configuration version of the workspace, and the
+ * isolate's statistics of calls. No entry can make a deactivated key acceptable. Unknown keys are not cached, so a new key
+ * works at once. Entries are plain data without promises, because requests of an isolate share them.
  */
 import { findKeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
@@ -15,57 +15,60 @@ import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 
-/** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
+/** Lifetime of cached facts. A changed expiration takes effect within this time. */
 export const KEY_CACHE_MS = 60_000;
-/** How long it goes by a key's facts while the database does not answer. Rotation's shortest overlap is longer. */
+/** Lifetime of cached facts while the database fails. The shortest overlap of a rotation is longer. */
 export const KEY_STALE_MS = 10 * 60_000;
-/** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
+/**
+ * Maximum weight of cached keys per isolate: about 300 bytes a key; each mapping of a payload template counts as one more
+ * key.
+ */
 const KEY_CACHE_ENTRIES = 20_000;
-/** Keys per isolate that are remembered as deactivated, so that what still comes with them costs nothing. */
+/** Number of deactivated keys that an isolate caches, so that further calls with them cost nothing. */
 const DEACTIVATED_KEYS = 5_000;
 
 export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
-  /** The payload template of a `product_org` key, null for others. */
+  /** Payload template of a `product_org` key, otherwise null. */
   template: CompiledTemplate | null;
-  /** Whether the Quota Counter has said that the key is deactivated. */
+  /** Whether the Quota Counter has reported the key as deactivated. */
   isDeactivated: boolean;
-  /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
+  /** This isolate's estimate of the key's request rate, which refuses floods before they reach the object. */
   shedBucket: RateBucket;
-  /** From then on one call of a flood is let through, to ask whether the key is still active. */
+  /** From this time one call of a flood goes to the counter, to ask whether the key is still active. */
   shedAskAtMs: number;
-  /** Calls that did not authenticate and of which the counter has not been told yet. */
+  /** Failed authentications that the counter does not know yet. */
   refused: RefusedCalls[];
-  /** By when a call under way has told the counter of `refused`; 0: none is about to. */
-  refusedToldMs: number;
-  /** The counter is not told of `refused` before this time, for it has been told enough for now. */
+  /** Time by which a pending call reports `refused` to the counter; 0: none is pending. */
+  refusedReportMs: number;
+  /** Earliest time of the next report of `refused`, which limits the number of reports. */
   refusedPauseMs: number;
-  /** The workspace's configuration is not pushed to its counter before this time: a push has just begun or failed. */
+  /** Earliest time of the next configuration push, after one has started or failed. */
   configPushFromMs: number;
 }
 
 interface CachedKey {
   key: KnownKey;
   readAtMs: number;
-  /** Until then a call asks for the key anew, or has just asked in vain: the others go by what is known. */
+  /** Until this time a pending or failed look-up refreshes the key; other calls use the cached facts. */
   askedUntilMs: number;
 }
 
 const entries = new Lru<string, CachedKey>(KEY_CACHE_ENTRIES);
 
-/** Keys that the Quota Counter has called deactivated. They are so for ever: nothing is forgotten but for the bound. */
+/** Keys that the Quota Counter has reported as deactivated. Entries never expire; only the limit evicts them. */
 const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);
 
-/** The key if this isolate knows that it is deactivated. */
+/** Returns the key if this isolate knows that it is deactivated. */
 export function deactivatedKey(value: string): KnownKey | undefined {
   return deactivated.get(value);
 }
 
 export function rememberDeactivated(value: string, key: KnownKey): void {
   if (deactivated.has(value)) return;
-  deactivated.set(value, { ...key, isDeactivated: true, template: null, refused: [], refusedToldMs: 0 });
+  deactivated.set(value, { ...key, isDeactivated: true, template: null, refused: [], refusedReportMs: 0 });
 }
 
-/** The key if it was read less than KEY_CACHE_MS ago, or if another call is about to read it again. */
+/** Returns the key if it was read less than KEY_CACHE_MS ago, or if another call is refreshing it. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   const entry = entries.get(value);
   if (entry === undefined) return undefined;
@@ -73,14 +76,14 @@ export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   return ageMs < KEY_CACHE_MS || (nowMs < entry.askedUntilMs && ageMs < KEY_STALE_MS) ? entry.key : undefined;
 }
 
-/** Whether the key existed when it was last looked up, however long ago. */
+/** Whether the key existed at its last look-up, regardless of the entry's age. */
 export function wasKnown(value: string): boolean {
   return entries.has(value);
 }
 
 /**
- * Looks a key up at the nearest replica, and what that does not have at the primary. While the database does not answer, a
- * key that was known a short time ago is good enough: what is cached of it never changes.
+ * Looks a key up at the nearest replica, then at the primary. If the database fails, returns facts of up to KEY_STALE_MS
+ * ago, because the cached facts never change.
  */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const entry = entries.get(value);
@@ -104,13 +107,13 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   if (facts === null) return undefined;
   const { payloadTemplate, ...asRead } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
-  // A key that is known keeps its notes: else calls that look it up at the same time would each have a full bucket.
+  // A refresh keeps the statistics; otherwise concurrent look-ups would each start with a full bucket.
   const notes = entries.get(value)?.key ?? {
     isDeactivated: false,
     shedBucket: FULL_BUCKET,
     shedAskAtMs: 0,
     refused: [],
-    refusedToldMs: 0,
+    refusedReportMs: 0,
     refusedPauseMs: 0,
     configPushFromMs: 0,
   };

@@ -1,6 +1,6 @@
 /**
- * The five ingestion endpoints (spec §4). Each request goes down the same column: authenticate → endpoint type → body →
- * signals → admit → answer.
+ * The five ingestion endpoints (spec §4). Each request takes the same steps: authenticate, check the endpoint type, read the
+ * body, check the signals, admit, answer.
  */
 import type { Context } from "hono";
 import { HonoBase } from "hono/hono-base";
@@ -22,8 +22,8 @@ import type { EndpointType } from "../domain/signal/signal.ts";
 import { controlCharacterIn, fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { onNotFound } from "../http/errors.ts";
-import { refuseElsewhere } from "../http/loopback.ts";
+import { onNotFound } from "../http/problem.ts";
+import { refuseIfRemote } from "../http/loopback.ts";
 import { methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { logged } from "../http/request-log.ts";
 import {
@@ -48,7 +48,7 @@ interface Endpoint {
   type: EndpointType;
   maxBytes: number;
   maxSignals: number;
-  /** Whether newline-delimited JSON is taken too. */
+  /** Whether newline-delimited JSON is accepted. */
   lines: boolean;
   check: (payload: unknown, key: KnownKey, request: StepBudget) => Result<unknown, SignalRefusal>;
 }
@@ -63,7 +63,7 @@ const SIGNALS: Endpoint = {
 const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_MAX_SIGNALS, lines: true };
 const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
 
-/** Batch path and source path are one pattern: of two that overlap, Hono's fast router knows none. */
+/** The batch path and the source path share one pattern, because Hono's fast router does not support overlapping patterns. */
 export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
   .post(
     "/api/signal-staging/webhook/:apiKey",
@@ -81,9 +81,9 @@ export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegEx
 
 ingestApp.notFound(called(async (c) => (isEndpoint(c.req.path) ? postOnly(c) : await onNotFound(c))));
 
-/** What each call goes through, in place of middleware: that would cost as much as a refusal. */
+/** Wraps a handler instead of middleware, which would cost as much as a refusal. */
 function called(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
-  return logged((c) => refuseElsewhere(c) ?? handler(c));
+  return logged((c) => refuseIfRemote(c) ?? handler(c));
 }
 
 function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
@@ -92,7 +92,7 @@ function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
   return isBatch ? ingest(c, SIGNALS, first) : ingest(c, SIGNALS, second, first);
 }
 
-/** Whether the path is one of the endpoints, which take POST only. */
+/** Whether the path is one of the endpoints, which accept only POST. */
 function isEndpoint(path: string): boolean {
   return ingestApp.router.match("POST", path)[0].length > 0;
 }
@@ -119,7 +119,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const rate = configuredRate(c.env);
   const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
   const refuseShed = (refusal: Refusal) => {
-    // A deactivated key gets its 401 whatever its rate (design §5): one call in SHED_ASK_MS asks for all that are shed.
+    // A deactivated key gets 401 whatever its rate (design §5): one refused call per SHED_ASK_MS asks the counter.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
       return refuseKnown(refusal);
@@ -174,8 +174,8 @@ function postOnly(c: Context<AppEnv>): Response {
 }
 
 /**
- * A Product Org Updates payload is an object that fits the key's payload template (design §8.7). What is queued is the
- * payload; the consumer maps it again.
+ * A Product Org Updates payload must be an object that fits the key's payload template (design §8.7). The payload itself is
+ * queued; the consumer maps it again.
  */
 function checkAccount(
   payload: unknown,
@@ -203,7 +203,10 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
   return ok({ source, idempotencyKey });
 }
 
-/** What is wrong with a path's source. It is stored with every signal and shown, and so would be an API key in it. */
+/**
+ * Returns the problem of a path's source. The source is stored with every signal and shown, and so would be an API key in
+ * it.
+ */
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
     return "The source in the path is empty or longer than 255 characters.";
@@ -220,7 +223,7 @@ function problemOfIdempotencyKey(key: string): string | null {
   return holdsKey(key) ? "The Idempotency-Key holds an API key. Use a value that is new for each request." : null;
 }
 
-/** The body decides what it is: only where it is no JSON does its label matter, and the answer is 415 if that says so too. */
+/** The Content-Type label matters only if the body is not JSON: then the answer is 415 if the label says so too. */
 function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
   const type = c.req.header("content-type");
   if (refusal.code !== "body_not_json" || type === undefined || /json|text\/plain|octet-stream/i.test(type))
@@ -229,8 +232,8 @@ function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
 }
 
 /**
- * A call with a known key and the right secret ends at the Quota Counter even when it is refused: there it takes from the
- * key's bucket and is noted. If the key is no longer active the answer is the 401, whatever else was wrong.
+ * A refused call with a known key and the right secret also goes to the Quota Counter, which charges the key's rate and
+ * records the refusal. If the key is deactivated, the answer is 401 regardless of other problems.
  */
 async function refuseAuthenticated(
   c: Context<AppEnv>,
@@ -245,48 +248,47 @@ async function refuseAuthenticated(
   const noted = await within<RefusedResult>(CALL_TIMEOUT_MS, counter.refused(call));
   if (noted.outcome === "key_deactivated")
     return refuseCall(c, await failDeactivated(c.env, credentials, key, Date.now()));
-  const told: Refusal = noted.outcome === "noted" ? refusal : tooFast(noted.retryAfterMs, requests);
-  return refuseCall(c, told, limitHeaders(noted, configuredRate(c.env), Date.now()));
+  const answered: Refusal = noted.outcome === "noted" ? refusal : tooFast(noted.retryAfterMs, requests);
+  return refuseCall(c, answered, limitHeaders(noted, configuredRate(c.env), Date.now()));
 }
 
-// Calls with a known key that did not authenticate, summed up for a moment: for the admin's list only, exact, and nothing
-// that the sender could notice. A flood of them costs the workspace's counter one call a second and isolate; with a key that
-// is deactivated, one a minute.
+// Sums up failed authentications with a known key for the rejections list. The numbers are exact, and the sender sees no
+// difference. A flood costs the counter one call a second and isolate, and one a minute with a deactivated key.
 
-/** How long an isolate sums up calls that did not authenticate before it tells the counter. */
+/** Interval of reports of failed authentications to the counter. */
 const UNAUTHENTICATED_SUM_MS = 1_000;
-/** How long it sums up calls with a key that it knows to be deactivated, after the first. */
+/** Interval of reports about a key that is known to be deactivated, after the first one. */
 const DEACTIVATED_SUM_MS = 60_000;
-/** How long work may go on behind an answer: the platform ends it after 30 seconds. */
+/** Maximum duration of work after the answer: the platform ends it after 30 seconds. */
 const WAIT_AFTER_ANSWER_MS = 25_000;
 
 export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
   const cause = "cause" in refusal ? refusal.cause : null;
-  const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
+  const known = key.refused.find((entry) => entry.code === refusal.code && entry.cause === cause);
   if (known === undefined) {
-    const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
+    const reason = { code: refusal.code, cause, detail: storedDetail(refusal) };
     const first = { requestId: c.get("requestId"), calls: 1, signals: 1, firstAtMs: nowMs, lastAtMs: nowMs };
-    key.refused.push({ keyId: key.keyId, ...told, ...first });
+    key.refused.push({ keyId: key.keyId, ...reason, ...first });
   } else {
     known.calls++;
     known.signals++;
     known.lastAtMs = nowMs;
   }
-  // The first of these calls waits for others and tells of all, after its own answer. Should it end before it has told, a
-  // later call does.
-  if (nowMs < key.refusedToldMs) return;
+  // The first of these calls waits for others and reports all of them after its own answer. If it ends before that, a later
+  // call reports them.
+  if (nowMs < key.refusedReportMs) return;
   const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);
   if (waitMs > WAIT_AFTER_ANSWER_MS) return;
-  key.refusedToldMs = nowMs + waitMs + 9 * UNAUTHENTICATED_SUM_MS;
-  c.executionCtx.waitUntil(tellSoon(c.env, key, waitMs));
+  key.refusedReportMs = nowMs + waitMs + 9 * UNAUTHENTICATED_SUM_MS;
+  c.executionCtx.waitUntil(reportSoon(c.env, key, waitMs));
 }
 
-async function tellSoon(env: Env, key: KnownKey, waitMs: number): Promise<void> {
+async function reportSoon(env: Env, key: KnownKey, waitMs: number): Promise<void> {
   await scheduler.wait(waitMs);
   const { refused } = key;
   if (key.isDeactivated) key.refusedPauseMs = Date.now() + DEACTIVATED_SUM_MS;
   key.refused = [];
-  key.refusedToldMs = 0;
+  key.refusedReportMs = 0;
   try {
     await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(key.workspaceId).countRefused(refused));
   } catch (error) {

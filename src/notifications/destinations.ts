@@ -15,7 +15,7 @@ import type { FailingDestination } from "../domain/health/alarm.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
 import { DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/alarm.ts";
+import { Alarm } from "../platform/restorable-object.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";

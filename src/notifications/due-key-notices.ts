@@ -1,6 +1,6 @@
 /** Which keys' end or silence is to be told now. Each is told once: what was told is kept. Loaded when somebody wants it. */
 import { controlDatabase } from "../control/database.ts";
-import { keysToWatch } from "../control/key-watch.ts";
+import { keysToWatch } from "../control/api-keys.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { newId } from "../platform/ids.ts";

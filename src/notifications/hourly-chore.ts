@@ -3,7 +3,7 @@ import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
-import { uuidv7From } from "../platform/uuidv7.ts";
+import { uuidv7From } from "../platform/ids.ts";
 import type { DeletedPeople } from "./deleted-people.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { KeyNotice } from "./due-key-notices.ts";

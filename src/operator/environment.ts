@@ -1,4 +1,4 @@
-/** What operator handlers find in their context besides the request: the control plane and the workspace of the path. */
+/** The context of operator handlers: the control plane, and the workspace of the path. */
 import { createFactory } from "hono/factory";
 import type { ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";

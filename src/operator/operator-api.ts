@@ -1,27 +1,27 @@
 /** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
-import { accountRoutes } from "./routes/account-routes.ts";
+import { accountRoutes } from "./account-routes.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./docs/document-routes.tsx";
-import { destinationRoutes } from "./routes/destination-routes.ts";
-import { deletionRoutes } from "./routes/deletion-routes.ts";
-import { exportRoutes } from "./routes/export-routes.ts";
+import { destinationRoutes } from "./destination-routes.ts";
+import { deletionRoutes } from "./data-care-routes.ts";
+import { exportRoutes } from "./data-care-routes.ts";
 import { operator } from "./environment.ts";
 import { methodNotAllowed } from "../http/problem.ts";
-import { healthRoutes } from "./routes/health-routes.ts";
-import { keyRoutes } from "./routes/key-routes.ts";
-import { memberRoutes } from "./routes/member-routes.ts";
+import { healthRoutes } from "./health-routes.ts";
+import { keyRoutes } from "./key-routes.ts";
+import { memberRoutes } from "./member-routes.ts";
 import { notFound, operationOf } from "./operation.ts";
-import { planRoutes } from "./routes/plan-routes.ts";
-import { restoringRoutes } from "./routes/restore-routes.ts";
-import { rulesOnHistoryRoutes } from "./routes/rules-on-history-routes.ts";
-import { ruleImportRoutes } from "./routes/rule-import-routes.ts";
-import { ruleVersionRoutes } from "./routes/rule-version-routes.ts";
-import { ruleRoutes } from "./routes/rule-routes.ts";
-import { signalRoutes } from "./routes/signal-routes.ts";
-import { usageRoutes } from "./routes/usage-routes.ts";
-import { workspaceRoutes } from "./routes/workspace-routes.ts";
+import { planRoutes } from "./plan-routes.ts";
+import { restoringRoutes } from "./restore-routes.ts";
+import { rulesOnHistoryRoutes } from "./rule-routes.ts";
+import { ruleImportRoutes } from "./rule-routes.ts";
+import { ruleVersionRoutes } from "./rule-routes.ts";
+import { ruleRoutes } from "./rule-routes.ts";
+import { signalRoutes } from "./signal-routes.ts";
+import { usageRoutes } from "./usage-routes.ts";
+import { workspaceRoutes } from "./workspace-routes.ts";
 
 /** No cache may keep an answer: each is one deployment's own, and some hold what is shown once. */
 const noStore = operator.createMiddleware(async (c, next) => {

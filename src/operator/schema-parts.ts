@@ -1,4 +1,4 @@
-/** The parts that the operator API's requests and answers are made of. */
+/** Schema parts that several resources of the operator API share. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
@@ -13,7 +13,7 @@ export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */
 const RETENTION_MAX_DAYS = 3_650;
 
-export { email, memberAddress, name, time } from "../workspace/field-schemas.ts";
+export { email as emailAddress, memberAddress, name, time } from "../workspace/field-schemas.ts";
 
 // --- Requests ---
 

@@ -1,9 +1,10 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
+import type { SignalStatus } from "../domain/signal/signal.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
-import type { NamedBy, SignalStatus } from "../store/protocol/recorded-signals.ts";
+import type { NamedBy } from "../store/protocol/stored-signals.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 

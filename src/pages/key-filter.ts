@@ -3,7 +3,7 @@
  * workspace with thousands of keys can be asked about each, and no page has to name them all.
  */
 import type { ControlDatabase } from "../control/database.ts";
-import { keyNames, newestKeyNames } from "../control/stored-keys.ts";
+import { keyNames, newestKeyNames } from "../control/api-keys.ts";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 
 /** Keys that a page names at most besides those of its rows. */

@@ -2,14 +2,15 @@
  * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for what is new and puts the rows
  * on top; without a script, a link looks again.
  */
+import type { SignalStatus } from "../domain/signal/signal.ts";
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
-import { keyNames } from "../control/stored-keys.ts";
+import { keyNames } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
-import type { LatestSignals, LiveSignal, SignalStatus } from "../store/protocol/recorded-signals.ts";
+import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { CAUSE_COPY } from "../workspace/refusal-copy.ts";
 import { STATUS_COPY, type Tone } from "./copy.ts";

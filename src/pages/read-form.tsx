@@ -73,7 +73,7 @@ export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData
   return formOf(c, STRANGER_FORM, "strangers");
 }
 
-/** @param holder whose share of the room for large bodies the form takes (http/large-bodies.ts). */
+/** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
 async function formOf(
   c: Context<PagesEnv>,
   limits: FormLimits,

@@ -1,4 +1,4 @@
-/** Bytes written and read one after the other: whole numbers in as few as they take, UUIDs in sixteen. */
+/** A byte stream: whole numbers of variable length and UUIDs of 16 bytes. */
 
 const FIRST_BYTES = 16_384;
 const MOST_NUMBER_BYTES = 8;
@@ -16,7 +16,7 @@ export class ByteWriter {
   #bytes = new Uint8Array(FIRST_BYTES);
   #used = 0;
 
-  /** Valid until more is written. */
+  /** Valid until the next write. */
   get bytes(): Uint8Array {
     return this.#bytes.subarray(0, this.#used);
   }
@@ -29,10 +29,7 @@ export class ByteWriter {
     this.#used = 0;
   }
 
-  /**
-   * Writes a whole number, also a negative one: its sign and its lowest six bits in the first byte, seven in each that
-   * follows.
-   */
+  /** Writes a whole number, possibly negative: sign and lowest six bits in the first byte, then seven bits per byte. */
   number(value: number): void {
     if (this.#used + MOST_NUMBER_BYTES > this.#bytes.length) this.#grow(MOST_NUMBER_BYTES);
     if (value >= 0 && value < 64) {
@@ -56,7 +53,7 @@ export class ByteWriter {
     this.#used += bytes.length;
   }
 
-  /** Writes the UUID that a text has at a place, in lower case; returns false, and writes nothing, where there is none. */
+  /** Writes the lower-case UUID at a position of a text. Returns false and writes nothing if there is none. */
   uuid(text: string, at: number): boolean {
     if (this.#used + UUID_BYTES > this.#bytes.length) this.#grow(UUID_BYTES);
     if (!readUuid(text, at, this.#bytes, this.#used)) return false;
@@ -75,7 +72,7 @@ export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
-  /** How many bytes have been read. */
+  /** Position of the next byte. */
   get at(): number {
     return this.#at;
   }
@@ -101,13 +98,13 @@ export class ByteReader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  /** The bytes that have not been read yet. */
+  /** The unread bytes. */
   rest(): Uint8Array {
     return this.take(this.#bytes.length - this.#at);
   }
 }
 
-/** Reads the UUID that a text has at a place, in lower case. False where there is none: then `into` holds nothing of use. */
+/** Parses the lower-case UUID at a position of a text. Returns false if there is none; then `into` is undefined. */
 export function readUuid(text: string, at: number, into: Uint8Array, offset = 0): boolean {
   if (text.length < at + UUID_CHARACTERS) return false;
   let [from, codes, digits] = [at, 0, 0];
@@ -123,16 +120,13 @@ export function readUuid(text: string, at: number, into: Uint8Array, offset = 0)
   return codes < 0x80 && digits < NO_DIGIT;
 }
 
-/** The time of a UUID of version 7 in milliseconds since 1970: its first 48 bits. */
+/** Time of a UUIDv7 in milliseconds since 1970: its first 48 bits. */
 export function uuidMs(bytes: Uint8Array): number {
   const [one = 0, two = 0, three = 0, four = 0, five = 0, six = 0] = bytes;
   return (one * 0x100 + two) * 0x1_0000_0000 + (((three << 24) | (four << 16) | (five << 8) | six) >>> 0);
 }
 
-/**
- * UUIDs as texts, or what they end with, one after the other, each of `size` bytes. All are written at once, which is
- * cheaper.
- */
+/** UUIDs as texts, from consecutive entries of `size` bytes. All are converted at once, which is cheaper. */
 export class UuidTexts {
   readonly #all: string;
   readonly #characters: number;
@@ -163,4 +157,44 @@ export class UuidTexts {
 
 function isBehindHyphen(byte: number): boolean {
   return byte === 4 || byte === 6 || byte === 8 || byte === 10;
+}
+
+/** Up to this size the whole body is decoded at once, because a native call per slice takes longer than the copy. */
+const AT_ONCE_MAX_BYTES = 262_144;
+
+const REPLACEMENT = "\ufffd";
+
+// A byte order mark is one only at the beginning of the body, where it has been removed.
+const lenientDecoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+
+export class Utf8Text {
+  readonly bytes: Uint8Array;
+  /** Text of a small body; null for a large one. */
+  readonly #whole: string | null;
+  /** Whether a small body is ASCII. */
+  readonly #isAscii: boolean;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+    this.#whole = bytes.length <= AT_ONCE_MAX_BYTES ? lenientDecoder.decode(bytes) : null;
+    this.#isAscii = this.#whole !== null && isAscii(this.#whole, bytes.length);
+  }
+
+  /** @param start and `end`: byte offsets at character boundaries. */
+  slice(start: number, end: number): string {
+    if (this.#whole !== null) {
+      if (this.#isAscii) return this.#whole.slice(start, end);
+      if (start === 0 && end === this.bytes.length) return this.#whole;
+    }
+    return lenientDecoder.decode(this.bytes.subarray(start, end));
+  }
+
+  /** UTF-8 length of the text. A received invalid byte became U+FFFD, which takes three bytes. */
+  lengthOf(text: string, receivedBytes: number): number {
+    return this.#isAscii || isAscii(text, receivedBytes) ? receivedBytes : Buffer.byteLength(text);
+  }
+}
+
+function isAscii(text: string, bytes: number): boolean {
+  return text.length === bytes && !text.includes(REPLACEMENT);
 }

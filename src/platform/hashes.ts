@@ -1,6 +1,6 @@
 /**
- * SHA-256 of a text's UTF-8 bytes. Keys, secrets and tokens are hashed with WebCrypto (spec §5.4), which answers later;
- * what is hashed within a transaction, or many thousand times, is hashed with Node's, which answers at once.
+ * SHA-256 of a text's UTF-8 bytes. Keys, secrets and tokens are hashed with WebCrypto (spec §5.4), which is asynchronous.
+ * Hashes inside a transaction, or many thousands of them, use Node's synchronous function.
  */
 import type { Hash } from "node:crypto";
 
@@ -15,7 +15,7 @@ export async function digestHex(text: string): Promise<string> {
   return Buffer.from(await digest(text)).toString("hex");
 }
 
-/** A hash that is digested at once. Node's module is loaded when it is first used, see node.ts. */
+/** A synchronous hash. Node's module is loaded on first use, see node.ts. */
 export function hashAtOnce(text: string): Hash {
   return process.getBuiltinModule("node:crypto").createHash("sha256").update(text);
 }

@@ -1,4 +1,4 @@
-/** A list that is read piece by piece, from a cursor on. */
+/** A slice of a list, from a cursor. */
 export interface Page {
   cursor: string | null;
   limit: number;

@@ -1,10 +1,10 @@
 /**
- * The only place that logs: one JSON object per line. A path, a key, a secret or a payload never goes in; callers pass
- * ids, codes, counts and durations.
+ * The only place that logs: one JSON object per line. Callers pass ids, codes, counts and durations, never a path, key,
+ * secret or payload.
  */
-export type LogFields = Record<string, string | number | boolean | null | Record<string, number>>;
+type LogFields = Record<string, string | number | boolean | null | Record<string, number>>;
 
-/** What went wrong, without what it went wrong with: a failed query's own message repeats its parameters. */
+/** The error without its parameters: the message of a failed query repeats them. */
 export function errorText(error: unknown): string {
   const { cause } = error as { cause?: unknown };
   return String(cause instanceof Error ? cause : error);

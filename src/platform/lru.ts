@@ -1,13 +1,13 @@
 /**
- * A bounded memory: what was used longest ago is forgotten first. In plain JavaScript of a few lines, because the well-kept
- * packages for it do more when they are loaded than all of ingest.
+ * A cache that evicts the least recently used entries. A few lines instead of a package, because the known packages take
+ * longer to load than the ingestion code.
  */
 export class Lru<Key, Value> {
   readonly #maxWeight: number;
-  /** The entries in the order of their last use. */
+  /** Entries in the order of their last use. */
   readonly #entries = new Map<Key, { value: Value; weight: number }>();
   #weight = 0;
-  /** The key used last, which is not moved when it is used again: most keys are used many times in a row. */
+  /** The most recent key, which need not be moved: most keys are used many times in a row. */
   #latest: Key | undefined;
 
   constructor(maxWeight: number) {
@@ -25,12 +25,12 @@ export class Lru<Key, Value> {
     return entry.value;
   }
 
-  /** Whether the key is remembered; asking is no use of it. */
+  /** Whether the key is cached. Does not count as a use. */
   has(key: Key): boolean {
     return this.#entries.has(key);
   }
 
-  /** What is heavier than all that there may be is not remembered at all. */
+  /** An entry heavier than the whole cache is not stored. */
   set(key: Key, value: Value, weight = 1): void {
     this.delete(key);
     this.#entries.set(key, { value, weight });

@@ -1,10 +1,10 @@
 /**
- * Node's modules, loaded when they are first used. Imported, even by a module that is itself loaded late, they would be
- * loaded with the Worker: more work than all else that an isolate does before it takes its first signal.
+ * Node's modules, loaded on first use. Even in a lazily loaded module a static import would load them at start-up, which
+ * takes longer than the rest of an isolate's start.
  */
 import type * as Zlib from "node:zlib";
 
-/** Compression that answers at once. */
+/** Synchronous compression. */
 export function zlib(): typeof Zlib {
   return process.getBuiltinModule("node:zlib");
 }

@@ -1,26 +1,24 @@
 /**
- * A Durable Object whose database the platform can take back to any moment of the last 30 days. The platform does so when the
- * object next starts. To arm that and to end the object is one call here, so that no restore waits for a later start.
+ * A Durable Object whose database can be restored to any moment of the last 30 days. The platform restores it at the next
+ * start, so a single call arms the restore and ends the object.
  */
 import { DurableObject } from "cloudflare:workers";
 
-/** Key of the id of the restore that is prepared: restoring takes it away, so that whoever looks knows what has happened. */
+/** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";
 
-/** Bookmarks of one object. */
 export interface Bookmarks {
-  /** Of the moment asked for; null where none was. */
+  /** Bookmark of the requested moment; null: no moment was requested. */
   target: string | null;
-  /** Of the moment before the restore. */
+  /** Bookmark of the moment before the restore. */
   undo: string;
 }
 
 export class RestorableObject extends DurableObject<Env> {
   /**
-   * Prepares a restore, which changes nothing yet. Repeating it is harmless.
-   *
+   * Prepares a restore without changing anything. Idempotent.
    * @param atMs the moment to restore to; null: the caller knows the bookmark.
-   * @throws where the platform has no bookmark of that moment.
+   * @throws if the platform has no bookmark of that moment.
    */
   async prepareRestore(id: string, atMs: number | null): Promise<Bookmarks> {
     const { storage } = this.ctx;
@@ -37,10 +35,37 @@ export class RestorableObject extends DurableObject<Env> {
     return this.ctx.storage.kv.get(PREPARED) === id;
   }
 
-  /** Restores the database, and ends the object, this call included. Does nothing where the restore has happened already. */
+  /** Restores the database and ends the object, including this call. Does nothing if the restore has already happened. */
   async restoreTo(id: string, bookmark: string): Promise<void> {
     if (!this.awaitsRestore(id)) return;
     await this.ctx.storage.onNextSessionRestoreBookmark(bookmark);
     this.ctx.abort("The object starts anew, with a restored database.");
+  }
+}
+
+/** The object has a single alarm. It is moved only to an earlier time, because each `setAlarm` is billed as a row. */
+export class Alarm {
+  readonly #storage: DurableObjectStorage;
+  #atMs = Number.POSITIVE_INFINITY;
+
+  constructor(ctx: DurableObjectState) {
+    this.#storage = ctx.storage;
+    // Reads the current alarm before the first call, which must not postpone it.
+    void ctx.blockConcurrencyWhile(async () => {
+      this.#atMs = Math.min(this.#atMs, (await ctx.storage.getAlarm()) ?? Number.POSITIVE_INFINITY);
+    });
+  }
+
+  /** Sets the alarm to `atMs` unless it is earlier already. */
+  by(atMs: number): void {
+    if (atMs >= this.#atMs) return;
+    this.#atMs = atMs;
+    // The platform rejects times before 1970, and then no alarm would be set.
+    void this.#storage.setAlarm(Math.max(atMs, 1));
+  }
+
+  /** Called when the alarm fired: all later times must be requested again. */
+  rang(): void {
+    this.#atMs = Number.POSITIVE_INFINITY;
   }
 }

@@ -1,17 +1,17 @@
-/** A limit to the time that a call of something else may take. */
+/** Time limits and retry delays of calls. */
+import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS } from "../limits.ts";
 
-/** Why `within` fails when the work takes too long. */
 export class TimeLimitExceeded extends Error {}
 
 /**
- * Settles as `work` does, or fails when that takes longer than `maxMs`; the work itself goes on, and its
- * result is ignored. Each signal's call comes through here: one promise and one timer is all that it takes.
+ * Settles as `work` does, or fails after `maxMs`. The work continues after the timeout; its result is ignored. Each signal's
+ * call uses it, so it costs only one promise and one timer.
  */
 export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new TimeLimitExceeded(`no answer within ${maxMs} ms`)), maxMs);
     work.then(
-      // oxlint-disable-next-line promise/always-return -- what follows is the promise that is given back
+      // oxlint-disable-next-line promise/always-return -- the caller gets the outer promise
       (result) => {
         clearTimeout(timer);
         resolve(result);
@@ -22,4 +22,9 @@ export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
       },
     );
   });
+}
+
+/** Seconds to wait after the `attempt`-th failure, from 1: doubling, with an upper bound. */
+export function retryDelaySeconds(attempt: number): number {
+  return Math.min(RETRY_MAX_SECONDS, RETRY_MIN_SECONDS * 2 ** (attempt - 1));
 }

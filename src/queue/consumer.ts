@@ -1,28 +1,28 @@
 /**
- * The queue's consumer (design §8): per workspace of a batch, process the signals, record them, settle the outbox rows, then
- * acknowledge. A batch holds messages of many workspaces, so that a trickle of each does not cost an invocation of its own;
- * a failure of one delays its own messages only. Every step may be repeated.
+ * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them,
+ * settles the outbox rows, then acknowledges the messages. A batch contains messages of many workspaces, so a trickle of
+ * each costs no invocation of its own. A failure of one workspace delays only its own messages. Every step may be repeated.
  */
 import { controlDatabase } from "../control/database.ts";
 import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import { recordingTerms } from "../control/workspaces.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
-import { retryDelaySeconds } from "../platform/back-off.ts";
+import { retryDelaySeconds } from "../platform/time-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import type { RecordResult } from "../store/protocol/signals-to-record.ts";
+import type { RecordResult } from "../store/protocol/stored-signals.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
-import { buriedSignal, processSignal, rowsToRecord } from "./process.ts";
+import { givenUpSignal, processSignal, rowsToRecord } from "./process.ts";
 import { carriedBy } from "./queue-names.ts";
 import { templatesOf } from "./template-cache.ts";
 
 /**
- * Attempts at a message before it is let go: what fails in a way that the consumer lives to see is a fault, not a bad
- * signal, and the outbox sends it again. Fewer than max_retries in wrangler.toml, after which the queue gives up itself.
+ * Attempts before a message is acknowledged unprocessed. A failure that the consumer survives is a fault, not a bad signal;
+ * the outbox sends the rows again. Fewer than max_retries in wrangler.toml, after which the queue drops the message.
  */
 export const MESSAGE_MAX_ATTEMPTS = 6;
-/** Messages of one workspace that are recorded in one call: of up to 60 KB, some 1,500 signals. */
+/** Maximum messages of one workspace per call of its store: up to 60 KB each, some 1,500 signals. */
 const RECORD_MAX_MESSAGES = 10;
 
 interface WorkspaceMessage {
@@ -30,38 +30,37 @@ interface WorkspaceMessage {
   content: ReceivedMessage;
 }
 
-/** Rows of a workspace's messages. */
 interface WorkspaceRows {
   workspaceId: string;
   rows: ReceivedRow[];
-  /** All rows of the workspace with a lower number are settled. */
+  /** Every row of the workspace with a lower number is settled. */
   low: number;
-  /** Whether some of them have come before, and have failed then. */
-  again: boolean;
+  /** Whether an earlier attempt at one of the messages has failed. */
+  isRepeated: boolean;
 }
 
-/** While a restore changes the workspace's objects nothing is recorded: the messages wait. */
+/** While a restore changes the workspace's objects nothing is recorded; the messages are retried. */
 const RESTORING = { outcome: "restoring" } as const;
 
-/** Records rows, or buries them. */
+/** Records rows, or moves them to the dead letters. */
 type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult | typeof RESTORING>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
   const isGivenUp = carriedBy(batch.queue) === "dead_letters";
-  const handle = isGivenUp ? buryUnlessRestoring : recordWith(readRules(env, [...workspaces.keys()]));
+  const handle = isGivenUp ? deadLettersUnlessRestoring : recordWith(readRules(env, [...workspaces.keys()]));
   await Promise.all(
     [...workspaces].map(async ([workspaceId, messages]) => {
       for (let from = 0; from < messages.length; from += RECORD_MAX_MESSAGES) {
         // oxlint-disable-next-line no-await-in-loop -- one after the other: the store takes them so
-        await consumeSome(env, handle, batch.queue, workspaceId, messages.slice(from, from + RECORD_MAX_MESSAGES));
+        await consumeMessages(env, handle, batch.queue, workspaceId, messages.slice(from, from + RECORD_MAX_MESSAGES));
       }
     }),
   );
 }
 
-/** Consumes messages of one workspace, in one call of its store. Never throws. */
-async function consumeSome(
+/** Consumes messages of one workspace with one call of its store. Never throws. */
+async function consumeMessages(
   env: Env,
   handle: Handle,
   queue: string,
@@ -73,36 +72,35 @@ async function consumeSome(
   const signals = rows.reduce((sum, row) => sum + row.signals.length, 0);
   const fields = { queue, workspace: workspaceId, messages: messages.length };
   try {
-    const again = messages.some(({ queued }) => queued.attempts > 1);
+    const isRepeated = messages.some(({ queued }) => queued.attempts > 1);
     const low = Math.max(...messages.map(({ content }) => content.low));
-    const result = await handle(env, { workspaceId, rows, low, again });
+    const result = await handle(env, { workspaceId, rows, low, isRepeated });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
     else if (result.outcome === "recorded") await settleRows(env, workspaceId, rows);
     for (const { queued, content } of messages) {
-      if (content.newer > 0 || result.outcome === "restoring") letWait(queued);
+      if (content.newer > 0 || result.outcome === "restoring") retryLater(queued);
       else queued.ack();
     }
     logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
   } catch (error) {
-    for (const { queued } of messages) letWait(queued);
+    for (const { queued } of messages) retryLater(queued);
     logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
   }
 }
 
-/** Settles the rows that the store has recorded. */
 async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<void> {
   const numbers = rows.map(({ row }) => row.row);
   await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(numbers));
 }
 
-/** The store is full: what the messages were made of is still in the outbox, and the counter finds out when to send it. */
+/** The store is full: acknowledges the messages. Their rows are still in the outbox, and the counter probes the store. */
 async function leaveInOutbox(env: Env, workspaceId: string): Promise<void> {
   logEvent("store_full", { workspace: workspaceId });
   await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).storeFull());
 }
 
-/** A fault delays: the message comes again, later and later, and in the end from the outbox, where its rows still are. */
-function letWait(queued: Message<string>): void {
+/** Retries the message with a growing delay, and finally leaves it to the outbox, which still has its rows. */
+function retryLater(queued: Message<string>): void {
   if (queued.attempts >= MESSAGE_MAX_ATTEMPTS) queued.ack();
   else queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
 }
@@ -116,9 +114,9 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
     if (unreadable > 0) logEvent("rows_unreadable", { ...fields, rows: unreadable });
     if (newer > 0) logEvent("rows_newer", { ...fields, rows: newer });
     if (content.rows.length === 0) {
-      // A message that cannot be read is let go: what it was made of is still in the outbox. One of a version yet to come
-      // waits for a consumer of that version: both run while the one takes the other's place.
-      if (newer > 0) letWait(queued);
+      // Acknowledges an unreadable message, because its rows are still in the outbox. A message of a newer version is
+      // retried: during a deployment the consumer of that version may get it.
+      if (newer > 0) retryLater(queued);
       else queued.ack();
       continue;
     }
@@ -130,8 +128,8 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 /**
- * Reads the terms and rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those
- * of one are too much to read, say, each workspace reads its own.
+ * Reads the terms and rules of all workspaces of a batch in one query. If that fails, for example because one workspace has
+ * too many rules, each workspace reads its own.
  */
 function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<RecordingWorkspace> {
   const together = within(CALL_TIMEOUT_MS, rulesOfAll(env.DB, workspaceIds)).catch((error: unknown) => {
@@ -142,16 +140,16 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
     (await together)?.(workspaceId) ?? within(CALL_TIMEOUT_MS, rulesOf(env.DB, workspaceId));
 }
 
-async function buryUnlessRestoring(env: Env, received: WorkspaceRows): Promise<RecordResult | typeof RESTORING> {
+async function deadLettersUnlessRestoring(env: Env, received: WorkspaceRows): Promise<RecordResult | typeof RESTORING> {
   const { workspaceId } = received;
   const db = controlDatabase(env.DB.withSession("first-primary"));
   const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
-  return (terms.get(workspaceId)?.restoring ?? null) === null ? bury(env, received) : RESTORING;
+  return (terms.get(workspaceId)?.restoring ?? null) === null ? moveToDeadLetters(env, received) : RESTORING;
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
-  // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
-  return async (env, { workspaceId, rows, low, again }) => {
+  // Rows of a repeated message may fail because of one signal; the store then records the others without it.
+  return async (env, { workspaceId, rows, low, isRepeated }) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
     const [current, templates] = await Promise.all([
@@ -170,7 +168,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
       store.record(batch, {
         rulesVersion: current.version,
         low,
-        carefully: again,
+        carefully: isRepeated,
         ...(terms === null ? {} : { retentionDays: terms.retentionDays }),
       }),
     );
@@ -179,7 +177,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
   };
 }
 
-/** Links at once what the store has noted to be linked. Should this fail, the store's alarm does it. */
+/** Links people at once as the store requests. If that fails, the store's alarm links them. */
 async function linkAtOnce(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
     await within(RECORD_TIMEOUT_MS, store.link());
@@ -188,19 +186,18 @@ async function linkAtOnce(store: DurableObjectStub<SignalStore>, workspaceId: st
   }
 }
 
-// The end of the queue: messages that the consumer did not survive, time after time; what fails in a way that it lives
-// to see is let go before that, and comes again from the outbox. Their signals are recorded as dead
-// letters, with the reason, and settled: given up is a place of its own in the books. Should even this fail, the rows
-// are still in the outbox and are sent again later.
+// The consumer of the dead letter queue: messages that killed the consumer repeatedly. Other failures are acknowledged
+// before and come again from the outbox. The signals are recorded as dead letters with a reason, and settled, which keeps
+// the books balanced. If this fails, too, the outbox sends the rows again later.
 
 const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
 
-async function bury(
+async function moveToDeadLetters(
   env: Env,
   { workspaceId, rows }: { workspaceId: string; rows: ReceivedRow[] },
 ): Promise<RecordResult> {
-  const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
-  // These rows are recorded carefully: that they are here says that they have failed before.
+  const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, REASON));
+  // Earlier attempts have failed, so the store must isolate a signal that cannot be recorded.
   return within<RecordResult>(
     RECORD_TIMEOUT_MS,
     env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true }),

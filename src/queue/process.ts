@@ -1,4 +1,4 @@
-/** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
+/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter by itself. */
 import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
@@ -9,24 +9,27 @@ import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
-import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/signals-to-record.ts";
+import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/stored-signals.ts";
 import { evaluateSignal } from "../domain/rules/evaluation.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 
-/** The rules and templates by which the signals of a batch are processed. */
+/** Rules and templates for the signals of a batch. */
 export interface Workings {
   rules: CompiledRules;
   templates: Templates;
 }
 
-/** Why a signal that takes too many steps is a dead letter: no workspace's rules stop what comes after it (design §8.5). */
+/**
+ * Reason of the dead letter of a signal that takes too many steps (design §8.5). The rules of one signal never block the
+ * next.
+ */
 const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
-/** Why an account update whose API key has no payload template any more is a dead letter. */
+/** Reason of the dead letter of an account update whose API key has lost its payload template. */
 const NO_TEMPLATE = `The payload template of its API key is no longer stored. It is deleted ${TEMPLATE_KEPT_DAYS} days after the key has ended.`;
 
-/** Rows as the store takes them, each signal of them processed. */
+/** Processes each signal of the rows for the store. */
 export function rowsToRecord(
   rows: ReceivedRow[],
   process: (received: ReceivedSignal) => SignalToRecord,
@@ -43,8 +46,8 @@ export function processSignal(received: ReceivedSignal, workings: Workings): Sig
   }
 }
 
-/** A signal of a message that is given up as a whole. */
-export function buriedSignal({ admission, payload }: ReceivedSignal, reason: string): SignalToRecord {
+/** A dead letter for each signal of a message that is given up as a whole. */
+export function givenUpSignal({ admission, payload }: ReceivedSignal, reason: string): SignalToRecord {
   return { admission, payload, work: { kind: "dead", reason } };
 }
 
@@ -69,7 +72,10 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   return { ...work, evaluation: evaluation === "needs_email" ? null : evaluation };
 }
 
-/** An account update: the same content again is the latest word, the same Idempotency-Key the same call (design §8.2). */
+/**
+ * An account update. The newest content wins even if it is a repetition; the same Idempotency-Key is the same call (design
+ * §8.2).
+ */
 function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
   const template = templates.get(received.admission.keyId);
   if (template === undefined) return { kind: "dead", reason: NO_TEMPLATE };
@@ -78,7 +84,7 @@ function accountWork(received: ReceivedSignal, templates: Templates): SignalToRe
   return { kind: "account", account: accountOf(received, template), ...hashed(duplicate) };
 }
 
-/** An Idempotency-Key holds for its API key only: two senders of one workspace may number their requests alike. */
+/** An Idempotency-Key is scoped to its API key, because two senders of a workspace may use the same numbers. */
 function idempotencyKeyOf({ admission: { keyId, idempotencyKey } }: ReceivedSignal): string | undefined {
   return idempotencyKey === undefined ? undefined : `${keyId} ${idempotencyKey}`;
 }
@@ -89,7 +95,7 @@ function hashed(duplicate: DuplicateKey | null): Deduplication {
   return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 
-/** Maps an account update again: the edge has checked that it maps, and queued the payload as it was sent. */
+/** Maps an account update again. The edge has checked that it maps, and has queued the payload as sent. */
 function accountOf({ payload: text }: ReceivedSignal, template: CompiledTemplate): AccountRecord {
   const payload: unknown = JSON.parse(text);
   if (!isJsonObject(payload)) throw new Error("an account update is a JSON object");

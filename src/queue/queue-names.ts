@@ -1,6 +1,6 @@
 /**
- * What a queue carries, by its name: the only thing that a batch says of it. Each environment has queues of its own, under
- * names of its own, which have one word in common.
+ * Kind of a queue, derived from its name, which is the only thing that a batch contains about it. Each environment has
+ * queues with names of its own that share a word.
  */
 export type Carried = "signals" | "dead_letters" | "deliveries";
 

@@ -1,14 +1,14 @@
 /**
  * Compiled payload templates by key id. A key's template never changes, so an entry is never stale. The control plane drops
- * the template of a key that has ended long ago (control/key-limits.ts).
+ * the template of a key that has ended long ago (control/new-keys.ts).
  */
 import { controlDatabase } from "../control/database.ts";
-import { loadTemplates } from "../control/stored-keys.ts";
+import { loadTemplates } from "../control/api-keys.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import { Lru } from "../platform/lru.ts";
 
-/** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
+/** Maximum compiled payload templates in an isolate's cache: up to 100 mappings each. */
 const TEMPLATE_CACHE_KEYS = 1_000;
 
 const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
@@ -16,7 +16,7 @@ const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
 /** Templates by key id. A key without a stored template is missing here: its account updates become dead letters. */
 export type Templates = ReadonlyMap<string, CompiledTemplate>;
 
-/** @throws when the database cannot be asked: then the batch comes again. */
+/** @throws if the database fails; then the batch is retried. */
 export async function templatesOf(d1: D1Database, workspaceId: string, keyIds: Iterable<string>): Promise<Templates> {
   const templates = new Map<string, CompiledTemplate>();
   const unknown: string[] = [];

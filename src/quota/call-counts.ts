@@ -1,8 +1,7 @@
 /**
- * What is counted of calls besides the quota: the calls of each key by day, and refused calls by reason.
- *
- * New counts are in memory until the alarm writes them: when calls stop, and once a minute while they come. A crash loses
- * the counts of that minute, but no signal and no quota count.
+ * Statistics of calls, besides the quota: calls of each key by day, and refused calls by reason. New counts stay in memory
+ * until the alarm writes them, at most a minute later. A crash loses the statistics of that minute, but no signal and no
+ * quota count.
  */
 import { addRejection, forgetOld, type RefusedCalls, type Rejection } from "../domain/keys/rejection.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
@@ -12,38 +11,40 @@ import { Lru } from "../platform/lru.ts";
 import type { CounterNews } from "./counter-news.ts";
 import type { KeyCalls } from "./protocol.ts";
 
-/** Keys whose calls are kept, those with the latest calls: ten times as many as can be active. A key has 31 rows at most. */
+/**
+ * Number of keys with stored statistics; the keys with the oldest calls are dropped. Ten times as many as can be active. A
+ * key has at most 31 rows.
+ */
 export const CALL_KEYS_KEPT = 1_000;
-/** Number of request ids that are remembered: more than the calls whose slices arrive at the same time. */
+/** Number of remembered request ids. It exceeds the number of calls whose slices arrive at the same time. */
 const CALLS_REMEMBERED = 1_000;
 
-/** The calls of a key on a day. */
 interface KeyDay {
   keyId: string;
   /** Days since 1970, UTC. */
   day: number;
-  /** Calls of which something was accepted; a call that was refused in part is counted in `refused` too. */
+  /** Calls with at least one accepted signal. A partly refused call also counts as refused. */
   accepted: number;
   refused: number;
-  /** When a call last had the right secret, and when a call was last accepted; 0: never. */
+  /** Time of the last call with the right secret, and of the last accepted call; 0: never. */
   usedMs: number;
   acceptedMs: number;
 }
 
 export interface AcceptedCall {
   keyId: string;
-  /** 0 for a later slice of a call. */
+  /** 0 for a later slice of a call, so that the call counts once. */
   calls: 0 | 1;
 }
 
-export interface CallCountsOptions {
+interface CallCountsOptions {
   workspaceId: string;
   news: CounterNews;
-  /** To be called after refusals: the counts are to be written, and an event may have been raised. */
+  /** Called after refusals. The receiver schedules a write and sends raised notifications. */
   changed: (nowMs: number) => void;
 }
 
-/** Adds to the stored row of the key and day. A key's new day begins with the times of the days before. */
+/** A key's row of a new day takes over the last times of the days before. */
 const ADD_TO_DAY = `ON CONFLICT (key_id, day) DO UPDATE SET
   accepted = accepted + excluded.accepted, refused = refused + excluded.refused,
   used_ms = max(used_ms, excluded.used_ms), accepted_ms = max(accepted_ms, excluded.accepted_ms)`;
@@ -51,14 +52,14 @@ const ADD_TO_DAY = `ON CONFLICT (key_id, day) DO UPDATE SET
 export class CallCounts {
   readonly #storage: DurableObjectStorage;
   readonly #options: CallCountsOptions;
-  /** What the rows in `calls` lack, by key and day. */
+  /** Counts that the rows in `calls` do not contain yet, by key and day. */
   readonly #unwrittenDays = new Map<string, KeyDay>();
-  /** All entries of `refusals`, in the order in which they began. */
+  /** All entries of `refusals`, ordered by their first call. */
   readonly #rejections: Rejection[];
   readonly #unwrittenRejections = new Set<Rejection>();
-  /** The entries that have a row. */
+  /** Entries that have a row. */
   #storedRejections: ReadonlySet<Rejection>;
-  /** Ids of the latest refused calls: a call that is refused for several reasons counts once. */
+  /** Request ids of recently refused calls. A call that is refused for several reasons counts once. */
   readonly #refusedCalls = new Lru<string, true>(CALLS_REMEMBERED);
 
   constructor(storage: DurableObjectStorage, options: CallCountsOptions) {
@@ -69,13 +70,13 @@ export class CallCounts {
     this.#storedRejections = new Set(this.#rejections);
   }
 
-  /** Notes that a call had the right secret. */
+  /** Records that a call had the right secret. */
   used(keyId: string, nowMs: number): void {
     const day = this.#dayOf(keyId, nowMs);
     day.usedMs = Math.max(day.usedMs, nowMs);
   }
 
-  /** Notes that calls have come, of which some may have been refused. */
+  /** Counts calls, accepted or refused, to find bursts of refusals. */
   called(keyId: string, calls: number, nowMs: number): void {
     this.#options.news.called(keyId, calls, nowMs);
   }
@@ -88,7 +89,6 @@ export class CallCounts {
     }
   }
 
-  /** Counts and lists refused calls. */
   refused(refused: readonly RefusedCalls[], nowMs: number): void {
     if (refused.length === 0) return;
     for (const entry of refused) {
@@ -101,7 +101,7 @@ export class CallCounts {
     this.#options.changed(nowMs);
   }
 
-  /** Writes all that is unwritten. @throws when nothing of it could be written; it is still in memory then. */
+  /** Writes all new counts. @throws if nothing could be written; the counts stay in memory. */
   write(nowMs: number): void {
     forgetOld(this.#rejections, nowMs);
     const kept = new Set(this.#rejections);
@@ -115,7 +115,7 @@ export class CallCounts {
     this.#storedRejections = kept;
   }
 
-  /** When each key was last used: key id → milliseconds since 1970. */
+  /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     const stored = this.#storage.sql.exec<{ keyId: string; usedMs: number }>(
       "SELECT key_id AS keyId, max(used_ms) AS usedMs FROM calls GROUP BY key_id",
@@ -145,7 +145,7 @@ export class CallCounts {
     return calls;
   }
 
-  /** The entries with the latest calls, these first. */
+  /** Entries ordered by their last call, newest first. */
   latestRejections(limit: number, nowMs: number): Rejection[] {
     forgetOld(this.#rejections, nowMs);
     return this.#rejections
@@ -154,7 +154,6 @@ export class CallCounts {
       .slice(0, limit);
   }
 
-  /** The unwritten counts of a key on the day of `atMs`. */
   #dayOf(keyId: string, atMs: number): KeyDay {
     const day = dayOf(atMs);
     const name = `${keyId} ${day}`;
@@ -165,7 +164,7 @@ export class CallCounts {
     return added;
   }
 
-  /** No call fails because its event cannot be raised. */
+  /** A notification that cannot be raised must not fail the call. */
   #raiseBurst(refused: RefusedCalls, calls: number, nowMs: number): void {
     const { workspaceId, news } = this.#options;
     try {

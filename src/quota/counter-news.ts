@@ -1,6 +1,6 @@
 /**
- * What the Quota Counter raises, as far as somebody wants to be told. What is told once (a level of usage, a delay) stands
- * in the ledger, which is saved with the event: so a commit that raises nothing costs nothing more.
+ * Notifications that the Quota Counter raises, if a destination subscribes to their type. Facts that are notified once (a
+ * usage level, a delay) are part of the ledger row and saved with the notification.
  */
 import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
@@ -16,9 +16,9 @@ export class CounterNews {
   readonly #sql: SqlStorage;
   readonly raised: RaisedEvents;
   #wanted: ReadonlySet<EventType>;
-  /** Whether the workspace has destinations, in whatever state. */
+  /** Whether the workspace has any destination, active or not. */
   hasDestinations: boolean;
-  /** The calls of each key, to find bursts of refusals; null while nobody wants to know of them. */
+  /** Null while no destination subscribes to bursts of refusals. */
   #bursts: RefusalBursts | null = null;
 
   constructor(sql: SqlStorage) {
@@ -45,7 +45,10 @@ export class CounterNews {
     this.#countCalls();
   }
 
-  /** The events of a change of the ledger, in its transaction. What is told once is noted in the ledger. */
+  /**
+   * Returns the notifications that a change of the ledger causes, and marks them in the ledger. Runs in the transaction of
+   * the change.
+   */
   ofChange(before: Ledger, ledger: Ledger, closed: readonly EndedPeriod[], nowMs: number): readonly WorkspaceEvent[] {
     if (this.#wanted.size === 0) return NONE;
     const events: WorkspaceEvent[] = [];
@@ -70,8 +73,7 @@ export class CounterNews {
   }
 
   /**
-   * Counts refused calls, of which `called` was told too, and raises a burst where they make one.
-   *
+   * Counts refused calls, which `called` has also counted, and raises a notification for a burst.
    * @param newCalls calls that no earlier entry has counted.
    */
   refused(calls: RefusedCalls, newCalls: number, nowMs: number): void {
@@ -116,16 +118,18 @@ function span({ periodStartMs, periodEndMs }: Pick<Ledger, "periodStartMs" | "pe
   return { period_start: new Date(periodStartMs).toISOString(), period_end: new Date(periodEndMs).toISOString() };
 }
 
-// Calls of each key in the latest minutes, in memory: whether many of them are refused. Exists while somebody wants to know;
-// what it has counted may be lost with the object.
+// Finds bursts of refusals by counting each key's calls of the last minutes, in memory. A restart loses these counts.
 
-/** Refused calls of a key within REFUSAL_BURST_MINUTES that are told: so many, and one in REFUSAL_BURST_SHARE of all. */
+/**
+ * A burst: at least REFUSAL_BURST_CALLS refused calls within REFUSAL_BURST_MINUTES, and at least one in REFUSAL_BURST_SHARE
+ * of all calls.
+ */
 const REFUSAL_BURST_MINUTES = 5;
 export const REFUSAL_BURST_CALLS = 20;
 const REFUSAL_BURST_SHARE = 10;
-/** A burst of refusals of the same key is not told again within this time. */
+/** Minimum time between two notifications about the same key. */
 export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
-/** Keys whose calls are counted in memory to find bursts of refusals, until those that are silent are forgotten. */
+/** Maximum number of keys with counts; when it is reached, keys without recent calls are dropped. */
 const REFUSAL_BURST_KEYS = 1_000;
 
 const MINUTE_MS = 60_000;
@@ -139,7 +143,7 @@ interface Minute {
 }
 
 interface Key {
-  /** The latest minutes, a ring. */
+  /** The last minutes, as a ring. */
   minutes: Minute[];
   quietUntilMs: number;
 }
@@ -152,8 +156,7 @@ export class RefusalBursts {
   }
 
   /**
-   * Counts refused calls, of which `called` was told too; returns what is to be told if they make a burst.
-   *
+   * Counts refused calls, which `called` has also counted. Returns the notification's data if they are a burst.
    * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
    */
   refused({ keyId, code, calls }: RefusedCalls, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
@@ -164,17 +167,17 @@ export class RefusalBursts {
     if (nowMs < key.quietUntilMs) return null;
     const firstMinute = now.minute - REFUSAL_BURST_MINUTES + 1;
     const latest = key.minutes.filter(({ minute }) => minute >= firstMinute);
-    const sum = (what: "calls" | "refused"): number => latest.reduce((all, one) => all + one[what], 0);
-    const [all, refused] = [sum("calls"), sum("refused")];
-    if (refused < REFUSAL_BURST_CALLS || refused * REFUSAL_BURST_SHARE <= all) return null;
+    const sum = (count: "calls" | "refused"): number => latest.reduce((total, minute) => total + minute[count], 0);
+    const [allCalls, refused] = [sum("calls"), sum("refused")];
+    if (refused < REFUSAL_BURST_CALLS || refused * REFUSAL_BURST_SHARE <= allCalls) return null;
     key.quietUntilMs = nowMs + REFUSAL_BURST_QUIET_MS;
     const codes: Record<string, number> = {};
-    for (const one of latest) for (const [name, count] of one.codes) codes[name] = (codes[name] ?? 0) + count;
+    for (const minute of latest) for (const [name, count] of minute.codes) codes[name] = (codes[name] ?? 0) + count;
     return {
       key_id: keyId,
       from: new Date(Math.min(...latest.map(({ minute }) => minute)) * MINUTE_MS).toISOString(),
       to: new Date(nowMs).toISOString(),
-      calls: all,
+      calls: allCalls,
       refused,
       codes,
     };
@@ -198,7 +201,6 @@ export class RefusalBursts {
   }
 }
 
-/** The minute that runs. */
 function minuteOf({ minutes }: Key, nowMs: number): Minute {
   const minute = Math.floor(nowMs / MINUTE_MS);
   const place = minute % REFUSAL_BURST_MINUTES;

@@ -1,12 +1,11 @@
 /**
- * The Quota Counter's part in a restore of its workspace (workspace/restore-workspace.ts): it takes no calls meanwhile, says
- * what it had counted before and after, goes on behind the rows that are lost, and keeps what was lost for the books.
+ * The Quota Counter's part in a restore of its workspace (workspace/restore-workspace.ts): it refuses calls during the
+ * restore, reports its counts before and after, skips the numbers of lost rows, and keeps the losses for the books.
  */
-import type { SignalsByPeriod } from "../domain/restore.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
-import type { Correction, Corrections } from "./corrections.ts";
+import type { SignalsByPeriod } from "../domain/restore.ts";
+import { type LedgerState } from "./ledger-state.ts";
 import { closedPeriods, type Ledger } from "./ledger.ts";
-import type { LedgerState } from "./ledger-state.ts";
 import type { Outbox } from "./outbox.ts";
 import type { CountedBefore, RestoredCounter } from "./protocol.ts";
 
@@ -27,12 +26,15 @@ export class CounterRestore {
     this.#corrections = corrections;
   }
 
-  /** Whether calls are refused for now. A start forgets it, and so does the time: no restore closes a workspace for good. */
+  /**
+   * Whether calls are refused. A restart and the end of the period both reopen the counter, so no failed restore closes it
+   * for good.
+   */
   get isClosed(): boolean {
     return Date.now() < this.#closedUntilMs;
   }
 
-  /** Refuses calls until then. Returns how many signals wait for the Signal Store. */
+  /** Refuses calls until then. @returns the number of signals that wait for the Signal Store. */
   close(untilMs: number): number {
     this.#closedUntilMs = untilMs;
     return this.#outbox.unsettled();
@@ -51,8 +53,8 @@ export class CounterRestore {
   }
 
   /**
-   * What the restored counter had before it took new calls; later rows get numbers behind `highestRow`. Repeating it returns
-   * the same counts, because nothing is settled until the restore ends.
+   * Returns the restored counts as they were before new calls; later rows get numbers above `highestRow`. Repeating it
+   * returns the same counts, because no row is settled before the restore ends.
    */
   after(highestRow: number, nowMs: number): RestoredCounter {
     this.#state.update(nowMs, (ledger) => {
@@ -61,21 +63,71 @@ export class CounterRestore {
     });
     const accepted = this.#ordinals(this.#state.ledger);
     const unsettled = this.#outbox.unsettledRows();
-    for (const { row, periodStartMs, signals, isAgain } of unsettled) {
-      if (row > highestRow && !isAgain) accepted[periodStartMs] = (accepted[periodStartMs] ?? 0) - signals;
+    for (const { row, periodStartMs, signals, isResent } of unsettled) {
+      if (row > highestRow && !isResent) accepted[periodStartMs] = (accepted[periodStartMs] ?? 0) - signals;
     }
     return { accepted, unsettled: unsettled.filter(({ row }) => row <= highestRow) };
   }
 
-  /** Writes what all restores have lost, and takes calls again. */
+  /** Stores the losses of all restores and accepts calls again. */
   correct(corrections: readonly Correction[]): void {
     this.#storage.transactionSync(() => this.#corrections.write(corrections));
     this.open();
   }
 
-  /** Signals that have taken ordinals, by billing period. */
+  /** Signals with ordinals, by billing period. */
   #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
     const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
     return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
+  }
+}
+
+/**
+ * Losses of a billing period. Signals that were answered with 202 stay counted as accepted, which keeps the books balanced
+ * (docs/operate.md).
+ */
+export interface Correction {
+  periodStartMs: number;
+  /** Accepted signals that the restored ledger does not count. */
+  forgotten: number;
+  /** Accepted signals that neither the outbox nor the Signal Store has. */
+  lost: number;
+}
+
+export class Corrections {
+  readonly #sql: SqlStorage;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    sql.exec(`CREATE TABLE IF NOT EXISTS corrections (
+      period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
+  }
+
+  /** Replaces all corrections. Runs in a transaction. */
+  write(corrections: readonly Correction[]): void {
+    this.#sql.exec("DELETE FROM corrections");
+    for (const { periodStartMs, forgotten, lost } of corrections) {
+      this.#sql.exec("INSERT INTO corrections VALUES (?, ?, ?)", periodStartMs, forgotten, lost);
+    }
+  }
+
+  /** Sums over all periods, or of one period. */
+  sums(periodStartMs?: number): Omit<Correction, "periodStartMs"> {
+    return this.#sql
+      .exec<{ forgotten: number; lost: number }>(
+        "SELECT total(forgotten) AS forgotten, total(lost) AS lost FROM corrections WHERE period_start = ifnull(?, period_start)",
+        periodStartMs ?? null,
+      )
+      .one();
+  }
+
+  /** Adds the signals that the ledger does not count to `ordinals`. */
+  accepted(ordinals: SignalsByPeriod): SignalsByPeriod {
+    const rows = this.#sql.exec<{ period_start: number; forgotten: number }>(
+      "SELECT period_start, forgotten FROM corrections",
+    );
+    const accepted = { ...ordinals };
+    for (const { period_start: start, forgotten } of rows) accepted[start] = (accepted[start] ?? 0) + forgotten;
+    return accepted;
   }
 }

@@ -1,18 +1,18 @@
 /**
- * The way from the outbox to the queue. What has been sent is remembered in memory only: a restart sends everything that
- * is not settled again, which is harmless.
+ * Sends outbox rows to the queue. The position is kept in memory only: a restart sends every unsettled row again, which is
+ * harmless because the store ignores known rows.
  *
- * A message leaves when it is full. What does not fill one leaves at once after a quiet moment, and else with what comes
- * until the pace lets it: each message costs as much as three signals' rows.
+ * A full message leaves at once. A partly filled message leaves at once after an idle time, otherwise at the configured
+ * pace, because a message costs as much as the rows of three signals.
  *
- * While the Signal Store is full the outbox keeps everything, but for one message a minute: a probe. When that is settled
- * there is room again. A restart forgets that the store is full, and is told again by what it sends.
+ * While the Signal Store is full, the drain sends one probe message a minute. When the probe is settled, there is room
+ * again. A restart forgets that the store is full; its first messages find it out again.
  */
-import { retryDelaySeconds } from "../platform/back-off.ts";
+import { retryDelaySeconds } from "../platform/time-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { writeMessage } from "../wire/message.ts";
-import { STORE_PROBE_MS } from "./commit-decisions.ts";
+import { STORE_PROBE_MS } from "./incoming-calls.ts";
 import type { Outbox } from "./outbox.ts";
 import {
   MessagePacker,
@@ -21,36 +21,33 @@ import {
   SEND_BATCH_MAX_BYTES,
   SEND_BATCH_MAX_MESSAGES,
   type WhichMessages,
-} from "./pack.ts";
+} from "./outbox.ts";
 
-/** A call of the queue that takes longer has failed: it is made again. */
+/** Timeout of one `sendBatch`; it is retried. */
 export const SEND_TIMEOUT_MS = 10_000;
-/** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
+/** Age at which an unsettled row is sent again. It is longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 
 const EVER = Number.MAX_SAFE_INTEGER;
 
-/** The queue's `sendBatch`. */
-export type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
+type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
 
-/** What the drain asks of the outbox. */
 type Rows = Pick<Outbox, "messages" | "oldest">;
 
-export interface DrainOptions {
+interface DrainOptions {
   workspaceId: string;
   send: SendMessages;
-  /** Milliseconds between two messages that are not full. */
+  /** Minimum time between two partly filled messages, in milliseconds. */
   paceMs: number;
-  /** Makes sure that `run` is called at that time or sooner. */
+  /** Sets the alarm that calls `run`, unless it is already set to an earlier time. */
   alarmBy: (atMs: number) => void;
 }
 
 interface Probing {
-  /** When the next probe is due. */
   atMs: number;
-  /** Up to this row the last probe held; 0 before the first one. */
+  /** Last row of the last probe; 0: no probe yet. */
   lastRow: number;
-  /** Whether the store has answered the last probe that it is still full. */
+  /** Whether the store answered the last probe with "full". */
   answered: boolean;
 }
 
@@ -61,23 +58,22 @@ export class Drain {
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #paceTimer = false;
   #fullTimer = false;
-  /** The run that is under way; null when none is. */
   #running: Promise<void> | null = null;
   #failedSends = 0;
-  /** When unsettled rows were last sent again; a restart sends all of them. */
+  /** Time of the last resend of unsettled rows. A restart resends all of them. */
   #resentAtMs = Date.now();
-  /** No unsettled row is older than this; null: not known. It saves reading the table with every message. */
+  /** Lower bound of the age of unsettled rows; null: unknown. It avoids a read of the table for each message. */
   #noneOlderMs: number | null = null;
-  /** The probes of a Signal Store that is full; null while it has room, as far as is known. */
+  /** Null while the store has room, as far as the drain knows. */
   #probing: Probing | null = null;
-  /** Raised when sending stops or starts over: a send that is under way then no longer says how far rows are sent. */
+  /** Increased when sending stops or starts over, so that a send in progress no longer moves the position. */
   #round = 0;
 
   constructor(outbox: Rows, options: DrainOptions) {
     this.#outbox = outbox;
     this.#options = options;
     this.#unsent = new UnsentRows(outbox);
-    // Rows from before the start are in no hurry: they wait for the pace, so that those of the call that started this go along.
+    // Rows from before the start wait for the pace, so that they share messages with the call that started the object.
     if (!this.#unsent.isEmpty) this.#sentAtMs = Date.now();
     this.#schedule();
   }
@@ -86,13 +82,13 @@ export class Drain {
     return this.#probing !== null;
   }
 
-  /** To be called with rows that have been committed to the outbox, behind all others. */
+  /** Queues rows that were just committed to the outbox. */
   committed(rows: readonly PackedRow[]): void {
     this.#unsent.add(rows);
     this.#schedule();
   }
 
-  /** To be called when the store has refused rows for want of room: from then on only probes are sent. */
+  /** Called when the store refused rows because it is full. From then on only probes are sent. */
   stopForFullStore(): void {
     if (this.#probing !== null) {
       this.#probing.answered = true;
@@ -104,7 +100,7 @@ export class Drain {
     this.#options.alarmBy(this.#probing.atMs);
   }
 
-  /** Sends everything that is not settled, from the oldest on. */
+  /** Sends every unsettled row, from the oldest. */
   startOver(): void {
     this.#probing = null;
     this.#unsent.startOver();
@@ -114,10 +110,9 @@ export class Drain {
   }
 
   /**
-   * Sends what has not been sent since the object started, then what was lost on the way, or a probe while the store is
-   * full, and has the alarm set for what is left to do. Ends when nothing is under way any more, also of what was when it
-   * was called: the alarm that calls it would not ring again for what an object leaves that is killed meanwhile. Never
-   * throws.
+   * Sends unsent rows, then resends overdue rows (or sends a probe while the store is full), and sets the alarm for the
+   * remaining work. Resolves only when every send in progress has ended: the alarm that awaits it must not end before, or a
+   * killed object would leave work without an alarm. Never throws.
    */
   async run(): Promise<void> {
     await this.#running;
@@ -148,7 +143,7 @@ export class Drain {
     }
   }
 
-  /** Has unsent rows sent when it is time. While the queue refuses, or the store is full, only the alarm tries. */
+  /** Schedules the next send. While the queue fails or the store is full, only the alarm sends. */
   #schedule(): void {
     if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null) return;
     if (this.#unsent.isEmpty) return;
@@ -172,7 +167,7 @@ export class Drain {
     }
   }
 
-  /** When unsettled rows are to be sent again, or sooner; infinity when there are none. */
+  /** A lower bound of the time of the next resend; infinity: no unsettled row. */
   #nextResendMs(): number {
     const knownMs = this.#resendMs(this.#noneOlderMs);
     if (knownMs > Date.now() && knownMs < Number.POSITIVE_INFINITY) return knownMs;
@@ -194,11 +189,11 @@ export class Drain {
     }
     const nowMs = Date.now();
     if (this.#probing !== null || this.#nextResendMs() > nowMs) return;
-    await this.#sendAgain(nowMs - RESEND_AFTER_MS);
+    await this.#resend(nowMs - RESEND_AFTER_MS);
     this.#resentAtMs = nowMs;
   }
 
-  async #sendAgain(admittedUntil: number): Promise<void> {
+  async #resend(admittedUntil: number): Promise<void> {
     const round = this.#round;
     let afterRow = 0;
     for (;;) {
@@ -211,8 +206,8 @@ export class Drain {
   }
 
   /**
-   * Sends one message of the oldest rows. A probe that nobody answered may have held rows that can never be settled: the
-   * next one has the rows behind them.
+   * Sends one message of the oldest rows. If the last probe got no answer, its rows may never be settled, so the next probe
+   * takes the rows behind them.
    */
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
@@ -220,7 +215,7 @@ export class Drain {
     const messages = this.#read(afterRow, EVER, 1);
     probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
-    // No row waits any more, so that there is nothing to put off either.
+    // The outbox is empty, so there is nothing left to probe with.
     if (messages.length === 0 && afterRow === 0 && this.#probing === probing) this.#probing = null;
   }
 
@@ -228,7 +223,7 @@ export class Drain {
     return this.#outbox.messages({ afterRow, admittedUntil, maxMessages });
   }
 
-  /** Returns the last row sent. */
+  /** @returns the number of the last row sent. */
   async #send(messages: PackedMessage[]): Promise<number> {
     const { workspaceId, send } = this.#options;
     this.#sentAtMs = Date.now();
@@ -237,33 +232,33 @@ export class Drain {
       body: writeMessage(workspaceId, low, rows),
       contentType: "text" as const,
     }));
-    // The call has a limit, for one that never ends would end the drain.
+    // Without a timeout, one call that never settles would stop the drain.
     await within(SEND_TIMEOUT_MS, send(bodies));
     return messages[messages.length - 1]?.lastRow ?? 0;
   }
 }
 
-// The rows of the outbox that have not been sent since the object started, or since the Signal Store had room again. Rows just
-// committed are kept in memory; the table is read after a restart, a failure, and where more waits than memory is to hold.
+// Rows that have not been sent since the start, or since the store had room again. New rows are kept in memory. After a
+// restart, after a failure and above UNSENT_MAX_BYTES they are read from the table.
 
-/** Rows that wait in memory to be sent; beyond that they are read from the table. */
+/** Maximum size of unsent rows in memory. */
 export const UNSENT_MAX_BYTES = 4_000_000;
 
 class UnsentRows {
   readonly #outbox: Pick<Outbox, "messages">;
-  /** Rows up to this number have been handed to the queue. */
+  /** The queue has taken the rows up to this number. */
   #sentUpTo = 0;
-  /** All rows behind `#sentUpTo`; none of them while they are in the table only. */
+  /** All rows behind `#sentUpTo`, or none of them if they must be read from the table. */
   readonly #inMemory = new MessagePacker();
   #inTableOnly: boolean;
 
-  /** @param outbox whose rows have not been sent as far as is known, where it has any. */
+  /** @param outbox its rows count as unsent. */
   constructor(outbox: Pick<Outbox, "messages" | "oldest">) {
     this.#outbox = outbox;
     this.#inTableOnly = outbox.oldest() !== null;
   }
 
-  /** Whether all rows have been sent, as far as is known without a look at the table. */
+  /** Whether all rows have been sent. False if that is unknown without reading the table. */
   get isEmpty(): boolean {
     return !this.#inTableOnly && this.#inMemory.isEmpty;
   }
@@ -272,26 +267,25 @@ class UnsentRows {
     return this.#inMemory.hasFull;
   }
 
-  /** Adds rows that have been committed to the outbox, behind all others. */
   add(rows: readonly PackedRow[]): void {
     if (this.#inTableOnly) return;
     for (const row of rows) this.#inMemory.add(row);
     if (this.#inMemory.bytes > UNSENT_MAX_BYTES) this.forget();
   }
 
-  /** Lets go of the rows in memory: they are read from the table when they are sent. */
+  /** Drops the rows from memory; they are read from the table when they are sent. */
   forget(): void {
     this.#inMemory.clear();
     this.#inTableOnly = true;
   }
 
-  /** Has all that is not settled sent, from the oldest row on. */
+  /** Marks every unsettled row as unsent. */
   startOver(): void {
     this.#sentUpTo = 0;
     this.forget();
   }
 
-  /** The messages of one `sendBatch`. From the table come all of them, be they full or not. */
+  /** Returns the messages of one `sendBatch`. From the table it also returns partly filled messages. */
   take(which: WhichMessages): PackedMessage[] {
     if (!this.#inTableOnly) return this.#inMemory.take(which, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
     const messages = this.#outbox.messages({
@@ -299,7 +293,7 @@ class UnsentRows {
       admittedUntil: Number.MAX_SAFE_INTEGER,
       maxMessages: SEND_BATCH_MAX_MESSAGES,
     });
-    // All that was in the table has been sent: what is committed from now on is kept in memory.
+    // The table holds no more unsent rows: keep new rows in memory again.
     if (messages.length === 0) this.#inTableOnly = false;
     return messages;
   }

@@ -1,54 +1,48 @@
 /**
- * What comes of a call: key deactivated → request rate → a commit, which it shares with the calls that arrive meanwhile →
- * what is counted of it. Everything from the first look at the key on is decided here, whatever the edge knew.
+ * Decides calls: deactivated key, then request rate, then quota. Calls that arrive within a few milliseconds share a commit
+ * (design §6, §7). The object decides again what the edge has decided from its caches.
  */
+import type { Refusal } from "../domain/keys/refusal.ts";
+import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import {
   FULL_BUCKET,
+  requestsLeft,
+  takeRequest,
   type RateBucket,
   type RateDecision,
   type RateState,
   type RequestRate,
-  requestsLeft,
-  takeRequest,
 } from "../domain/quota/request-rate.ts";
+import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { CallCounts } from "./call-counts.ts";
-import {
-  type CommitDecisions,
-  type CountedCall,
-  countSignals,
-  decideAdmissions,
-  periodState,
-  refusedCall,
-  refusedFor,
-} from "./commit-decisions.ts";
+import type { AcceptedCall, CallCounts } from "./call-counts.ts";
 import type { LedgerState } from "./ledger-state.ts";
+import type { Ledger } from "./ledger.ts";
+import { RowPacker, type PackedRow } from "./outbox.ts";
 import type { AdmitCall, AdmitResult, PeriodState, RefusedCall, RefusedResult } from "./protocol.ts";
-import type { RevokedKeys } from "./revoked-keys.ts";
 
-export interface IncomingCallsOptions {
+interface IncomingCallsOptions {
   workspaceId: string;
   revoked: RevokedKeys;
   state: LedgerState;
   counts: CallCounts;
   isOutboxFull: () => boolean;
-  /** Resolves when all that was written so far is durable. */
-  durable: () => Promise<unknown>;
 }
 
 export class IncomingCalls {
   readonly #options: IncomingCallsOptions;
   readonly #buckets: RequestBuckets;
-  readonly #commits: GroupCommit<CountedCall, AdmitResult>;
+  readonly #commits: SharedCommits<CountedCall, AdmitResult>;
 
-  /** @param rate of each key. */
+  /** @param rate requests per second and burst of each key. */
   constructor(rate: RequestRate, options: IncomingCallsOptions) {
     this.#options = options;
     this.#buckets = new RequestBuckets(rate);
-    this.#commits = new GroupCommit((calls) => this.#commit(calls), options.durable);
+    this.#commits = new SharedCommits((calls) => this.#commit(calls));
   }
 
-  /** @throws when the commit fails; then nothing of the whole group has been counted. */
+  /** @throws if the commit fails; then no call of the commit has been counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
     const { state, revoked, counts } = this.#options;
     if (state.ledger === null) return { outcome: "unconfigured" };
@@ -63,7 +57,7 @@ export class IncomingCalls {
     return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
   }
 
-  /** A call that the edge refused. */
+  /** Handles a call that the edge refused. */
   refused(call: RefusedCall, nowMs: number): RefusedResult {
     const { revoked, counts } = this.#options;
     if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
@@ -85,12 +79,12 @@ export class IncomingCalls {
     let decided: Omit<CommitDecisions, "rows"> = { results: [], refused: [], accepted: [] };
     try {
       state.update(nowMs, (ledger) => {
-        const { rows, ...others } = decideAdmissions(ledger, calls, {
+        const { rows, ...rest } = decideAdmissions(ledger, calls, {
           nowMs,
           revoked: revoked.ids,
           full: isOutboxFull(),
         });
-        decided = others;
+        decided = rest;
         return { rows };
       });
     } catch (error) {
@@ -109,7 +103,7 @@ export class IncomingCalls {
     return { outcome: "key_deactivated" };
   }
 
-  /** Where the workspace stands now; a period that has ended is closed first. */
+  /** The period after closing an ended one. */
   #period(nowMs: number): PeriodState | null {
     const { state } = this.#options;
     const { ledger } = state;
@@ -118,7 +112,7 @@ export class IncomingCalls {
   }
 }
 
-/** The request rate of each key. It is not stored: an object idle long enough to be evicted has full buckets. */
+/** Request rate of each key, in memory only: an object that was idle long enough to be evicted has full buckets anyway. */
 export class RequestBuckets {
   readonly #rate: RequestRate;
   readonly #buckets = new Map<string, RateBucket>();
@@ -127,7 +121,7 @@ export class RequestBuckets {
     this.#rate = rate;
   }
 
-  /** @param requests how many requests the call counts as. */
+  /** @param requests number of requests that the call counts as. */
   take(
     keyId: string,
     nowMs: number,
@@ -143,113 +137,185 @@ export class RequestBuckets {
   }
 }
 
-// Lets calls that arrive together share a commit. A call that comes alone, as those of a sender that waits for each answer
-// do, is committed at once: waiting for company would double its answer time. Where commits are frequent, and of several
-// senders, each gathers for some milliseconds: its rows cost more than those calls' wait.
+/** Minimum time between two commits. The wait is short compared with the way from a sender, and a commit costs a row. */
+export const COMMIT_INTERVAL_MS = 8;
 
-/** Above so many commits in GATHER_COMMITS_WITHIN_MS, 50 a second, the commits of several senders gather calls. */
-export const GATHER_COMMITS = 25;
-const GATHER_COMMITS_WITHIN_MS = 500;
-/** How long a commit gathers calls at most, which is little beside the way from the sender. */
-export const GATHER_MS = 5;
-/** A commit with so many calls gathers no more: more of them would not make it cheaper. */
-export const GATHER_ENOUGH_CALLS = 16;
-/** Commits that gather in vain before it is believed that there is one sender only, whom it would hold up. */
-const GATHER_PATIENCE = 4;
-
-interface Waiter<Call, Result> {
+interface WaitingCall<Call, Result> {
   call: Call;
   resolve: (result: Result) => void;
   reject: (error: unknown) => void;
 }
 
-export class GroupCommit<Call, Result> {
+/** Commits calls. A call that comes alone is committed at once; calls within COMMIT_INTERVAL_MS of a commit share the next. */
+export class SharedCommits<Call, Result> {
   readonly #commit: (calls: Call[]) => Result[];
-  readonly #durable: () => Promise<unknown>;
-  #waiting: Waiter<Call, Result>[] = [];
-  /** The timer of the commit for which calls wait, or may yet come. */
-  #timer: ReturnType<typeof setTimeout> | null = null;
-  /** Whether the last call that was waited for had no company. */
-  #alone = true;
-  /** Times of the latest commits, a ring; the oldest of them at `#oldest`. */
-  readonly #commitsMs: number[] = Array.from({ length: GATHER_COMMITS }, () => Number.NEGATIVE_INFINITY);
-  #oldest = 0;
-  /** Commits that are not known to be durable: but for the last one that is, nobody has heard of them. */
-  #unheard = 0;
-  /** How often a commit is to gather in vain before it is believed that there is one sender only. */
-  #patience = 0;
+  #waiting: WaitingCall<Call, Result>[] = [];
+  #isScheduled = false;
+  #lastCommitMs = 0;
 
-  /**
-   * @param commit gives one result for each call; when it throws, all of them fail.
-   * @param durable is done when what is committed is, and the callers can hear of it.
-   */
-  constructor(commit: (calls: Call[]) => Result[], durable: () => Promise<unknown>) {
+  /** @param commit returns a result for each call; if it throws, all of these calls fail. */
+  constructor(commit: (calls: Call[]) => Result[]) {
     this.#commit = commit;
-    this.#durable = durable;
   }
 
   submit(call: Call): Promise<Result> {
-    // Whoever waits for an answer sends nothing else, so that two unheard commits and a call are of several senders. One
-    // may be unheard although its answer has just left.
-    if (this.#unheard > 1) this.#patience = GATHER_PATIENCE;
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      if (this.#timer === null) this.#gather();
-      else if (this.#waiting.length === GATHER_ENOUGH_CALLS) this.#gatherNoLonger();
+      if (this.#isScheduled) return;
+      const sinceLastMs = Date.now() - this.#lastCommitMs;
+      // A negative time means that the clock was set back.
+      if (sinceLastMs < 0 || sinceLastMs >= COMMIT_INTERVAL_MS) return this.#commitWaiting();
+      this.#isScheduled = true;
+      setTimeout(() => this.#commitWaiting(), COMMIT_INTERVAL_MS - sinceLastMs);
     });
   }
 
-  #gather(): void {
-    if (this.#patience > 0 && this.#areFrequent()) {
-      this.#timer = setTimeout(() => this.#gathered(), GATHER_MS);
-      return;
-    }
-    const alone = this.#alone;
-    if (alone) this.#commitWaiting();
-    this.#timer = setTimeout(() => {
-      this.#timer = null;
-      const company = this.#waiting.length;
-      this.#alone = alone ? company === 0 : company <= 1;
-      if (company > 1) this.#patience = GATHER_PATIENCE;
-      if (company > 0) this.#commitWaiting();
-    }, 0);
-  }
-
-  /** Commits what waits, with the calls that arrive in the same turn of the event loop. */
-  #gatherNoLonger(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#gathered(), 0);
-  }
-
-  #gathered(): void {
-    this.#timer = null;
-    this.#patience = this.#waiting.length > 1 ? GATHER_PATIENCE : this.#patience - 1;
-    this.#alone = this.#waiting.length === 1;
-    this.#commitWaiting();
-  }
-
   #commitWaiting(): void {
-    const waiters = this.#waiting;
+    const calls = this.#waiting;
     this.#waiting = [];
+    this.#isScheduled = false;
+    this.#lastCommitMs = Date.now();
     try {
-      const results = this.#commit(waiters.map((waiter) => waiter.call));
-      waiters.forEach((waiter, index) => waiter.resolve(results[index] as Result));
+      const results = this.#commit(calls.map(({ call }) => call));
+      calls.forEach(({ resolve }, index) => resolve(results[index] as Result));
     } catch (error) {
-      for (const waiter of waiters) waiter.reject(error);
+      for (const { reject } of calls) reject(error);
     }
-    this.#committed();
+  }
+}
+
+/** Interval of probes while the Signal Store is full. */
+export const STORE_PROBE_MS = 60_000;
+
+/** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
+const OUTBOX_FULL = {
+  code: "unavailable",
+  cause: null,
+  detail: "As many signals as there is room for wait to be stored.",
+  retryAfterMs: STORE_PROBE_MS,
+} as const;
+
+/** A call within its key's request rate, and the state of that rate after it. */
+interface CountedCall {
+  call: AdmitCall;
+  rate: RateState;
+}
+
+interface CommitDecisions {
+  /** One result per call, in the order of the calls. */
+  results: AdmitResult[];
+  rows: PackedRow[];
+  refused: RefusedCalls[];
+  /** Calls with at least one accepted or held signal. */
+  accepted: AcceptedCall[];
+}
+
+interface AdmissionTime {
+  nowMs: number;
+  /** Ids of deactivated keys. */
+  revoked: ReadonlySet<string>;
+  /** Whether the outbox is full. Later slices of a body are admitted even then if the first slice was. */
+  full: boolean;
+}
+
+/**
+ * Decides the calls of one commit in order of arrival. Stores nothing.
+ * @param ledger its counts are changed.
+ */
+function decideAdmissions(
+  ledger: Ledger,
+  calls: readonly CountedCall[],
+  { nowMs, revoked, full }: AdmissionTime,
+): CommitDecisions {
+  const results: AdmitResult[] = [];
+  const refused: RefusedCalls[] = [];
+  const accepted: AcceptedCall[] = [];
+  const packer = new RowPacker(
+    { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
+    ledger.nextRow,
+    ordinalsTaken(ledger),
+  );
+  for (const { call, rate } of calls) {
+    if (revoked.has(call.keyId)) {
+      refused.push(refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs));
+      results.push({ outcome: "key_deactivated" });
+      continue;
+    }
+    const signals = countSignals(call);
+    if (full && call.firstSlice) {
+      const { retryAfterMs, ...refusal } = OUTBOX_FULL;
+      refused.push(refusedFor(call, refusal, signals, nowMs));
+      results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
+      continue;
+    }
+    for (const { signals: invalid, ...refusal } of call.invalid) {
+      refused.push(refusedFor(call, { ...refusal, cause: null }, invalid, nowMs));
+    }
+    const used = ordinalsTaken(ledger);
+    const run = decideQuotaRun(used, signals, ledger);
+    packer.add(call.chunks, run.accepted, run.held);
+    const kept = ordinalsTaken(run);
+    if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0 });
+    ledger.accepted += run.accepted;
+    ledger.held += run.held;
+    ledger.rejected += run.rejected;
+    ledger.admitted += kept;
+    ledger.overage += overageOfRun(used, run.accepted, ledger);
+    const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
+    if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
+    const { configVersion } = ledger;
+    results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion });
+  }
+  return { results, rows: packer.rows(), refused, accepted };
+}
+
+export function countSignals(call: AdmitCall): number {
+  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
+}
+
+function periodState(ledger: Ledger): PeriodState {
+  const ceiling = quotaCeiling(ledger);
+  const used = ordinalsTaken(ledger);
+  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
+}
+
+type Caller = Pick<AdmitCall, "keyId" | "requestId">;
+
+/** An entry of the rejections list. */
+function refusedCall(caller: Caller, refusal: Refusal, signals: number, atMs: number): RefusedCalls {
+  const cause = "cause" in refusal ? refusal.cause : null;
+  return refusedFor(caller, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);
+}
+
+export function refusedFor(
+  { keyId, requestId }: Caller,
+  { code, cause, detail }: Pick<RefusedCalls, "code" | "cause" | "detail">,
+  signals: number,
+  atMs: number,
+): RefusedCalls {
+  return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
+}
+
+/** Ids of deactivated keys (design §5). A key is added before its deactivation returns, and is never removed. */
+export class RevokedKeys {
+  readonly #sql: SqlStorage;
+  readonly #ids = new Set<string>();
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID");
+    for (const row of sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys")) this.#ids.add(row.key_id);
   }
 
-  #committed(): void {
-    this.#commitsMs[this.#oldest] = Date.now();
-    this.#oldest = (this.#oldest + 1) % GATHER_COMMITS;
-    if (!this.#areFrequent()) return;
-    this.#unheard++;
-    const heard = (): void => void this.#unheard--;
-    this.#durable().then(heard, heard);
+  get ids(): ReadonlySet<string> {
+    return this.#ids;
   }
 
-  #areFrequent(): boolean {
-    return Date.now() - (this.#commitsMs[this.#oldest] ?? 0) < GATHER_COMMITS_WITHIN_MS;
+  /** @returns the number of keys that were not revoked before. */
+  add(keyIds: readonly string[], atMs: number): number {
+    const news = keyIds.filter((keyId) => !this.#ids.has(keyId));
+    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys SELECT value, ? FROM json_each(?)", atMs, JSON.stringify(news));
+    for (const keyId of news) this.#ids.add(keyId);
+    return news.length;
   }
 }

@@ -1,39 +1,35 @@
-/**
- * The ledger, and the one place where it changes. A change closes ended periods and the day first; it is made with the rows
- * that it writes to the outbox in one transaction or not at all, and memory follows only when that succeeded.
- */
+/** The ledger in memory, and the one place where it changes. */
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import type { CounterNews } from "./counter-news.ts";
 import {
   applyConfig,
   closeEndedPeriods,
+  createDaysTable,
   createLedgerTables,
+  endDay,
   firstRowAfterStart,
+  type Ledger,
   loadLedger,
   openLedger,
   saveLedger,
 } from "./ledger.ts";
-import type { Ledger } from "./ledger.ts";
-import type { Outbox } from "./outbox.ts";
-import type { PackedRow } from "./pack.ts";
-import type { QuotaConfig } from "../domain/quota/quota-config.ts";
-import { createDaysTable, endDay } from "./usage-days.ts";
+import type { Outbox, PackedRow } from "./outbox.ts";
 
-/** What a change of the ledger comes with. */
-export interface LedgerChange {
-  /** Rows for the outbox; they carry the counts. */
+interface LedgerChange {
+  /** Outbox rows, which carry the counts. */
   rows?: PackedRow[];
-  /** Whether more than the counts has changed, so that the ledger's row is written too. */
+  /** Whether the ledger row must be written because facts besides the counts changed. */
   save?: boolean;
-  /** Events that the change makes true. */
+  /** Notifications that the change causes. */
   events?: WorkspaceEvent[];
 }
 
 export interface LedgerStateOptions {
   outbox: Outbox;
   news: CounterNews;
-  /** To be called after each change, with the rows that it has written. */
+  /** Called after each change with the rows that it wrote. */
   changed: (rows: readonly PackedRow[], nowMs: number) => void;
 }
 
@@ -43,7 +39,7 @@ export class LedgerState {
   readonly #news: CounterNews;
   readonly #changed: LedgerStateOptions["changed"];
   #ledger: Ledger | null;
-  /** Whether the count of refused signals is ahead of what is stored. */
+  /** Whether the count of refused signals is newer than the stored ledger. */
   #unsaved = false;
 
   constructor(storage: DurableObjectStorage, { outbox, news, changed }: LedgerStateOptions) {
@@ -54,23 +50,23 @@ export class LedgerState {
     createLedgerTables(storage.sql);
     createDaysTable(storage.sql);
     const ledger = loadLedger(storage.sql, outbox.lastCounts());
-    // A clock that went back must not give numbers again.
+    // A clock that was set back must not produce used numbers.
     const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
     this.#ledger = ledger && { ...ledger, nextRow };
   }
 
-  /** The ledger as of the last change; null before `configure` has reached the object. */
+  /** The ledger as of the last change; null: not configured yet. */
   get ledger(): Readonly<Ledger> | null {
     return this.#ledger;
   }
 
-  /** The ledger as of `nowMs`, its ended period and day closed. */
+  /** The ledger after closing the period and day that ended by `nowMs`. */
   ledgerAt(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
   }
 
-  /** Applies a configuration; one that is not newer than the ledger's changes nothing. */
+  /** Applies a configuration, unless it is older than or equal to the ledger's. */
   configure(config: QuotaConfig, nowMs: number): void {
     const ledger = this.#ledger;
     const save = () => ({ save: true });
@@ -80,7 +76,7 @@ export class LedgerState {
     }
   }
 
-  /** Says which events are wanted from now on. What was reached before somebody wanted to know of it is no news. */
+  /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
   want(wanted: WantedEvents, nowMs: number): void {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
@@ -92,18 +88,21 @@ export class LedgerState {
     this.#news.want(wanted);
   }
 
-  /** Changes the ledger; before `configure` there is none, and nothing happens. */
+  /**
+   * Changes the ledger and writes its outbox rows in one transaction; memory follows only if that succeeds. Ended periods
+   * and the ended day are closed first. Does nothing before `configure`.
+   */
   update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
     if (this.#ledger !== null) this.#change(this.#ledger, nowMs, change);
   }
 
-  /** Stores what has been counted without a row: one row written, or none. */
+  /** Stores counts that no row carries yet: writes at most one row. */
   save(): void {
     if (this.#unsaved && this.#ledger !== null) saveLedger(this.#storage.sql, this.#ledger);
     this.#unsaved = false;
   }
 
-  /** @param close closes the periods that have ended by `nowMs`. */
+  /** @param close closes the periods that ended by `nowMs`. */
   #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
     const ledger = { ...before };
     let rows: PackedRow[] = [];

@@ -1,23 +1,22 @@
 /**
- * The Quota Counter's durable state: a row for the current billing period and the plan, and a row for each closed period.
+ * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day.
  *
- * The counts change with each commit, and travel in its outbox row, so that they cost no row of their own. Row numbers only
- * rise: if the last outbox row has `next_row` or a higher number, it was written after the ledger row and its counts hold.
- * Everything else changes seldom, and with the ledger row.
+ * The counts change with each commit. They are stored in its outbox row, so they cost no row of their own. Row numbers only
+ * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
  */
+import { DAY_MS } from "../domain/duration.ts";
 import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing-period.ts";
-import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
-import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
+import { countingDay, endedDay, lastDay, utcDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
-import type { ClosedPeriod, Usage } from "./protocol.ts";
-import { writeDay } from "./usage-days.ts";
+import type { ClosedPeriod, Usage, UsageByDay } from "./protocol.ts";
 
-/** What an outbox row carries of the ledger: the verdicts of this period, and more. */
+/** Counts of the current period, as stored in each outbox row. */
 export interface Counts extends VerdictCounts {
-  /** Signals accepted beyond the limit with overages on. */
+  /** Accepted signals beyond the limit, with overages enabled. */
   overage: number;
-  /** Signals ever admitted. */
+  /** Signals admitted since the workspace began. */
   admitted: number;
 }
 
@@ -28,15 +27,14 @@ export interface Ledger extends QuotaConfig, Counts {
   extraRoomRemoved: boolean;
   /** Number of the next outbox row, see `firstRowAfterStart`. */
   nextRow: number;
-  /** UTC day of the last count. It is kept here, so that a commit writes no row for it. */
+  /** UTC day of the last count, as milliseconds since 1970. Part of the ledger, so that a commit writes no row for it. */
   dayMs: number;
-  /** Levels of usage that have been notified, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
+  /** Usage levels with a notification, see domain/quota/usage-news.ts; 0 without a subscriber. */
   notified: number;
-  /** Whether a notification says that signals wait too long, and they still do. */
+  /** Whether a notification about delayed processing was raised and the delay continues. */
   late: boolean;
 }
 
-/** A period that has been closed, and what follows from it. */
 export interface EndedPeriod extends ClosedPeriod {
   extraRoomRemoved: boolean;
 }
@@ -86,14 +84,14 @@ export function createLedgerTables(sql: SqlStorage): void {
 }
 
 /**
- * Row numbers of an object that starts begin at this one. No number is ever used twice, although a restore takes the tables
- * back: an object writes far fewer than 1,024 rows a millisecond, so numbers by the clock are higher than any given before.
+ * First row number after a start. Numbers come from the clock, and an object writes far fewer than 1,024 rows a millisecond,
+ * so a number is never used twice, even after a restore of the tables.
  */
 export function firstRowAfterStart(nowMs: number): number {
   return nowMs * 1_024;
 }
 
-/** @param last the outbox's last row. */
+/** @param last the last row of the outbox. */
 export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
   const row = sql.exec<LedgerRow>("SELECT * FROM ledger").toArray()[0];
   if (row === undefined) return null;
@@ -122,7 +120,6 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
   return { ...ledger, ...counts, nextRow: number + 1 };
 }
 
-/** Saves the ledger: one row written. */
 export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
   sql.exec(
     SAVE,
@@ -165,7 +162,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
   };
 }
 
-/** Closes every period that has ended, one by one; an idle one counts as within the allowance. Returns them. */
+/** Closes every ended period in order. An idle period counts as within the allowance. @returns the closed periods. */
 export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
@@ -204,8 +201,8 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
 }
 
 /**
- * Applies a configuration that is newer than the ledger's. It holds since `configVersion`: a period that ended at or before
- * that time closes with the configuration of then, later ones with the new one. Returns the periods that were closed.
+ * Applies a newer configuration, which is effective since `configVersion`. A period that ended at or before that time closes
+ * with the old configuration, later ones with the new one. @returns the closed periods.
  */
 export function applyConfig(
   sql: SqlStorage,
@@ -220,8 +217,8 @@ export function applyConfig(
 }
 
 /**
- * Judges the closed periods that ended after `sinceMs` again, with the ledger's configuration: they were closed with an older
- * one. Their counts stay. The extra room is removed where the history says so now.
+ * Closes periods that ended after `sinceMs` again with the ledger's configuration, because they were closed with an older
+ * one. Their counts stay the same. Removes the extra room if the new streaks require it.
  */
 function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
   const periods = closedPeriods(sql).toReversed();
@@ -246,7 +243,6 @@ function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
   Object.assign(ledger, judged);
 }
 
-/** The usage of the current period, and of the closed ones. */
 export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   const {
     anchorMs: _anchor,
@@ -279,4 +275,49 @@ export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
       overage: row.overage,
       streak: row.streak,
     }));
+}
+
+/** Retention of usage by day, in days: thirteen months, for a comparison with last year. */
+const USAGE_DAYS_KEPT = 400;
+
+export function createDaysTable(sql: SqlStorage): void {
+  sql.exec(`CREATE TABLE IF NOT EXISTS usage_days (
+    period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL,
+    rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)) WITHOUT ROWID`);
+}
+
+function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejected }: UsageDay): void {
+  sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
+}
+
+/** Moves the ledger to the day of `nowMs`. @returns whether the day changed. */
+export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolean {
+  const dayMs = countingDay(ledger.dayMs, nowMs);
+  if (dayMs === ledger.dayMs) return false;
+  const ended = endedDay(ledger, nowMs);
+  ledger.dayMs = dayMs;
+  if (ended === null) return true;
+  writeDay(sql, ended);
+  // Deletes whole periods, because the primary key begins with the period.
+  sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
+  return true;
+}
+
+export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
+  const sinceMs = usage.history[0]?.periodStartMs ?? usage.periodStartMs;
+  const days = sql
+    .exec<Record<keyof VerdictCounts | "period_start_ms" | "day_ms", number>>(
+      "SELECT * FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms",
+      sinceMs,
+    )
+    .toArray()
+    .map((row) => ({
+      periodStartMs: row.period_start_ms,
+      dayMs: row.day_ms,
+      ...verdictCounts(row),
+    }));
+  const first = sql
+    .exec<{ day_ms: number }>("SELECT day_ms FROM usage_days ORDER BY period_start_ms, day_ms LIMIT 1")
+    .toArray()[0];
+  return { usage, days, firstDayMs: first?.day_ms ?? null };
 }

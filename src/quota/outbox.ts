@@ -1,15 +1,15 @@
 /**
- * The outbox: signals that are counted and not yet confirmed by the Signal Store. One row per commit, at most one queue
- * message long, so that rows are settled whole. Sending never takes one out; only `settle` does.
+ * The outbox: counted signals that the Signal Store has not confirmed yet. A commit writes one row, at most one queue message
+ * long. Sending never removes a row; only `settle` does.
  *
- * The last row holds the ledger's counts (see ledger.ts) and stays when it is settled, but blank: without its signals. The
- * next commit writes over it, under a number of its own. So a signal that comes alone costs a row when it comes and a row
- * when it is settled, and nothing else.
+ * The last row also holds the ledger's counts (see ledger.ts). When it is settled it stays as a blank row, which the next commit
+ * overwrites. So a single signal costs one row when it comes and one row when it is settled.
  */
-import { isUnreadable } from "../wire/message.ts";
+import { MESSAGE_MAX_BYTES } from "../limits.ts";
 import type { Counts } from "./ledger.ts";
-import { MessagePacker, type PackedMessage, type PackedRow, SEND_BATCH_MAX_BYTES } from "./pack.ts";
-import type { UnsettledRow } from "./protocol.ts";
+import type { AdmitChunk, UnsettledRow } from "./protocol.ts";
+import type { OutboxRow } from "../wire/admission.ts";
+import { ROW_HEADER_BYTES, firstSignals, isUnreadable, writeRow } from "../wire/message.ts";
 
 const INSERT = `INSERT INTO outbox
     (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, resent, body)
@@ -18,10 +18,9 @@ const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = 
     rejected = ?, overage = ?, admitted = ?, resent = ?, body = ?
   WHERE row = ?`;
 
-/** What of a row has been settled. */
 type Taken = { period_start: number; count: number };
 
-/** Which rows to send: those after a number, admitted up to a time, as many as fit so many messages. */
+/** Rows after a number, admitted up to a time, as many as fit into `maxMessages`. */
 export interface SendRange {
   afterRow: number;
   admittedUntil: number;
@@ -31,28 +30,28 @@ export interface SendRange {
 export class Outbox {
   readonly #sql: SqlStorage;
   readonly #unsettled: Unsettled;
-  /** The last row of the table, which holds the counts; 0: there is none. */
+  /** Number of the last row, which holds the counts; 0: the table is empty. */
   #lastRow = 0;
-  /** The number of the last row, once it is settled and blank. */
+  /** Number of the last row if it is settled and blank, otherwise null. */
   #blankRow: number | null = null;
   readonly #fill: Fill;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
     this.#fill = new Fill(() => sql.databaseSize);
-    // `body` comes last: what only counts or looks for old rows does not read it. A blank row has no bytes.
+    // `body` is the last column, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
       bytes INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, admitted INTEGER NOT NULL, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
-    // Rows that cannot be read, by a bug. They are kept, and hold up no other row.
+    // Rows that cannot be parsed, because of a bug. They are kept for inspection and no longer block other rows.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
     this.#unsettled = new Unsettled(sql);
     this.#findLastRow();
   }
 
-  /** The ledger's counts as the last row has them. */
+  /** The counts in the last row. */
   lastCounts(): (Counts & { row: number }) | null {
     const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
       "SELECT row, accepted, held, rejected, overage, admitted FROM outbox ORDER BY row DESC LIMIT 1",
@@ -60,11 +59,10 @@ export class Outbox {
     return last.toArray()[0] ?? null;
   }
 
-  /** Writes rows to the outbox: one row written for each. */
   write(rows: PackedRow[], { accepted, held, rejected, overage, admitted }: Counts): void {
-    for (const { row, at, periodStart, count, bytes, isAgain, text } of rows) {
+    for (const { row, at, periodStart, count, bytes, isResent, text } of rows) {
       const counts = [accepted, held, rejected, overage, admitted];
-      const values = [row, at, periodStart, count, bytes, ...counts, Number(isAgain), text];
+      const values = [row, at, periodStart, count, bytes, ...counts, Number(isResent), text];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
@@ -74,13 +72,13 @@ export class Outbox {
     }
   }
 
-  /** To be called when what was written has been rolled back. */
+  /** Called after a rollback. */
   rolledBack(): void {
     this.#unsettled.forget();
     this.#findLastRow();
   }
 
-  /** Takes out rows that the store has confirmed; repeating it is harmless. Says whether any was still there. */
+  /** Deletes rows that the store has confirmed. Idempotent. @returns whether any of them was still unsettled. */
   settle(rows: readonly number[]): boolean {
     const lastRow = this.#lastRow;
     const deleted = this.#took(
@@ -102,7 +100,9 @@ export class Outbox {
     return deleted || blanked;
   }
 
-  /** Counts what one statement has settled, since the next one may fail. Says whether that was anything. */
+  /**
+   * Subtracts the settled rows of one statement at once, since the next statement may fail. @returns whether there were any.
+   */
   #took(settled: Iterable<Taken>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
@@ -112,7 +112,7 @@ export class Outbox {
     return any;
   }
 
-  /** One `sendBatch` of rows in the range, read from the table. */
+  /** Reads the messages of one `sendBatch`. */
   messages(range: SendRange): PackedMessage[] {
     const packer = new MessagePacker();
     const found = this.#sql.exec<{ row: number; at: number; bytes: number; body: string }>(
@@ -120,7 +120,7 @@ export class Outbox {
       range.afterRow,
     );
     for (const { row, at, bytes, body } of found) {
-      // Rows are in order of their time: those that follow are later still, and there may be very many.
+      // Rows are ordered by time, so all following rows are newer too. There may be very many of them.
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
       packer.add({ row, bytes, text: body });
     }
@@ -128,8 +128,8 @@ export class Outbox {
   }
 
   /**
-   * Moves the oldest rows to `unreadable_rows` as long as they were admitted before a time and cannot be read. Their signals
-   * still count as unsettled. Runs in a transaction. Returns how many signals it has moved.
+   * Moves the oldest rows that were admitted before a time and cannot be parsed to `unreadable_rows`. Their signals still
+   * count as unsettled. Runs in a transaction. @returns the number of moved signals.
    */
   setAsideUnreadable(admittedUntil: number): number {
     let signals = 0;
@@ -151,12 +151,11 @@ export class Outbox {
     return signals;
   }
 
-  /** Signals of rows that cannot be read. */
   unreadableSignals(): number {
     return this.#sql.exec<{ signals: number }>("SELECT total(count) AS signals FROM unreadable_rows").one().signals;
   }
 
-  /** All rows that are not settled, in order. */
+  /** All unsettled rows, in order. */
   unsettledRows(): UnsettledRow[] {
     return this.#sql
       .exec<{ row: number; period_start: number; count: number; resent: number }>(
@@ -167,11 +166,11 @@ export class Outbox {
         row,
         periodStartMs,
         signals: count,
-        isAgain: resent === 1,
+        isResent: resent === 1,
       }));
   }
 
-  /** The oldest unsettled row, which has the lowest number; null when all is settled. */
+  /** The oldest unsettled row; null: every row is settled. */
   oldest(): { row: number; atMs: number } | null {
     const [first] = this.#sql
       .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
@@ -179,17 +178,16 @@ export class Outbox {
     return first === undefined ? null : { row: first.row, atMs: first.at };
   }
 
-  /** Bytes of the whole database. */
   get databaseBytes(): number {
     return this.#sql.databaseSize;
   }
 
-  /** Whether the database has so many bytes. */
+  /** Whether the database has at least `maxBytes`. */
   isFull(maxBytes: number): boolean {
     return this.#fill.reaches(maxBytes);
   }
 
-  /** Signals that are not settled, in all or of one period. */
+  /** Unsettled signals, in total or of one period. */
   unsettled(periodStartMs?: number): number {
     return this.#unsettled.signals(periodStartMs);
   }
@@ -203,15 +201,15 @@ export class Outbox {
   }
 }
 
-// How full the database is. To ask it takes as long as to write a row, and each commit wants to know: it is asked only where
-// what was written since may have filled it.
+// Tracks the size of the database. Reading it takes as long as writing a row, and each commit needs it, so it is read only
+// if the bytes written since the last read may have filled the database.
 
-/** More bytes than are written besides the outbox between two looks at the database. */
+/** Upper bound of the bytes that other tables write between two reads. */
 const BESIDES_BYTES = 50_000_000;
 
 export class Fill {
   readonly #databaseBytes: () => number;
-  /** The database's size when it was last asked for. */
+  /** Size at the last read. */
   #knownBytes = Number.POSITIVE_INFINITY;
   #writtenBytes = 0;
 
@@ -219,7 +217,7 @@ export class Fill {
     this.#databaseBytes = databaseBytes;
   }
 
-  /** Notes the bytes of rows that were written, without what their pages leave empty. */
+  /** Adds the bytes of written rows, without unused space in their pages. */
   written(bytes: number): void {
     this.#writtenBytes += bytes;
   }
@@ -233,8 +231,8 @@ export class Fill {
 }
 
 /**
- * How many signals are not settled yet, by billing period. Counted once after a start, when somebody asks (all rows are
- * sent again then anyway), and kept in memory from then on: while the queue is down there may be very many rows.
+ * Unsettled signals by billing period. They are counted on first use and then kept in memory, because there may be very many
+ * rows while the queue is down.
  */
 class Unsettled {
   readonly #sql: SqlStorage;
@@ -248,12 +246,11 @@ class Unsettled {
     this.#byPeriod?.set(periodStartMs, (this.#byPeriod.get(periodStartMs) ?? 0) + signals);
   }
 
-  /** To be called when what was added has been rolled back: it is counted anew. */
+  /** Called after a rollback: the next use counts again. */
   forget(): void {
     this.#byPeriod = null;
   }
 
-  /** Signals that are not settled, in all or of one period. */
   signals(periodStartMs: number | undefined): number {
     const byPeriod = (this.#byPeriod ??= this.#count());
     if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
@@ -267,5 +264,146 @@ class Unsettled {
     const byPeriod = new Map<number, number>();
     for (const { period_start, count } of rows) byPeriod.set(period_start, (byPeriod.get(period_start) ?? 0) + count);
     return byPeriod;
+  }
+}
+
+/** `sendBatch` takes 100 messages and 256 KB. */
+export const SEND_BATCH_MAX_MESSAGES = 100;
+export const SEND_BATCH_MAX_BYTES = 250_000;
+
+export interface PackedRow {
+  row: number;
+  at: number;
+  periodStart: number;
+  /** Number of signals. */
+  count: number;
+  /** UTF-8 length of `text`, possibly a few bytes more. */
+  bytes: number;
+  /** Whether the Signal Store already has the signals (a release or a replay). */
+  isResent: boolean;
+  text: string;
+}
+
+/** Packs the signals of one commit into as few rows as MESSAGE_MAX_BYTES allows. */
+export class RowPacker {
+  readonly #rows: { row: OutboxRow; signals: string; bytes: number }[] = [];
+  readonly #header: Omit<OutboxRow, "row" | "first" | "count" | "accepted">;
+  #nextRow: number;
+  /** Ordinals used so far. */
+  #used: number;
+  readonly #isResent: boolean;
+
+  constructor(
+    header: { at: number; period_start: number; period_end: number; limit: number },
+    nextRow: number,
+    used: number,
+    isResent = false,
+  ) {
+    this.#header = header;
+    this.#nextRow = nextRow;
+    this.#used = used;
+    this.#isResent = isResent;
+  }
+
+  /** Adds the first `accepted + held` signals of a call. */
+  add(chunks: AdmitChunk[], accepted: number, held: number): void {
+    let keep = accepted + held;
+    let acceptedLeft = accepted;
+    for (const chunk of chunks) {
+      if (keep === 0) return;
+      const count = Math.min(keep, chunk.count);
+      const signals = count === chunk.count ? chunk.text : firstSignals(chunk.text, count);
+      const acceptedHere = Math.min(acceptedLeft, count);
+      this.#append(signals, chunk.bytes, count, acceptedHere);
+      keep -= count;
+      acceptedLeft -= acceptedHere;
+    }
+  }
+
+  #append(signals: string, bytes: number, count: number, accepted: number): void {
+    const last = this.#rows.at(-1);
+    if (last !== undefined && last.bytes + bytes <= MESSAGE_MAX_BYTES) {
+      last.signals += signals;
+      last.bytes += bytes;
+      last.row.count += count;
+      last.row.accepted += accepted;
+    } else {
+      const row = { ...this.#header, row: this.#nextRow++, first: this.#used + 1, count, accepted };
+      this.#rows.push({ row, signals, bytes: bytes + ROW_HEADER_BYTES });
+    }
+    this.#used += count;
+  }
+
+  rows(): PackedRow[] {
+    return this.#rows.map(({ row, signals, bytes }) => {
+      const { row: number, at, period_start: periodStart, count } = row;
+      return { row: number, at, periodStart, count, bytes, isResent: this.#isResent, text: writeRow(row, signals) };
+    });
+  }
+}
+
+/** `all` includes the partly filled message. */
+export type WhichMessages = "all" | "full";
+
+export interface PackedMessage {
+  rows: string;
+  bytes: number;
+  lastRow: number;
+}
+
+/** Packs rows, in order, into messages. */
+export class MessagePacker {
+  #full: PackedMessage[] = [];
+  #open: PackedMessage | null = null;
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get isEmpty(): boolean {
+    return this.#open === null;
+  }
+
+  get hasFull(): boolean {
+    return this.#full.length > 0;
+  }
+
+  add({ row, bytes, text }: Pick<PackedRow, "row" | "bytes" | "text">): void {
+    const open = this.#open;
+    this.#bytes += bytes;
+    if (open !== null && open.bytes + bytes <= MESSAGE_MAX_BYTES) {
+      open.rows += text;
+      open.bytes += bytes;
+      open.lastRow = row;
+      return;
+    }
+    if (open !== null) this.#full.push(open);
+    this.#open = { rows: text, bytes, lastRow: row };
+  }
+
+  /** Removes and returns the first messages, within both limits. */
+  take(which: WhichMessages, maxMessages: number, maxBytes: number): PackedMessage[] {
+    const taken: PackedMessage[] = [];
+    let bytes = 0;
+    for (let next = this.#next(which); next !== null; next = this.#next(which)) {
+      if (taken.length === maxMessages || (taken.length > 0 && bytes + next.bytes > maxBytes)) break;
+      if (next === this.#open) this.#open = null;
+      else this.#full.shift();
+      bytes += next.bytes;
+      this.#bytes -= next.bytes;
+      taken.push(next);
+    }
+    return taken;
+  }
+
+  clear(): void {
+    this.#full = [];
+    this.#open = null;
+    this.#bytes = 0;
+  }
+
+  #next(which: WhichMessages): PackedMessage | null {
+    return this.#full[0] ?? (which === "all" ? this.#open : null);
   }
 }

@@ -1,4 +1,4 @@
-/** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
+/** Arguments and results of the Quota Counter's methods. All times are milliseconds since 1970. */
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
@@ -6,48 +6,47 @@ import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
-/** Signals of one call, already in the outbox's form (wire/message.ts), at most about MESSAGE_MAX_BYTES each. */
+/** Signals of one call in the format of the outbox (wire/message.ts), about MESSAGE_MAX_BYTES at most. */
 export interface AdmitChunk {
-  /** `message.ts` records of `count` signals. */
+  /** Records of `count` signals, as written by wire/message.ts. */
   text: string;
   count: number;
-  /** UTF-8 length of `text`, or a little more. */
+  /** UTF-8 length of `text`, possibly a few bytes more. */
   bytes: number;
 }
 
 export interface AdmitCall {
   keyId: string;
   chunks: AdmitChunk[];
-  /** The call's id, for the rejections list. */
   requestId: string;
-  /** Only the first slice of a large body counts against the request rate. */
+  /** False for the later slices of a large body: they do not count against the request rate. */
   firstSlice: boolean;
-  /** How many requests the body counts as (requestsOfBody), with the first slice; without the field 1. */
+  /** Number of requests that the body counts as (requestsOfBody); only with the first slice. Default: 1. */
   requests?: number;
-  /** What the edge refused of the same body, for the rejections list. */
+  /** Signals of the same body that the edge refused, for the rejections list. */
   invalid: InvalidSignals[];
 }
 
 /** Signals of one call that were refused for the same reason. */
 export interface InvalidSignals {
   code: RefusalCode;
-  /** What the sender was told of the first of the signals, without what that repeats of the body. */
+  /** Error text of the first of these signals, without quotes from the body. */
   detail: string;
   signals: number;
 }
 
-/** Where the workspace stands after this call, for the `RateLimit` headers. */
+/** Quota of the workspace after the call, for the `RateLimit` headers. */
 export interface PeriodState {
-  /** Signals until the first refusal; null with overages on: there is no refusal. */
+  /** Signals until the first refusal; null: overages are enabled, so no signal is refused. */
   remaining: number | null;
-  /** Ordinal at which refusals begin; null with overages on. */
+  /** Ordinal of the first refused signal; null: overages are enabled. */
   ceiling: number | null;
   periodEndMs: number;
 }
 
 /**
- * Verdicts of one call, in order: the first `accepted` signals are accepted, the next `held` are held, the rest refused
- * for `refusal`. (Within one commit the plan does not change, so the three can come in no other order.)
+ * Verdicts of one call, in order: the first `accepted` signals are accepted, the next `held` are held, the rest are refused
+ * with `refusal`. Within a commit the plan does not change, so no other order occurs.
  */
 export type AdmitResult =
   | ({
@@ -55,32 +54,35 @@ export type AdmitResult =
       refusal: LimitRefusal | null;
       rate: RateState;
       period: PeriodState;
-      /** Version of the configuration that has decided. */
+      /** Version of the configuration that decided. */
       configVersion: number;
     } & VerdictCounts)
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
-  /** The outbox takes no more, see OUTBOX_MAX_BYTES; nothing was counted. Said of a body's first slice only. */
+  /** The outbox is full (OUTBOX_MAX_BYTES) and nothing was counted. Only for the first slice of a body. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
-  /** The object has no configuration at all: configure it and call again. With an old one it decides. */
+  /** The object has never been configured: configure it and call again. An old configuration still decides. */
   | { outcome: "unconfigured" }
-  /** The workspace is about to be restored. */
+  /** The workspace is being restored. */
   | { outcome: "closed" };
 
 /** A call with a known key and the right secret that the edge refused. */
 export interface RefusedCall {
   keyId: string;
   code: RefusalCode;
-  /** What the sender was told, without what that repeats of the body. */
+  /** Error text for the sender, without quotes from the body. */
   detail: string;
   requestId: string;
-  /** Signals refused in this call; 1 where that is not known. */
+  /** Number of refused signals; 1 if unknown. */
   signals: number;
-  /** As in AdmitCall: what was read of the body is charged although the call is refused. */
+  /** As in AdmitCall: the body is charged although the call is refused. */
   requests?: number;
 }
 
-/** What the sender of a call that the edge refused is to be told, which is not always what the edge had found. */
+/**
+ * The answer for a call that the edge refused. A deactivated key and an exceeded rate take precedence over the edge's
+ * refusal.
+ */
 export type RefusedResult =
   | { outcome: "noted"; rate: RateState; period: PeriodState | null }
   | { outcome: "key_deactivated" }
@@ -91,127 +93,118 @@ export interface ClosedPeriod extends VerdictCounts {
   periodEndMs: number;
   signalLimit: number;
   overages: boolean;
-  /** Signals accepted beyond the limit with overages on. */
+  /** Accepted signals beyond the limit, with overages enabled. */
   overage: number;
-  /** Consecutive periods over the allowance, up to this one; while this is the current one, up to the one before it. */
+  /** Consecutive periods over the allowance, this one included; for the current period, up to the one before it. */
   streak: number;
 }
 
-/** The current period, and the closed ones before it. */
 export interface Usage extends ClosedPeriod {
   paid: boolean;
   extraRoomRemoved: boolean;
-  /** Version of the configuration that the counter has. */
+  /** Version of the counter's configuration. */
   configVersion: number;
-  /** The closed periods, newest first. */
+  /** Newest first. */
   history: ClosedPeriod[];
 }
 
 export interface UsageByDay {
   usage: Usage;
-  /** Days of the current period and of the one before it, in order. */
+  /** Days of the current and the previous period, in order. */
   days: UsageDay[];
-  /** The first day that is known; null when nothing was counted before today. */
+  /** First day with counts; null: nothing was counted before today. */
   firstDayMs: number | null;
 }
 
-/** What has come of one key's calls. */
 export interface KeyCalls {
-  /** When a call last carried the right secret, whatever came of it; null: none so far. */
+  /** Time of the last call with the right secret, accepted or not; null: none. */
   usedMs: number | null;
-  /** When a call was last accepted; null: none was so far. */
+  /** Time of the last accepted call; null: none. */
   acceptedMs: number | null;
-  /** The key's rejections, those with the latest calls first. */
+  /** Ordered by their last call, newest first. */
   rejections: Rejection[];
-  /**
-   * By day (days since 1970, UTC): calls of which something was accepted, and calls of which something was refused. A call
-   * may be both.
-   */
+  /** By day (days since 1970, UTC): calls with an accepted signal, and calls with a refused signal. A call may be both. */
   days: Record<number, { accepted: number; refused: number }>;
 }
 
 /** The counter's side of the books. */
 export interface CounterBooks {
-  /** Every signal answered with 202, held ones included; since the beginning or for one period. */
+  /** Signals answered with 202, held ones included; since the beginning or in one period. */
   admitted: number;
-  /** Signals in outbox rows that are not settled yet. */
+  /** Signals in unsettled outbox rows. */
   unsettled: number;
-  /** Signals of those admitted that restores have lost. */
+  /** Admitted signals that restores have lost. */
   lost: number;
 }
 
-/** A row of the outbox that is not settled. */
 export interface UnsettledRow {
   row: number;
   periodStartMs: number;
   signals: number;
-  /** Whether its signals are sent once more, so that the Signal Store has them already. */
-  isAgain: boolean;
+  /** Whether the Signal Store already has the signals (a release or a replay). */
+  isResent: boolean;
 }
 
-/** What the counter had counted before a restore. */
+/** Counts before a restore. */
 export interface CountedBefore {
-  /** The highest number of an outbox row that was given. */
+  /** Highest used number of an outbox row. */
   highestRow: number;
   accepted: SignalsByPeriod;
 }
 
-/** What a restored counter has. */
 export interface RestoredCounter {
   accepted: SignalsByPeriod;
-  /** The rows that were not settled at the moment that was restored, and still are not. */
+  /** Rows that were unsettled at the restored moment. */
   unsettled: UnsettledRow[];
 }
 
-/** What waits for the Signal Store. */
+/** Signals that wait for the Signal Store. */
 export interface Backlog {
-  /** Whether the store has said that it has no room, and has taken nothing since. */
+  /** Whether the store last answered that it is full. */
   storeFull: boolean;
-  /** Every signal ever answered with 202. */
+  /** Signals answered with 202 since the beginning. */
   admitted: number;
   unsettledSignals: number;
-  /** Bytes of the counter's whole database, nearly all of which is the outbox: OUTBOX_MAX_BYTES bounds them. */
+  /** Size of the counter's database, nearly all of it the outbox. OUTBOX_MAX_BYTES limits it. */
   outboxBytes: number;
   outboxMaxBytes: number;
-  /** When the oldest unsettled signal was admitted; null when nothing waits. */
+  /** Admission time of the oldest unsettled signal; null: every signal is settled. */
   oldestAtMs: number | null;
-  /** Signals of outbox rows that cannot be read. */
+  /** Signals in rows that cannot be parsed. */
   unreadableSignals: number;
   lostSignals: number;
-  /** Whether there are destinations to be asked how they are. */
   hasDestinations: boolean;
 }
 
-/** A signal that is sent through the queue once more; `text` and `bytes` are as in AdmitChunk, of this signal alone. */
-export interface SignalAgain {
+/** A signal for the queue that the Signal Store already has. `text` and `bytes` as in AdmitChunk. */
+export interface ResentSignal {
   id: string;
   periodStartMs: number;
   text: string;
   bytes: number;
 }
 
-/** A page of held signals or dead letters that a job of the Signal Store sends again. */
-export interface SignalsAgainPage {
-  /** Id of the job. */
+/** A batch of held signals or dead letters that a job of the Signal Store sends again. */
+export interface ResendPage {
   job: string;
-  /** Number of the page, from 1. The counter sends each page of a job once. */
+  /** Number of the batch, from 1. The counter sends each batch of a job once. */
   page: number;
-  /** Where the page ends in the store. */
+  /** Position of the batch's end in the store. */
   through: number;
-  signals: SignalAgain[];
+  signals: ResentSignal[];
 }
 
-/** What a release began with: it ends with its period, and where its overages are switched off. */
+/** State at the start of a release. The release ends with the period, or if its overages are disabled. */
 export interface ReleaseTerms {
   periodEndMs: number;
   overages: boolean;
 }
 
-export interface SignalsAgainResult {
-  /** Signals that the job has sent so far, this page included. */
+export interface ResendResult {
+  /** Signals that the job has sent so far, this batch included. */
   sent: number;
-  /** Where the last page that the counter has sent for the job ends in the store. */
+  /** Position in the store of the end of the last sent batch. */
   through: number;
-  /** `more`: the next page may follow. `end`: nothing more is sent. `wait`: this page was not sent; ask again later. */
+  /** `more`: send the next batch. `end`: stop. `wait`: this batch was not sent; call again later. */
   next: "more" | "end" | "wait";
 }

@@ -1,10 +1,10 @@
 /**
- * QuotaCounter: one Durable Object per workspace. It decides and counts every signal, one after the other, and keeps
- * each accepted one in its outbox until the Signal Store has confirmed it.
+ * QuotaCounter: one Durable Object per workspace. It decides and counts signals one after the other, and keeps each accepted
+ * signal in its outbox until the Signal Store has confirmed it.
  *
- * Why this is correct on the platform: all state changes of a commit are made with no `await` between them, so they are
- * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
- * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (call-counts.ts, drain.ts).
+ * All changes of a commit are made without an `await` between them, so they are one atomic write. The output gate holds each
+ * answer until its writes are durable, so every verdict that a caller sees is stored. Memory only caches stored state, or
+ * holds statistics that may be lost (call-counts.ts, drain.ts).
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
@@ -14,14 +14,14 @@ import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.
 import { HandOn } from "../notifications/hand-on.ts";
 import { newEvent } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/alarm.ts";
+import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
-import { uuidv7Ms } from "../platform/uuidv7.ts";
+import { uuidv7Ms } from "../platform/ids.ts";
 import type { Admission } from "../wire/admission.ts";
 import { readMessage, writeMessage } from "../wire/message.ts";
 import { CallCounts } from "./call-counts.ts";
-import { type Correction, Corrections } from "./corrections.ts";
+import { type Correction, Corrections } from "./counter-restore.ts";
 import { CounterNews } from "./counter-news.ts";
 import { CounterRestore } from "./counter-restore.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
@@ -30,18 +30,18 @@ import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
 import { readUsage } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
-import { RevokedKeys } from "./revoked-keys.ts";
-import { SignalsAgain } from "./signals-again.ts";
-import { readUsageByDay } from "./usage-days.ts";
+import { RevokedKeys } from "./incoming-calls.ts";
+import { ResentSignals } from "./resent-signals.ts";
+import { readUsageByDay } from "./ledger.ts";
 
-/** Rows that cannot be read are set aside after this long: after three attempts to have them recorded. */
+/** Age at which an unreadable row is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
-/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
+/** Age of the oldest unrecorded signal that raises a notification. A healthy backlog is a hundred times younger. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
 /**
- * The alarm sees so often whether calls still come: an idle object stays in memory for ten seconds, and is not to leave with
- * counts of calls that are not written. An alarm costs a row; a timer that is set costs as much in less than a second.
+ * Interval at which the alarm checks whether calls still arrive. An idle object stays in memory for ten seconds and must
+ * write its call counts before. An alarm costs a row; a pending timer costs as much in less than a second.
  */
 export const WATCH_MS = 9_000;
 
@@ -52,15 +52,15 @@ export class QuotaCounter extends RestorableObject {
   readonly #state: LedgerState;
   readonly #counts: CallCounts;
   readonly #calls: IncomingCalls;
-  readonly #again: SignalsAgain;
+  readonly #resent: ResentSignals;
   readonly #alarm: Alarm;
   readonly #handOn: HandOn;
   readonly #drain: Drain;
   readonly #corrections: Corrections;
   readonly #restore: CounterRestore;
-  /** Calls since the alarm last rang. */
+  /** Calls since the last alarm. */
   #callsSinceRing = 0;
-  /** When the alarm does all of its work, however many calls come. A start does not know what the alarm is set for. */
+  /** Time at which the alarm does all of its work, even under load. After a start the time is unknown, so it is 0. */
   #workDueMs = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -76,15 +76,13 @@ export class QuotaCounter extends RestorableObject {
     this.#restore = new CounterRestore(ctx.storage, { state, outbox, corrections });
     const counts = (this.#counts = new CallCounts(ctx.storage, { workspaceId, news, changed: this.#refused }));
     const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
-    this.#again = new SignalsAgain(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
-    const durable = (): Promise<unknown> => ctx.storage.sync();
+    this.#resent = new ResentSignals(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
     this.#calls = new IncomingCalls(configuredRate(env), {
       workspaceId,
       revoked,
       state,
       counts,
       isOutboxFull,
-      durable,
     });
     this.#alarm = new Alarm(ctx);
     this.#handOn = new HandOn(news.raised, {
@@ -99,8 +97,9 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /**
-   * Sets plan and billing, with effect from the next signal. The anchor is fixed by the first call. A version that is not
-   * newer than the counter's changes nothing. A caller of an earlier deployment sends no version: its configuration is new.
+   * Sets plan and billing, effective from the next signal. The first call fixes the anchor of the billing periods. A version
+   * that is not newer than the counter's is ignored. Callers of an earlier deployment send no version; their configuration
+   * counts as new.
    */
   configure({ configVersion, ...config }: Omit<QuotaConfig, "configVersion"> & Partial<QuotaConfig>): void {
     const nowMs = Date.now();
@@ -109,25 +108,27 @@ export class QuotaCounter extends RestorableObject {
     this.#wakeBy(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Says which events are to be raised, from the next commit on. Repeating it changes nothing. */
+  /** Sets the notification types to raise, from the next commit. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
     this.#state.want(wanted, nowMs);
-    // The alarm finds out whether what is unsettled is late.
+    // The alarm checks whether unsettled signals are late.
     if (this.#news.wants("processing.late") && this.#outbox.oldest() !== null) this.#wakeBy(nowMs + SAFETY_ALARM_MS);
   }
 
-  /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
+  /** After it returns, no call with the key is accepted anywhere, because every call asks this object (spec §5.4). */
   revoke(keyId: string): void {
     this.#revoked.add([keyId], Date.now());
   }
 
-  /** Revokes many keys, which were deactivated at `atMs`. Returns how many of them were not revoked before. */
+  /** Revokes keys that were deactivated at `atMs`. @returns the number of keys that were not revoked before. */
   revokeAll(keyIds: string[], atMs: number): number {
     return this.#revoked.add(keyIds, atMs);
   }
 
-  /** Refuses calls until then: the workspace is about to be restored. Returns how many signals wait for the Signal Store. */
+  /**
+   * Refuses calls until then, for a restore of the workspace. @returns the number of signals that wait for the Signal Store.
+   */
   close(untilMs: number): number {
     return this.#restore.close(untilMs);
   }
@@ -136,24 +137,24 @@ export class QuotaCounter extends RestorableObject {
     this.#restore.open();
   }
 
-  /** What is counted before a restore. @throws where calls are not refused: then it would be wrong at once. */
+  /** Returns the counts before a restore. @throws unless calls are refused; otherwise the counts would be outdated at once. */
   beforeRestore(): Protocol.CountedBefore {
     if (!this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
     return this.#restore.before();
   }
 
-  /** @throws where calls are not refused: then what they brought would be lost and in no count. */
+  /** @throws unless calls are refused; otherwise the signals of new calls would be lost without being counted. */
   override async restoreTo(id: string, bookmark: string): Promise<void> {
     if (this.awaitsRestore(id) && !this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
     await super.restoreTo(id, bookmark);
   }
 
-  /** What the restored counter has. Later rows get numbers behind `highestRow`. */
+  /** Returns the restored counts. Later rows get numbers above `highestRow`. */
   afterRestore(highestRow: number): Protocol.RestoredCounter {
     return this.#restore.after(highestRow, Date.now());
   }
 
-  /** Writes what all restores have lost, and takes calls again. */
+  /** Stores the losses of all restores and accepts calls again. */
   correct(corrections: Correction[]): void {
     this.#restore.correct(corrections);
     // A restored object may have lost its alarm.
@@ -161,9 +162,8 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /**
-   * Decides and counts the signals of one call (design §7), in a commit that it shares with others.
-   *
-   * @throws when the commit fails; then nothing of it has been counted, and a retry may succeed.
+   * Decides and counts the signals of one call (design §7), in a commit that concurrent calls share.
+   * @throws if the commit fails. Then nothing was counted, and a retry may succeed.
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
@@ -172,15 +172,15 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /**
-   * Notes a call that the edge refused: it takes from the key's bucket as any other, and its sender is told in the first
-   * place that the key is deactivated, or that it comes too fast.
+   * Records a call that the edge refused. It uses up request rate like any other. If the key is deactivated or too fast, the
+   * answer says so instead of the edge's refusal.
    */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
     this.#callsSinceRing++;
     return this.#calls.refused(call, Date.now());
   }
 
-  /** Counts refused calls that an isolate has summed up: they did not authenticate, and are no use of a key. */
+  /** Counts calls that failed to authenticate, as summed up by an isolate. They do not count as use of the key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
     this.#callsSinceRing++;
@@ -188,27 +188,27 @@ export class QuotaCounter extends RestorableObject {
     this.#counts.refused(calls, nowMs);
   }
 
-  /** Takes rows out of the outbox, now that the Signal Store has their signals. Repeating it is harmless. */
+  /** Removes rows from the outbox whose signals the Signal Store has recorded. Idempotent. */
   settle(rows: number[]): void {
     if (this.#outbox.settle(rows) && this.#drain.storeFull) this.#drain.startOver();
   }
 
-  /** To be called when the Signal Store had no room for what was sent: from then on it is probed, see drain.ts. */
+  /** Called when the Signal Store was full. From then on the drain only probes it. */
   storeFull(): void {
     this.#drain.stopForFullStore();
   }
 
   /**
-   * Makes as many held signals of a page accepted as now fit, and sends them through the queue again, each page once.
-   * While the outbox is full none is sent: they are safe where they are.
+   * Accepts as many held signals of the batch as now fit and sends them through the queue again, each batch once. Sends none
+   * while the outbox is full; the signals stay held.
    */
-  release(page: Protocol.SignalsAgainPage, terms: Protocol.ReleaseTerms): Protocol.SignalsAgainResult {
-    return this.#again.release(page, terms, Date.now());
+  release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms): Protocol.ResendResult {
+    return this.#resent.release(page, terms, Date.now());
   }
 
-  /** Sends a page of dead letters through the queue again, uncounted and once: none while the outbox is full. */
-  replay(page: Protocol.SignalsAgainPage): Protocol.SignalsAgainResult {
-    return this.#again.replay(page, Date.now());
+  /** Sends dead letters through the queue again, uncounted and each batch once. Sends none while the outbox is full. */
+  replay(page: Protocol.ResendPage): Protocol.ResendResult {
+    return this.#resent.replay(page, Date.now());
   }
 
   usage(): Protocol.Usage | null {
@@ -221,7 +221,7 @@ export class QuotaCounter extends RestorableObject {
     return usage && readUsageByDay(this.ctx.storage.sql, usage);
   }
 
-  /** When each key was last used: key id → milliseconds since 1970. */
+  /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return this.#counts.lastUsed();
   }
@@ -234,10 +234,10 @@ export class QuotaCounter extends RestorableObject {
     return this.#counts.latestRejections(limit, Date.now());
   }
 
-  /** @param periodStartMs of a billing period; undefined: since the workspace began. */
+  /** @param periodStartMs start of a billing period; undefined: since the workspace began. */
   books(periodStartMs?: number): Protocol.CounterBooks {
     const usage = this.usage();
-    const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
+    const period = [usage, ...(usage?.history ?? [])].find((usageOf) => usageOf?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#state.ledger?.admitted : period && ordinalsTaken(period);
     const { forgotten, lost } = this.#corrections.sums(periodStartMs);
     return { admitted: (admitted ?? 0) + forgotten, unsettled: this.#outbox.unsettled(periodStartMs), lost };
@@ -262,19 +262,21 @@ export class QuotaCounter extends RestorableObject {
     return findInFlight(this.ctx.storage.sql, this.ctx.id.name ?? "", signalId);
   }
 
-  /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
+  /**
+   * The single alarm: drain, resend, end of period. Never throws, because the platform gives up an alarm after six failures.
+   */
   override async alarm(): Promise<void> {
     this.#alarm.rang();
     const nowMs = Date.now();
     const isLoad = this.#callsSinceRing > 1;
     this.#callsSinceRing = 0;
     const untilWorkMs = this.#workDueMs - nowMs;
-    // A wait longer than a minute means that the clock was set back.
+    // A wait of more than a minute means that the clock was set back.
     if (isLoad && untilWorkMs > 0 && untilWorkMs <= SAFETY_ALARM_MS) {
       return this.#alarm.by(nowMs + Math.min(WATCH_MS, untilWorkMs));
     }
     this.#workDueMs = nowMs + SAFETY_ALARM_MS;
-    // More calls are likely to follow: with the alarm set here, none of them has to set it.
+    // More calls are likely. Setting the alarm here spares each of them from setting it.
     if (isLoad) this.#alarm.by(nowMs + WATCH_MS);
     try {
       this.#setAsideUnreadable(nowMs);
@@ -290,7 +292,7 @@ export class QuotaCounter extends RestorableObject {
     await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
   }
 
-  /** Raises an event when signals wait too long to be recorded, once until none does any more. */
+  /** Raises a notification when signals wait too long to be recorded; the next one follows only after the delay has ended. */
   #noteLateness(nowMs: number): void {
     if (!this.#news.wants("processing.late")) return;
     const oldest = this.#outbox.oldest();
@@ -306,7 +308,7 @@ export class QuotaCounter extends RestorableObject {
     });
   }
 
-  /** A row that cannot be read has been sent again several times by then. */
+  /** By then a row has been sent several times. */
   #setAsideUnreadable(nowMs: number): void {
     try {
       const signals = this.ctx.storage.transactionSync(() =>
@@ -319,7 +321,7 @@ export class QuotaCounter extends RestorableObject {
     }
   }
 
-  /** After each change of the ledger: rows of the outbox are sent soon, also if the object should be killed now. */
+  /** After each change of the ledger: sends new outbox rows soon. The alarm covers a crash of the object. */
   readonly #changed: LedgerStateOptions["changed"] = (rows, nowMs) => {
     this.#handOn.start();
     if (rows.length === 0) return;
@@ -327,30 +329,30 @@ export class QuotaCounter extends RestorableObject {
     this.#drain.committed(rows);
   };
 
-  /** After refused calls: their counts are written soon, and what they raised is sent. */
+  /** After refused calls: schedules the write of their counts and sends raised notifications. */
   readonly #refused = (nowMs: number): void => {
     this.#alarm.by(nowMs + WATCH_MS);
     this.#handOn.start();
   };
 
-  /** Has the alarm do all of its work at that time or sooner. */
+  /** Makes the alarm do all of its work at that time or earlier. */
   #wakeBy(atMs: number): void {
     this.#workDueMs = Math.min(this.#workDueMs, atMs);
     this.#alarm.by(atMs);
   }
 }
 
-// A signal that the outbox holds, found by its id.
+// Search for a signal in the outbox by its id.
 
-/** How far the clocks of edge and counter may differ. */
+/** Maximum difference between the clocks of edge and counter. */
 const CLOCK_SKEW_MS = 5_000;
-/** The longest time from a signal's id to its commit: the edge gives a new id to each attempt, and answers after this time. */
+/** Maximum time from a signal's id to its commit: the edge creates a new id for each attempt and gives up after this time. */
 const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
 
 /**
- * How a signal of the outbox was admitted; null when the outbox does not hold it. The id tells the time, so the search takes
- * no longer while the queue is down. SQLite compares the bodies: only those with the id come to JavaScript. A signal that is
- * sent once more is not found: the Signal Store still has it.
+ * Returns the admission of a signal in the outbox, or null. The id contains a time, which limits the search even if very
+ * many rows wait. SQLite compares the bodies, so only matching rows reach JavaScript. Resent signals are not found here; the
+ * Signal Store still has them.
  */
 export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
   const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
@@ -364,7 +366,7 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
     untilMs,
     `"${signalId}"`,
   );
-  // Another signal's payload may quote the id, so that more than one row can hold the text.
+  // A payload may quote another signal's id, so several rows can contain the text.
   for (const { body } of rows) {
     const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
     const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
@@ -374,11 +376,11 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
 }
 
 /**
- * A number that divides the rows: those before it are of an earlier time, it and those behind it are not. The numbers are in
- * order of the rows' times, and need not follow each other: halving the range takes at most 53 reads.
+ * Binary search for the first row that is not older than `atMs`. Row numbers are ordered by time but have gaps; the search
+ * takes at most 53 reads.
  */
 function firstRowSince(sql: SqlStorage, atMs: number): number {
-  // Each by itself is read off an end of the table; one query for both would go through all of it.
+  // Two queries, because each reads one end of the table. A single query for both would scan it.
   const first = sql.exec<{ row: number | null }>("SELECT min(row) AS row FROM outbox").one();
   const last = sql.exec<{ row: number | null }>("SELECT max(row) AS row FROM outbox").one();
   if (first.row === null || last.row === null) return 0;

@@ -1,19 +1,18 @@
-/**
- * Takes a step of each chore that is due (chores.ts). One that fails rests before it is tried again, and keeps no other from
- * its turn.
- */
+/** Runs the chores of the alarm (chores.ts). A chore that fails rests before a retry and does not block the others. */
+import type { FailingJob } from "../domain/health/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { FailingChores } from "./failing-chores.ts";
 
-/** A chore of the store's alarm that has failed is tried again after this long. */
+/** Delay before a failed chore is retried. */
 export const CHORE_REST_MS = 60_000;
+const FAILURE_MAX_CHARACTERS = 300;
+const FAILING_KEY = "failing_chores";
 
 export interface Chore {
-  /** Name of the chore in logs and in health. */
+  /** Name in logs and in health. */
   name: string;
-  /** When the chore is due, in milliseconds since 1970; null: there is nothing to do. */
+  /** When the chore is due, in milliseconds since 1970; null: nothing to do. */
   due(nowMs: number): number | null;
-  /** Does a bounded part of the chore. */
+  /** Does a bounded part of the work. */
   step(nowMs: number): void | Promise<void>;
 }
 
@@ -21,7 +20,7 @@ export class ChoreRunner {
   readonly #chores: readonly Chore[];
   readonly #workspaceId: string;
   readonly #failing: FailingChores;
-  /** Until when a chore that has failed rests, by its name. */
+  /** When the rest of a failed chore ends, by name. */
   readonly #restUntilMs = new Map<string, number>();
 
   constructor(workspaceId: string, failing: FailingChores, chores: readonly Chore[]) {
@@ -30,63 +29,90 @@ export class ChoreRunner {
     this.#chores = chores;
   }
 
-  /** When the alarm is to ring, in milliseconds since 1970; infinity: never. */
+  /** When the next chore is due, in milliseconds since 1970; infinity: never. */
   nextMs(nowMs: number): number {
     return Math.min(...this.#chores.map((chore) => this.#dueMs(chore, nowMs)));
   }
 
-  /** Takes a step of each chore that is due. Never throws: an alarm that throws six times is gone. */
+  /** Takes a step of each chore that is due. Never throws: the platform drops an alarm that has thrown six times. */
   async run(): Promise<void> {
     for (const chore of this.#chores) {
       const dueMs = this.#dueMs(chore, Date.now());
       try {
-        // oxlint-disable-next-line no-await-in-loop -- one after the other: they work on the same lines
-        if (dueMs <= Date.now()) await this.#take(chore);
-        // What had failed and is due only after any rest is not what had failed: of that nothing is left.
+        // oxlint-disable-next-line no-await-in-loop -- chores work on the same lines
+        if (dueMs <= Date.now()) await this.#step(chore);
+        // A chore that is due later than a retry has nothing left of the work that failed.
         else if (dueMs > Date.now() + CHORE_REST_MS) this.#failing.succeeded(chore.name);
       } catch (error) {
-        this.#failedAt(chore, error);
+        this.#choreFailed(chore, error);
       }
     }
   }
 
-  /** Lets a chore that has failed rest before it is tried again; health says that it fails, and why. */
+  /** Lets a failed chore rest, and notes the failure for health. */
   failed(name: string, error: unknown): void {
     this.#restUntilMs.set(name, Date.now() + CHORE_REST_MS);
     try {
       this.#failing.failed(name, errorText(error), Date.now());
-    } catch (unwritten) {
-      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(unwritten) });
+    } catch (writeError) {
+      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(writeError) });
     }
   }
 
-  /**
-   * Takes a step. Only a chore that rests no longer than before has succeeded: linking, which is not only the alarm's, says
-   * by itself that it failed.
-   */
-  async #take(chore: Chore): Promise<void> {
-    const restedUntilMs = this.#restUntilMs.get(chore.name);
+  /** Some steps catch their errors and call `failed` themselves. Then the rest has moved, and the chore has not succeeded. */
+  async #step(chore: Chore): Promise<void> {
+    const restBeforeMs = this.#restUntilMs.get(chore.name);
     await chore.step(Date.now());
-    if (this.#restUntilMs.get(chore.name) === restedUntilMs) this.#failing.succeeded(chore.name);
+    if (this.#restUntilMs.get(chore.name) === restBeforeMs) this.#failing.succeeded(chore.name);
   }
 
-  /**
-   * When a chore is to have its turn. One that cannot say has failed, and is asked again once it has rested: without that,
-   * no alarm would be set, for any of them.
-   */
+  /** If `due` throws, the chore fails and rests. Otherwise no alarm would be set for any chore. */
   #dueMs(chore: Chore, nowMs: number): number {
     const restUntilMs = this.#restUntilMs.get(chore.name) ?? 0;
     try {
       return Math.max(chore.due(nowMs) ?? Number.POSITIVE_INFINITY, restUntilMs);
     } catch (error) {
       if (restUntilMs > nowMs) return restUntilMs;
-      this.#failedAt(chore, error);
+      this.#choreFailed(chore, error);
       return nowMs + CHORE_REST_MS;
     }
   }
 
-  #failedAt({ name }: Chore, error: unknown): void {
+  #choreFailed({ name }: Chore, error: unknown): void {
     logEvent("chore_failed", { workspace: this.#workspaceId, chore: name, error: errorText(error) });
     this.failed(name, error);
+  }
+}
+
+/**
+ * Chores that have failed since they last succeeded, for health. Stored, because the object may leave memory between two retries.
+ * A row is written only when the list changes.
+ */
+export class FailingChores {
+  readonly #kv: SyncKvStorage;
+  #failing: FailingJob[] | null = null;
+
+  constructor(kv: SyncKvStorage) {
+    this.#kv = kv;
+  }
+
+  list(): readonly FailingJob[] {
+    return (this.#failing ??= this.#kv.get<FailingJob[]>(FAILING_KEY) ?? []);
+  }
+
+  /** Keeps only the first failure since the last success. */
+  failed(job: string, error: string, nowMs: number): void {
+    if (this.list().some((failing) => failing.job === job)) return;
+    this.#put([...this.list(), { job, sinceMs: nowMs, error: error.slice(0, FAILURE_MAX_CHARACTERS) }]);
+  }
+
+  succeeded(job: string): void {
+    const remaining = this.list().filter((failing) => failing.job !== job);
+    if (remaining.length < this.list().length) this.#put(remaining);
+  }
+
+  #put(failing: FailingJob[]): void {
+    this.#kv.put(FAILING_KEY, failing);
+    this.#failing = failing;
   }
 }

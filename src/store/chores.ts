@@ -1,39 +1,32 @@
-/**
- * What the store's alarm does: a table of chores, each with when it is due and one bounded step of it. One after the other,
- * in this order, since they work on the same lines.
- */
+/** The chores of the store's alarm: when each is due, and one bounded step. They run in this order, since they share lines. */
 import type { HandOn } from "../notifications/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
-import type { ColdObjects } from "./log/cold-objects.ts";
-import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
+import { type ColdObjects, coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
 import { hasRecounts, stepRecounts } from "./people/recount.ts";
 import { hasReplacements, stepReplacements } from "./people/replacements.ts";
-import type { StoreConfig } from "./protocol/data-care.ts";
+import type { StoreConfig } from "./protocol/store-operations.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";
 import { hasRuleJobs, nextRuleJobMs } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
 
-/** What chores work on: the store, as it is when they ask. */
 export interface ChoreWork {
   storage: DurableObjectStorage;
   state(): StoreState;
   coldObjects(): ColdObjects;
-  /** The size of the database at which the store is full. */
   maxBytes(): number;
   isFull(): boolean;
-  /** Runs a transaction: all of it, or nothing. */
   transact(act: () => void): void;
   link(): Promise<void>;
-  /** When signals are to be sent again, in milliseconds since 1970; null: none is. */
+  /** When the next release or replay is due, in milliseconds since 1970. */
   returnsDueMs(): number | null;
   sendReturns(): Promise<void>;
   handOn(): HandOn;
-  /** The plan's retention as D1 has it now. @throws when D1 does not answer. */
+  /** The plan's current retention from D1. @throws when D1 does not answer. */
   currentRetention(): Promise<StoreConfig>;
 }
 
@@ -47,7 +40,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
     },
     {
       name: "apply_rules",
-      // A rule's job makes entries in people's lists, and no room: it waits while the store is full.
+      // A rule job adds entries to timelines, so it waits while the store is full.
       due: () => (store.isFull() ? null : nextRuleJobMs(store.storage.sql)),
       step: async () => void (await stepRuleJob(store.state(), store.coldObjects(), store.storage)),
     },
@@ -60,7 +53,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
       name: "retention",
       due: () => nextRetentionMs(store.state()),
       step: async (nowMs) => {
-        // A store to which no signal comes is not told of a changed plan. Without an answer nothing is dropped.
+        // Without new signals the store does not learn of a changed plan. Without an answer of D1 nothing is dropped.
         const retention = await store.currentRetention();
         store.transact(() => {
           setRetention(store.state().sql, retention, nowMs);
@@ -76,7 +69,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
     },
     {
       name: "replace",
-      // Rules that are being applied come first: they take back and add what a replacement would count.
+      // Rule jobs come first: they remove and add scores that a replacement would count.
       due: (nowMs) => (hasReplacements(store.storage.sql) && !hasRuleJobs(store.storage.sql) ? nowMs : null),
       step: (nowMs) => store.transact(() => stepReplacements(store.state(), nowMs)),
     },
@@ -95,11 +88,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
   ];
 }
 
-/**
- * Removes from cold storage what must not be kept any longer, and then moves payloads there. One that fails keeps none of
- * the others from its turn: an object that cannot be read for good must not keep payloads from moving, or the store would
- * fill up.
- */
+/** Runs all three steps even if one fails: an object that can never be read must not keep payloads in a store that fills up. */
 async function workOnCold(store: ChoreWork, nowMs: number, afterMs: number): Promise<void> {
   const work = { storage: store.storage, log: store.state().signals, objects: store.coldObjects() };
   const failures: unknown[] = [];

@@ -1,17 +1,16 @@
 /**
- * SignalStore: one Durable Object per workspace, with the workspace's own database: the log of signals, people, scores. The
- * consumer records into it, admins delete people and apply rules; the rest reads (queries/store-reads.ts).
+ * SignalStore: one Durable Object per workspace, with the log of signals, people and scores in its own database. The consumer records
+ * signals; admins delete people and apply rules; queries/store-reads.ts has the reads.
  *
- * Why this is correct on the platform: each writing method is one transaction with no `await` in it, so that methods
- * cannot interleave; what fails is taken back by a savepoint, or, where `record` does without one, by ending the object
- * before anything is committed; and no answer leaves before the writes are durable, so what the consumer settles has
- * been stored. Memory is a copy of what is stored, and read again where a transaction was taken back.
+ * Why this is safe: each writing method is one transaction without `await`, so methods cannot interleave. A savepoint rolls back a
+ * failure; `record` without savepoint aborts the object before anything is committed. No answer leaves before its writes are durable, so
+ * the consumer settles only stored signals. Memory is a copy of the tables, and is read again after a rollback.
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../notifications/hand-on.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/alarm.ts";
+import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { ChoreRunner } from "./chore-runner.ts";
@@ -28,34 +27,45 @@ import { compareWithR2, removeUnknown } from "./log/cold.ts";
 import { wantEvents } from "./events/wanted.ts";
 import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
-import type { BeforeStoreRestore, DeletionReceipt, RestoredStore, StoreConfig } from "./protocol/data-care.ts";
-import type { ReturnProgress, ReturnScope } from "./protocol/returns.ts";
-import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
-import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
+import type {
+  BeforeStoreRestore,
+  DeletionReceipt,
+  RestoredStore,
+  RuleJob,
+  RuleToApply,
+  StoreConfig,
+} from "./protocol/store-operations.ts";
+import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/stored-signals.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record/record-signals.ts";
-import { beginReturn, nextReturnMs, returnProgress, stepReturns } from "./returns/return-jobs.ts";
+import {
+  beginReturn,
+  nextReturnMs,
+  returnProgress,
+  stepReturns,
+  type ReturnProgress,
+  type ReturnScope,
+} from "./returns/return-jobs.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
-import { recordedByPeriod } from "./state/books.ts";
-import { isStale } from "./state/applied-rules.ts";
+import { isStale } from "./state/rule-outcomes.ts";
+import { recordedByPeriod } from "./state/status-change.ts";
 import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
 
-/** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
+/** Steps of linking in one turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
-/** How long the answer to a deletion waits for Destinations. The store goes on by itself. */
+/** A deletion waits this long for Destinations before it answers. The work continues afterwards. */
 const HAND_OVER_WAIT_MS = 2_000;
-/** How long signals are sent again before the alarm goes on with it: the caller waits for it. */
+/** A release or replay runs this long while the caller waits. Then the alarm continues the work. */
 const RETURN_TURN_MS = 5_000;
-/** A store that is full notes it this often: each time is a row. */
+/** A full store notes this once per interval, because each note writes a row. */
 const FULL_NOTED_MS = 3_600_000;
 
 export class SignalStore extends StoreReads {
   /** One alarm for all chores. */
   readonly #alarm = new Alarm(this.ctx);
   #handingOn: HandOn | null = null;
-  /** The turn at linking that is under way, and those that wait for it. */
+  /** The chain of running and waiting turns of linking. */
   #linking: Promise<void> = Promise.resolve();
-  /** The turn at sending signals again that is under way. */
   #returning: Promise<void> | null = null;
   readonly #chores = new ChoreRunner(
     this.workspaceId,
@@ -76,11 +86,11 @@ export class SignalStore extends StoreReads {
   );
 
   /**
-   * Records the signals of outbox rows; rows that were recorded before change nothing. If a signal cannot be recorded, none
-   * is, and the object starts anew.
+   * Records the signals of outbox rows. Idempotent: rows that were recorded before change nothing. If a signal cannot be recorded,
+   * none is, and the object restarts.
    *
-   * @throws when a newer rule has been applied to what is stored, since these signals would never be run through it; and when too
-   *   many gaps between recorded rows are remembered already.
+   * @throws when a newer rule has been applied to stored signals, since it would never evaluate these signals; and when there are too
+   *   many gaps between recorded rows.
    */
   record(
     rows: RowToRecord[],
@@ -96,7 +106,7 @@ export class SignalStore extends StoreReads {
       return { outcome: "full" };
     }
     forgetRowsBelow(this.state.books, low);
-    // The messages come again, later and later; the rows between those that are recorded come before them.
+    // The queue retries these messages with growing delays. Rows that fill the gaps arrive before them.
     if (!hasRoomFor(this.state.books, rows)) throw new Error("too many rows wait between those that are recorded");
     const fresh = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);
@@ -107,7 +117,7 @@ export class SignalStore extends StoreReads {
         else record();
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
-        // The object ends here, so that nothing of this is committed. An exception alone would undo nothing.
+        // Abort the object, so that nothing is committed. An exception alone would not roll back.
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
         for (const row of fresh) this.#recordAlone(row, nowMs);
       }
@@ -117,28 +127,25 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Gives earlier signals of visitors that are known now to their persons: a bounded number, the alarm sees to the rest
-   * (people/linking.ts). One turn after the other, so that nothing is fetched twice. Never throws.
+   * Links earlier signals of visitors to their persons (people/linking.ts): a bounded number, and the alarm links the rest. Turns run
+   * one after the other, so that no payload is fetched twice. Never throws.
    */
   link(): Promise<void> {
     this.#linking = this.#linking.then(() => this.#linkTurn());
     return this.#linking;
   }
 
-  /**
-   * Sets the plan's terms, with effect from the next alarm, also where no signals come any more. Repeating it changes
-   * nothing. Retention asks D1 once more before it drops anything.
-   */
+  /** Sets the plan's terms from the next alarm on. Idempotent. Retention reads D1 again before it drops anything. */
   configure(config: StoreConfig): void {
     setRetention(this.state.sql, config, Date.now());
     this.#alarmForNext();
   }
 
   /**
-   * Deletes a person with everything that is linked to them, see deletion/person-deletions.ts. What the call does not get done the
-   * alarm does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   * Deletes a person with everything that is linked to them, see deletion/person-deletions.ts. The alarm continues the work. A call
+   * joins a running deletion of the same person; otherwise it begins a new deletion.
    *
-   * @param id of the receipt, if it is a new one.
+   * @param id of the receipt of a new deletion.
    * @param email trimmed and lower-cased.
    */
   async deletePerson(id: string, email: string): Promise<DeletionReceipt> {
@@ -153,10 +160,10 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Sends held signals or dead letters through the queue once more, see returns/return-jobs.ts. Returns what has been done
-   * within a few seconds; the alarm goes on with what is left.
+   * Resends held signals or dead letters through the queue, see returns/return-jobs.ts. Answers after RETURN_TURN_MS at the latest;
+   * the alarm continues the work.
    *
-   * @param auditId entry of the audit log to which the numbers are added.
+   * @param auditId entry of the audit log that gets the numbers.
    */
   async sendAgain(auditId: string, scope: ReturnScope): Promise<ReturnProgress> {
     const id = this.transact(() => beginReturn(this.state, auditId, scope, Date.now()));
@@ -166,7 +173,7 @@ export class SignalStore extends StoreReads {
     return returnProgress(this.state.sql, id);
   }
 
-  /** Begins to apply a rule to what is stored, see rules/rule-jobs.ts. The alarm does the work. */
+  /** Starts to apply a rule to stored signals, see rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
     this.transact(() => {
       startRuleJob(this.state, rule, Date.now());
@@ -178,7 +185,7 @@ export class SignalStore extends StoreReads {
     return job;
   }
 
-  /** Sets what is to be raised, from the next transaction on. Repeating it changes nothing. */
+  /** Sets which events are raised from the next transaction on. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     this.transact(() => {
       wantEvents(this.state, wanted);
@@ -187,14 +194,14 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Finishes a restore of the workspace in its store: ignores the outbox rows that are lost, begins forgotten deletions again,
-   * and compares with R2. Repeating it changes nothing more.
+   * Finishes a restore of the workspace in its store: ignores lost outbox rows, repeats forgotten deletions, and compares the store
+   * with R2. Idempotent.
    *
    * @throws when R2 does not answer.
    */
   async afterRestore({ highestRow, unsettled, deletions }: BeforeStoreRestore): Promise<RestoredStore> {
     const { state } = this;
-    // All rows that were not settled at the moment restored to come before those that are lost.
+    // Rows that were unsettled at the moment of the restore have lower numbers than the lost rows.
     const firstLost = Math.max(0, ...unsettled) + 1;
     const nowMs = Date.now();
     this.transact(() => {
@@ -213,7 +220,7 @@ export class SignalStore extends StoreReads {
     };
   }
 
-  /** Has objects removed from R2 that the store does not know since a restore: then the restore cannot be undone in full. */
+  /** Removes objects in R2 that are unknown since a restore. After that the restore cannot be undone in full. */
   removeUnknownObjects(): void {
     removeUnknown(this.state.sql, Date.now());
     this.#alarmForNext();
@@ -225,10 +232,7 @@ export class SignalStore extends StoreReads {
     this.#alarmForNext();
   }
 
-  /**
-   * Notes that the store is full, and sets the alarm, for chores that make room are due; so they are where the limit has
-   * changed.
-   */
+  /** Notes that the store is full, and sets the alarm: chores that make room are due, also after a change of the limit. */
   #noteFull(nowMs: number): void {
     const { books, signals } = this.state;
     if (nowMs - books.fullAtMs >= FULL_NOTED_MS) {
@@ -250,7 +254,7 @@ export class SignalStore extends StoreReads {
     }));
   }
 
-  /** The plan's retention as D1 has it now; what D1 does not have is kept for ever. @throws when D1 does not answer. */
+  /** The plan's current retention from D1; for ever if D1 does not have the workspace. @throws when D1 does not answer. */
   async #currentRetention(): Promise<StoreConfig> {
     const { controlDatabase } = await import("../control/database.ts");
     const { recordingTerms } = await import("../control/workspaces.ts");
@@ -268,7 +272,7 @@ export class SignalStore extends StoreReads {
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     try {
       let waits = true;
-      // oxlint-disable-next-line no-await-in-loop -- each step is what the one before it left
+      // oxlint-disable-next-line no-await-in-loop -- each step continues the step before
       for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJobs(work);
       if (waits) hurryLinkJobs(state.sql, Date.now());
     } catch (error) {
@@ -278,7 +282,7 @@ export class SignalStore extends StoreReads {
     this.#alarmForNext();
   }
 
-  /** Sends signals again until nothing is due or the turn is over. Never throws. */
+  /** Resends signals until nothing is due or the turn is over. Never throws. */
   #sendReturns(): Promise<void> {
     this.#returning ??= this.#returnTurn().finally(() => {
       this.#returning = null;
@@ -297,7 +301,7 @@ export class SignalStore extends StoreReads {
     }
   }
 
-  /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */
+  /** Records each signal of a row separately. A signal that fails becomes a dead letter. */
   #recordAlone(row: RowToRecord, nowMs: number): void {
     this.transact(() => {
       takeFreshRows(this.state.books, [row]);
@@ -313,7 +317,7 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /** Has the alarm ring when the next chore is due, whatever else fails: without it, all of them would stand. */
+  /** Sets the alarm for the next chore, even if the hand-over fails: without an alarm all chores would stop. */
   #alarmForNext(): void {
     try {
       this.#handOn.start();

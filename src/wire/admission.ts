@@ -1,63 +1,72 @@
 /**
- * How a signal was admitted: the one shape of it, and the two ways in which it travels. A signal that comes for the first
- * time shares most of it with its outbox row; one that is sent once more, released or replayed, brings its own in its envelope.
+ * The admission of a signal: how and when the Quota Counter admitted it. A new signal shares most of its admission with its outbox
+ * row. A resent signal (a released held signal, or a replayed dead letter) carries its first admission in its envelope.
  */
 import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 
-/** How a signal was admitted. Times are milliseconds since 1970. */
+/** The order of a workspace's signals. Signals of one commit share the time, so the ordinal decides. */
+export interface ReceivedOrder {
+  receivedAtMs: number;
+  ordinal: number;
+}
+
+export function isLater(a: ReceivedOrder, b: ReceivedOrder): boolean {
+  return (a.receivedAtMs - b.receivedAtMs || a.ordinal - b.ordinal) > 0;
+}
+
+/** Times are milliseconds since 1970. */
 export interface Admission {
   /** `sig_` + UUIDv7. */
   id: string;
   keyId: string;
   endpoint: EndpointType;
   verdict: Verdict;
-  /** The signal's ordinal in its billing period, and the plan's limit at that moment. */
+  /** Ordinal of the signal in its billing period, and the plan's limit at that time. */
   ordinal: number;
   signalLimit: number;
   receivedAtMs: number;
   periodStartMs: number;
-  /** End of the billing period, when a signal that is still held is deleted. */
+  /** A signal that is still held at the end of the period is purged. */
   periodEndMs: number;
-  /** The `{source}` of the path, and the request's `Idempotency-Key` with the index in its body. */
+  /** `{source}` of the path, and the `Idempotency-Key` of the request with the index of the signal. */
   pathSource?: string;
   idempotencyKey?: string;
-  /** The place in the Signal Store that a signal leaves which is sent once more. */
+  /** The place in the Signal Store that a resent signal leaves. */
   resent?: PlaceInStore;
 }
 
 export interface PlaceInStore {
-  /** Whether it is among the held signals or the dead letters, and its number there. */
   from: "held" | "dead";
+  /** Line number of the held signal, or number of the dead letter. */
   place: number;
 }
 
-/** One commit of the Quota Counter: all its signals share time, period and limit. */
+/** One commit of the Quota Counter. Its signals share time, period and limit. */
 export interface OutboxRow {
   row: number;
-  /** When the signals were counted: their receipt. */
+  /** When the signals were received. */
   at: number;
   period_start: number;
   period_end: number;
   limit: number;
-  /** Ordinal of the first signal; the others follow without a gap. */
+  /** Ordinal of the first signal. Ordinals in a row have no gaps. */
   first: number;
-  /** Signals of the row. The first `accepted` of them are accepted, the rest are held. */
+  /** Number of signals. The first `accepted` signals are accepted, the rest are held. */
   count: number;
   accepted: number;
 }
 
-/** What is said of a signal besides its payload. */
+/** The record of a signal in a message, before its payload. */
 export interface Envelope {
-  /** `sig_` + UUIDv7. */
   id: string;
-  /** Id of the API key that it came with. */
+  /** Id of the API key. */
   key: string;
   endpoint?: "product_org";
   /** The `{source}` of the path. */
   source?: string;
-  /** The request's `Idempotency-Key` and the signal's index, when it sent one. */
+  /** The request's `Idempotency-Key` with the index of the signal. */
   idem?: string;
-  /** How a signal was admitted that is sent once more, in place of what its row says. */
+  /** The first admission of a resent signal. Replaces the facts of the row. */
   resent?: Resent;
 }
 
@@ -91,7 +100,7 @@ export function readAdmission(row: OutboxRow, envelope: Envelope, index: number)
   return admission;
 }
 
-/** The envelope of a signal that is sent once more: `readAdmission` reads the same admission from it in any row. */
+/** The envelope of a resent signal. `readAdmission` reads the same admission from it in any row. */
 export function envelopeOfResent(admission: Admission & { resent: PlaceInStore }): Envelope {
   const { endpoint, pathSource, idempotencyKey, resent } = admission;
   const envelope: Envelope = {

@@ -1,26 +1,25 @@
 /**
- * What travels from the Quota Counter to the consumer: one text of JSON records, each after an ASCII record separator
- * (a JSON text sequence, RFC 7464), each outbox row after a group separator. The edge writes a signal's records once;
- * outbox, drain and queue pass them on as text. No raw JSON text can hold a separator, so a signal's payload is carried
- * exactly as it was sent, a broken one cannot spoil its neighbours, and neither can a broken row.
+ * The message from the Quota Counter to the consumer: JSON records, each after an ASCII record separator (a JSON text sequence,
+ * RFC 7464), with a group separator before each outbox row. The edge writes the records of a signal once; outbox, drain and queue
+ * pass them on as text. Valid JSON text never contains a separator, so payloads travel verbatim, and a broken payload or row does not
+ * break its neighbours.
  *
  *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
  *
- * The first row of a message also says `low`: the lowest row that was not settled when the message was sent.
+ * The first row of a message also has `low`: the lowest row that was not settled when the message was sent.
  */
-import { readAdmission } from "./admission.ts";
-import type { Admission, Envelope, OutboxRow } from "./admission.ts";
+import { readAdmission, type Admission, type Envelope, type OutboxRow } from "./admission.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
 const ROW_BEGINS = `${ROW}{`;
-/** The version in which rows are written; see `READERS`. */
+/** The version of new rows, see `READERS`. */
 const VERSION = 1;
 
-/** Each signal is two records: envelope and payload. */
+/** Envelope and payload. */
 const RECORDS_PER_SIGNAL = 2;
 
-/** Bytes that a row's own record takes at most. */
+/** Maximum bytes of the record of a row without its signals. */
 export const ROW_HEADER_BYTES = 220;
 
 export interface ReceivedSignal {
@@ -28,7 +27,7 @@ export interface ReceivedSignal {
   payload: string;
 }
 
-/** An outbox row never spans messages: all its signals are here, and are settled together. */
+/** An outbox row never spans messages, and its signals are settled together. */
 export interface ReceivedRow {
   row: OutboxRow;
   signals: ReceivedSignal[];
@@ -39,9 +38,9 @@ export interface ReceivedMessage {
   /** All rows with a lower number were settled when the message was sent; 0: not known. */
   low: number;
   rows: ReceivedRow[];
-  /** How many rows could not be read. They stay in the outbox. */
+  /** Number of rows that could not be read. They stay in the outbox. */
   unreadable: number;
-  /** How many rows are of a version yet to come, which this release cannot read and a later one can. They stay as well. */
+  /** Number of rows of a newer version, which only a later release can read. They stay in the outbox too. */
   newer: number;
 }
 
@@ -49,14 +48,14 @@ export function writeSignal(envelope: Envelope, payload: string): string {
   return RECORD + JSON.stringify(envelope) + RECORD + payload;
 }
 
-/** Writes the signals of one call: what their envelopes have in common is written once. */
+/** Returns a writer for the signals of one call, which serializes the common part of the envelopes once. */
 export function signalWriter(
   common: Omit<Envelope, "id" | "idem">,
 ): (id: string, idem: string | undefined, payload: string) => string {
   const rest = `${JSON.stringify(common).slice(1)}${RECORD}`;
   return (id, idem, payload) => {
-    const own = idem === undefined ? "" : `"idem":${JSON.stringify(idem)},`;
-    return `${RECORD}{"id":"${id}",${own}${rest}${payload}`;
+    const key = idem === undefined ? "" : `"idem":${JSON.stringify(idem)},`;
+    return `${RECORD}{"id":"${id}",${key}${rest}${payload}`;
   };
 }
 
@@ -69,7 +68,7 @@ export function writeMessage(workspaceId: string, low: number, rows: string): st
   return workspaceId + rows.replace(ROW_BEGINS, `${ROW_BEGINS}"low":${low},`);
 }
 
-/** Whether a row's text is one that no release can read: neither this one nor a later one. */
+/** Whether neither this release nor a later release can read a row. */
 export function isUnreadable(text: string): boolean {
   const { rows, newer } = readMessage(text);
   return rows.length + newer === 0;
@@ -85,7 +84,7 @@ export function firstSignals(signals: string, count: number): string {
   return signals.slice(0, end);
 }
 
-/** Reads each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
+/** Reads each row separately, so that an unreadable row does not affect the others. */
 export function readMessage(body: string): ReceivedMessage {
   const [workspaceId = "", ...rows] = body.split(ROW);
   const message: ReceivedMessage = { workspaceId, low: 0, rows: [], unreadable: 0, newer: 0 };
@@ -106,16 +105,16 @@ export function readMessage(body: string): ReceivedMessage {
 }
 
 /**
- * How a row of each version is read. Rows outlive the code that wrote them, in the outbox and in the queue: a new version
- * is a new entry, which the release before the one that writes it must have, and an old entry goes with the last of its rows.
+ * Readers by row version. Rows in the outbox and in the queue outlive the code that wrote them. So one release adds the reader of a
+ * new version, and the next release writes that version. An old reader is removed after its last row.
  */
 const READERS: Readonly<Record<number, (header: OutboxRow, records: readonly string[]) => ReceivedSignal[]>> = {
   1: readPairs,
 };
 
 /**
- * @returns null for a row of a version yet to come.
- * @throws Error when the text is no row of a version that is known.
+ * @returns null for a row of a newer version.
+ * @throws Error when the text is no row of a known version.
  */
 function readRow(text: string): (ReceivedRow & { low: number }) | null {
   const [header = "", ...records] = text.split(RECORD);
@@ -126,7 +125,6 @@ function readRow(text: string): (ReceivedRow & { low: number }) | null {
   return { row, signals: read(row, records), low };
 }
 
-/** Version 1: an envelope and a payload for each signal. */
 function readPairs(row: OutboxRow, records: readonly string[]): ReceivedSignal[] {
   if (records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not as many records as the row says");
   return Array.from({ length: row.count }, (_, index): ReceivedSignal => {

@@ -3,10 +3,10 @@
  * hash, by which a restore repeats the deletion. Then the Signal Store, which finishes alone and has Destinations delete the
  * person too. So a call that is interrupted leaves an entry whose receipt says how far the deletion is.
  */
-import { beginPersonDeletion, renameDeletion } from "../control/deletions.ts";
+import { beginPersonDeletion, renameDeletion } from "../control/restores.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
-import type { DeletionReceipt } from "../store/protocol/data-care.ts";
+import type { DeletionReceipt } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
 /**

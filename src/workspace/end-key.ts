@@ -1,6 +1,6 @@
 /** What of an API key's life (spec §3.1, design §5) concerns both the control plane and the Quota Counter. */
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deactivateKey, type ApiKey } from "../control/stored-keys.ts";
+import { deactivateKey, type ApiKey } from "../control/api-keys.ts";
 import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { quotaCounter } from "./objects.ts";
 

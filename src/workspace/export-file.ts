@@ -4,7 +4,7 @@ import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { within } from "../platform/time-limit.ts";
-import type { ExportedRecords, ExportFormat } from "../store/protocol/data-care.ts";
+import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
 /** CSV says that it has a header (RFC 4180); NDJSON has no registered type. */

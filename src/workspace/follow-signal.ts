@@ -1,6 +1,6 @@
 /** A signal wherever it is: in the Signal Store, or still on its way there. */
 import type { Admission } from "../wire/admission.ts";
-import type { SignalTrace } from "../store/protocol/recorded-signals.ts";
+import type { SignalTrace } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /** Finds a signal by its id. Null: no such signal in this workspace. */

@@ -1,6 +1,6 @@
 /** Importing mapping rules: what would become of each is decided first, and all of it is done, or nothing. */
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { readAllRules, writeImport } from "../control/write-import.ts";
+import { readAllRules, writeImport } from "../control/rule-changes.ts";
 import type { StoredRule } from "../control/stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import {

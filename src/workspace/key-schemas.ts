@@ -1,5 +1,6 @@
 /** Schemas of a new API key (spec §2.1) and of its payload template (design §8.7). */
 import * as z from "zod";
+import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
@@ -64,7 +65,7 @@ export const newKey = z
   .strictObject({
     name,
     endpoint_type: z
-      .enum(["signal_staging", "product_org"])
+      .enum(ENDPOINT_TYPES)
       .default("signal_staging")
       .meta({ description: "Which endpoints the key may be used on." }),
     expires_at: expiration.meta({ description: "The key never expires when this is left out." }),

@@ -1,5 +1,5 @@
 /** Messages of the pages and of the operator API for the limits of a workspace. Each names the limit and the next step. */
-import type { KeyLimit } from "../control/key-limits.ts";
+import type { KeyLimit } from "../control/new-keys.ts";
 import {
   TEMPLATE_KEPT_DAYS,
   WORKSPACE_MAX_ACTIVE_KEYS,

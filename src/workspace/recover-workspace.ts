@@ -4,12 +4,12 @@
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { passOverVersions } from "../control/restored-rules.ts";
+import { passOverVersions } from "../control/restores.ts";
 import { deletionsSince, endRestore, findRestore, unfinishedRestore, type Restore } from "../control/restores.ts";
-import { deactivatedKeyIds } from "../control/stored-keys.ts";
+import { deactivatedKeyIds } from "../control/api-keys.ts";
 import { raiseConfigVersion } from "../control/workspaces.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
-import type { Correction } from "../quota/corrections.ts";
+import type { Correction } from "../quota/counter-restore.ts";
 import type { UnsettledRow } from "../quota/protocol.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
@@ -99,9 +99,9 @@ function correctionsOf(
   },
 ): Correction[] {
   const waiting: Record<string, number> = {};
-  for (const { periodStartMs, signals, isAgain } of now.waiting) {
+  for (const { periodStartMs, signals, isResent } of now.waiting) {
     // The store has a signal that is sent once more.
-    if (!isAgain) waiting[periodStartMs] = (waiting[periodStartMs] ?? 0) + signals;
+    if (!isResent) waiting[periodStartMs] = (waiting[periodStartMs] ?? 0) + signals;
   }
   return Object.entries(accepted).map(([start, signals]) => ({
     periodStartMs: Number(start),

@@ -10,7 +10,7 @@ import { normalise } from "../domain/signal/normalise.ts";
 import { proposeRule } from "../domain/rules/propose-conditions.ts";
 import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
-import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/rules-on-history.ts";
+import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
 /** Pages that a rule's preview reads at most, where an event is rare: a million lines in each 25 of them. */

@@ -3,7 +3,7 @@
  * people, known visitors and visitors nobody knows, as a CDP and a marketing platform send them. Signal `n` is always the
  * same, so that whoever fills a workspace and whoever asks for what is in it agree.
  */
-import { uuidv7 } from "../../src/platform/uuidv7.ts";
+import { uuidv7 } from "../../src/platform/ids.ts";
 import type { FillOrder } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
 

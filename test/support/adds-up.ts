@@ -9,9 +9,9 @@ import { readEntries } from "../../src/store/people/timeline-text.ts";
 import type { Scored } from "../../src/store/people/timeline-text.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
-import { countInBooks } from "../../src/store/state/books.ts";
+import { countInBooks } from "../../src/store/state/status-change.ts";
 import { groupOf } from "../../src/store/state/status-change.ts";
-import { readRuleDays } from "../../src/store/state/rule-days.ts";
+import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
 export interface StoredLine {

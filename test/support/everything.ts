@@ -1,7 +1,7 @@
 /** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
-import { COLUMNS } from "../../src/store/log/line-cells.ts";
+import { COLUMNS } from "../../src/store/log/lines.ts";
 import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/visitor-keys.ts";
 

@@ -1,7 +1,7 @@
 /** Looks into a workspace in the middle of a life of the model run: files, and lists by what is asked for, a page at a time. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import type { PeopleQuery } from "../../src/store/protocol/people-pages.ts";
+import type { PeopleQuery } from "../../src/store/protocol/people-and-accounts.ts";
 import { command } from "./model-command.ts";
 import type { Command } from "./model-command.ts";
 import { emailOf, lineOf, personLine } from "./model-lines.ts";

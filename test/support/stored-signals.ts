@@ -1,5 +1,5 @@
 /** Held signals and dead letters of a workspace, as a job that sends them again reads them. */
-import type { StoredSignal } from "../../src/store/protocol/signals-to-record.ts";
+import type { StoredSignal } from "../../src/store/returns/return-jobs.ts";
 import { deadSignals, heldSignals } from "../../src/store/returns/return-jobs.ts";
 import { readStore } from "./read-store.ts";
 

@@ -36,7 +36,7 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
 };
 
 describe("a document", () => {
-  test.each(DOCUMENTS)("%s has links that lead to a file, and to a heading in it", (document) => {
+  test.each(DOCUMENTS)("%s links only to existing files and headings", (document) => {
     for (const [, target = ""] of prose(read(document)).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
       const [file = "", anchor] = target.split("#");
       const linked = file === "" ? document : path.join(path.dirname(document), file);
@@ -45,7 +45,7 @@ describe("a document", () => {
     }
   });
 
-  test.each(DOCUMENTS)("%s names only npm scripts that there are and that something runs", (document) => {
+  test.each(DOCUMENTS)("%s names only npm scripts that exist and are run", (document) => {
     for (const [, run, script = run] of read(document).matchAll(/\bnpm (?:run ([\w:-]+)|(?:test)\b)/g)) {
       const name = script ?? "test";
       expect(Object.keys(PACKAGE.scripts), `${document}: npm run ${name}`).toContain(name);
@@ -57,7 +57,7 @@ describe("a document", () => {
   });
 
   test.each(DOCUMENTS)(
-    "%s shows only commands of npm and wrangler, and calls of the service, besides the tour that a test pastes",
+    "%s shows only commands of npm and wrangler, and calls of the service, besides the tested tour",
     (document) => {
       const tour = /^## A five-minute tour$.*?^## /ms;
       const text = document === "README.md" ? read(document).replace(tour, "") : read(document);
@@ -80,7 +80,7 @@ const TESTS = new Set(
   ),
 );
 
-test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
+test.each(DOCUMENTS)("%s names only existing files and tests", (document) => {
   const text = withoutBlocks(read(document));
   for (const [, file = ""] of text.matchAll(/`((?:src|test|docs|migrations)\/[\w./-]*\w)`/g)) {
     expect(existsSync(path.join(ROOT, file)), `${document}: ${file}`).toBe(true);
@@ -90,7 +90,7 @@ test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
   }
 });
 
-test("test/README.md names tests that there are", () => {
+test("test/README.md names only existing tests", () => {
   const names = read("test/README.md").matchAll(
     /(?<![\w/.])(unit|worker|long|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
   );
@@ -104,7 +104,7 @@ test("test/README.md names tests that there are", () => {
 describe("a call of the operator API that a document names", () => {
   /** `GET /operator/workspaces/{}/health`, from the sources of the routes. */
   const known = new Set(
-    globSync("src/operator/routes/*.ts", { cwd: ROOT }).flatMap((file) =>
+    globSync("src/operator/*-routes.ts", { cwd: ROOT }).flatMap((file) =>
       [...read(file).matchAll(/\.(get|put|post|patch|delete)\(\s*"(\/[^"]*)"/g)].map(
         ([, method = "", route = ""]) => `${method.toUpperCase()} /operator${route.replaceAll(/:\w+/g, "{}")}`,
       ),
@@ -124,10 +124,10 @@ describe("a call of the operator API that a document names", () => {
   });
 });
 
-describe("a command of wrangler that a document shows", () => {
+describe("a command of wrangler in a document", () => {
   const { registry } = experimental_getWranglerCommands();
 
-  test.each(DOCUMENTS)("in %s is one that the installed version knows, with its flags", (document) => {
+  test.each(DOCUMENTS)("in %s exists in the installed version, with its flags", (document) => {
     for (const [, line = ""] of read(document).matchAll(/npx wrangler ([^`\n#]+)/g)) {
       const words = line.trim().split(/\s+/);
       let { subtree } = registry;
@@ -147,7 +147,7 @@ describe("a command of wrangler that a document shows", () => {
 });
 
 describe("README.md", () => {
-  test("says of each library that the project depends on what it is for", () => {
+  test("states the purpose of each dependency", () => {
     const [, table = ""] = read("README.md").split("## Libraries");
     const named = Object.keys({ ...PACKAGE.dependencies, ...PACKAGE.devDependencies }).filter(
       (name) => !name.startsWith("@types/") && name !== "@cloudflare/workers-types",
@@ -157,12 +157,12 @@ describe("README.md", () => {
       expect(table).toMatch(new RegExp(`(^|[ |])${name.replace("@stryker-mutator/vitest", "vitest")}[ ,|]`, "m"));
   });
 
-  test("is read in ten minutes: 200 lines at most", () => {
+  test("has at most 200 lines", () => {
     expect(read("README.md").split("\n").length).toBeLessThanOrEqual(201);
   });
 });
 
-test("docs/api.md has every code that a sender may meet, in the line of its status", () => {
+test("docs/api.md lists every code for senders in the line of its status", () => {
   const rows = [...read("docs/api.md").matchAll(/^\| (\d{3}) +\| ([^|]*)\|/gm)];
   const documented = rows.flatMap(([, status, codes = ""]) =>
     [...codes.matchAll(/`(\w+)`/g)].map(([, code]) => `${status} ${code}`),
@@ -171,7 +171,7 @@ test("docs/api.md has every code that a sender may meet, in the line of its stat
   expect(documented.toSorted()).toEqual([...refusals, "404 not_found", "405 method_not_allowed"].toSorted());
 });
 
-test("docs/operate.md says what each line of the log means, and of no other", () => {
+test("docs/operate.md explains each log line, and no other", () => {
   const [, log = ""] = /\n## The log\n(.*?)\n## /s.exec(read("docs/operate.md")) ?? [];
   const documented = [...log.matchAll(/^\| (`.*?) +\|/gm)].flatMap(([, names = ""]) =>
     [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
@@ -189,7 +189,7 @@ test("docs/operate.md names each job of the store that may fail", () => {
   expect(jobs.filter((name) => !section.includes(`\`${name}\``))).toEqual([]);
 });
 
-describe("a paragraph that the code cites", () => {
+describe("a paragraph cited by the code", () => {
   const sources = globSync("{src,test}/**/*.{ts,tsx}", { cwd: ROOT }).filter(
     (file) => !file.includes("documents.test"),
   );

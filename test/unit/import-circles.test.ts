@@ -86,18 +86,18 @@ function foldersOf(file: string): string[] {
   return folder === "." ? [] : [folder, ...foldersOf(folder)];
 }
 
-test("every import of src/ is read: each names a file that is there", () => {
+test("reads every import of src/, which names an existing file", () => {
   const named = [...imports.values()].flatMap((files) => [...files]);
   expect(named.length).toBeGreaterThan(1_000);
   expect(named.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
 });
 
-test.each(folders)("in %s nothing imports itself in a circle", (folder) => {
+test.each(folders)("finds no import cycle in %s", (folder) => {
   const circle = circleIn(sideBySide(imports, folder));
   expect(circle?.join(" → ") ?? "no circle").toBe("no circle");
 });
 
-test("a circle of folders is found although none of their files is on one", () => {
+test("finds a cycle of folders although none of their files is on one", () => {
   const graph: Graph = new Map([
     ["src/a/one.ts", new Set(["src/b/two.ts"])],
     ["src/b/two.ts", new Set()],

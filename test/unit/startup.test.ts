@@ -48,7 +48,7 @@ function partOf(file: string): string {
 }
 
 describe("before the first signal", () => {
-  test("ingest, the Durable Objects and what they need are evaluated, and of all packages only the router", () => {
+  test("ingestion and the Durable Objects are evaluated, and of all packages only the router", () => {
     const parts = new Set(Array.from(evaluated().keys(), partOf));
     expect([...parts].toSorted()).toEqual([
       "hono",
@@ -68,7 +68,7 @@ describe("before the first signal", () => {
     ]);
   });
 
-  test("of the control plane only the look-up of keys is evaluated, and of the consumer only which queue carries what", () => {
+  test("only the key look-up of the control plane and the queue names of the consumer are evaluated", () => {
     const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
     expect(files.toSorted()).toEqual(["src/control/key-facts.ts", "src/queue/queue-names.ts"]);
   });
@@ -77,7 +77,7 @@ describe("before the first signal", () => {
     expect([...evaluated().keys()].filter((file) => /trie-router/.test(file))).toEqual([]);
   });
 
-  test("no formatter of numbers is made by the table of refusals, which has numbers in its words", async () => {
+  test("the refusal table creates no number formatter", async () => {
     const made = vi.spyOn(Intl, "NumberFormat");
     vi.resetModules();
     const { REFUSALS } = await import("../../src/http/refusal-table.ts");
@@ -86,7 +86,7 @@ describe("before the first signal", () => {
     expect(REFUSALS.signal_too_large.advice).toContain("65,536 bytes");
   });
 
-  test("none of Node's modules is loaded, for which a static import would do anywhere in the bundle", () => {
+  test("none of Node's modules is loaded by a static import", () => {
     const externals = Object.entries(bundled.inputs).flatMap(([file, { imports }]) =>
       imports.filter((one) => one.external && one.path.startsWith("node:")).map((one) => `${file}: ${one.path}`),
     );

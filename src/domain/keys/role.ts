@@ -1,6 +1,7 @@
 /** What the roles of a workspace may do (spec §1, §5.6). */
 
-export type Role = "owner" | "admin" | "member";
+export const ROLES = ["owner", "admin", "member"] as const;
+export type Role = (typeof ROLES)[number];
 
 /** Whether a role may change things: keys, rules, members, plan. Members see the rest, read-only. */
 export function canManage(role: Role): boolean {

@@ -14,7 +14,7 @@ import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import type { Result } from "../result.ts";
 import { ok, refuse } from "../result.ts";
 import { isAbsent } from "./present-text.ts";
-import { Utf8Text } from "../../platform/utf8-text.ts";
+import { Utf8Text } from "../../platform/bytes.ts";
 
 export interface BodySignal {
   /** Where in the body the signal begins and ends, in bytes. */

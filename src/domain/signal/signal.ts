@@ -2,12 +2,20 @@
 import type { JsonObject } from "../json/json-object.ts";
 import type { Traits } from "./traits.ts";
 
-/** The endpoint family that a key may be used on (spec §2.1). */
-export type EndpointType = "signal_staging" | "product_org";
+/** The endpoint family that a key may be used on (spec §2.1). Stored lines hold its index in this list, so append only. */
+export const ENDPOINT_TYPES = ["signal_staging", "product_org"] as const;
+export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
-/** What the Quota Counter said of an admitted signal (spec §3.2, §8). Stored lines have its place here: new ones go last. */
+/** The verdict of the Quota Counter on an admitted signal (spec §3.2, §8). Stored lines hold its index in this list, so append only. */
 export const VERDICTS = ["accepted", "held"] as const;
 export type Verdict = (typeof VERDICTS)[number];
+
+/**
+ * What the Signal Store has made of a signal, in the order of a signal's life. `held` waits for room in the plan, `purged` was held
+ * when its period ended, `dead` could not be processed.
+ */
+export const SIGNAL_STATUSES = ["processed", "anonymous", "held", "duplicate", "purged", "dead"] as const;
+export type SignalStatus = (typeof SIGNAL_STATUSES)[number];
 
 /** The six call types of customer data platforms (spec §6). */
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;

@@ -1,9 +1,18 @@
-/** The /docs page: the OpenAPI document, readable. Server-rendered, no script, nothing from another host. */
+/** The /docs page: the OpenAPI document as server-rendered HTML, without scripts or files of other hosts. */
 import type { Child } from "hono/jsx";
-import { Guide, GUIDE } from "./docs-guide.tsx";
-import { Fields, marked, Parameters, DocsTable, Type } from "./docs-tables.tsx";
-import { resolve } from "./openapi-examples.ts";
-import type { ApiContent, ApiDocument, ApiOperation } from "./openapi-examples.ts";
+import { grouped } from "../../domain/grouped.ts";
+import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
+import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
+import {
+  resolve,
+  schemaName,
+  type ApiContent,
+  type ApiDocument,
+  type ApiOperation,
+  type ApiParameter,
+  type JsonSchema,
+} from "./openapi.ts";
+import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../workspace/webhook-calls.ts";
 
 interface Entry {
   method: string;
@@ -206,4 +215,202 @@ function linkedCodes(text: string): Child {
       )}
     </>
   );
+}
+
+/** The guide's sections, for the page's contents. */
+const GUIDE = [
+  { id: "first-call", title: "The first call" },
+  { id: "batches", title: "Many signals in one call" },
+  { id: "retries", title: "Retries" },
+  { id: "answers", title: "What to do for each code" },
+] as const;
+
+const KEY = "YOUR_API_KEY";
+
+interface Props {
+  origin: string;
+  codes: readonly { code: string; status: number }[];
+}
+
+function Guide({ origin, codes }: Props) {
+  const [webhook] = webhooksOf(origin, { key: KEY, endpointType: "signal_staging", payloadTemplate: null });
+  return (
+    <>
+      <section id="first-call">
+        <h2>The first call</h2>
+        <p>
+          An owner or admin of the workspace creates an API key on its pages, under API Keys; it is shown once. Write it
+          in place of <code>{KEY}</code>. A key with a shared secret wants that in the header <code>X-Api-Secret</code>.
+        </p>
+        <h3>curl</h3>
+        <pre tabindex={0}>{curlLine(webhook, null)}</pre>
+        <h3>JavaScript</h3>
+        <pre tabindex={0}>{fetchCall(webhook, null)}</pre>
+        <h3>Python</h3>
+        <pre tabindex={0}>{pythonCall(webhook, null)}</pre>
+        <p>
+          <strong>202</strong> means that the signal is kept durably and will be processed. Its <code>id</code> leads to
+          it: search for it on the pages, or ask the operator API. The status <code>held</code> says that it came beyond
+          the plan's signal limit.
+        </p>
+      </section>
+      <section id="batches">
+        <h2>Many signals in one call</h2>
+        <p>
+          Post an array, or <code>{'{"batch":[…]}'}</code>: at most {grouped(BATCH_MAX_SIGNALS)} signals in a call, and{" "}
+          {grouped(BULK_MAX_SIGNALS)} on the bulk endpoint, which also takes one JSON object per line. A signal has at
+          most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is welcome.
+        </p>
+        <p>
+          Each signal is taken or refused by itself. The answer lists them by <code>index</code>; a status of{" "}
+          <code>partial</code> says that some were refused, each with its <code>code</code> and <code>detail</code>.
+        </p>
+      </section>
+      <section id="retries">
+        <h2>Retries</h2>
+        <ul>
+          <li>
+            <strong>No answer, 429 or 5xx</strong>: send the same body again, after the seconds of{" "}
+            <code>Retry-After</code> where it is there, else after 1, 2, 4, … seconds, up to some minutes.
+          </li>
+          <li>
+            <strong>Other 4xx</strong>: the same call would be refused again. Mend it first.
+          </li>
+          <li>
+            <strong>Repeating is harmless</strong> where a signal carries a <code>messageId</code> (or <code>id</code>
+            ), or the call an <code>Idempotency-Key</code>: within seven days what came before is found to be a
+            duplicate and scores nothing. Without one, the same content is a duplicate for ten minutes. Each accepted
+            repetition counts as a signal.
+          </li>
+        </ul>
+      </section>
+      <section id="answers">
+        <h2>What to do for each code</h2>
+        <DocsTable head={["Code", "Status", "What to do"]}>
+          {codes.map(({ code, status }) =>
+            isRefusalCode(code) ? (
+              <tr>
+                <td>
+                  <a href={`#${code}`}>
+                    <code>{code}</code>
+                  </a>
+                </td>
+                <td>{status}</td>
+                <td>{REFUSALS[code].advice}</td>
+              </tr>
+            ) : (
+              <></>
+            ),
+          )}
+        </DocsTable>
+      </section>
+    </>
+  );
+}
+
+export function Parameters({ parameters }: { parameters: ApiParameter[] }) {
+  return (
+    <DocsTable head={["Parameter", "In", "Type", "Meaning"]}>
+      {parameters.map(({ name, in: place, required, schema = {}, description }) => (
+        <tr>
+          <td>
+            <code>{name}</code>
+            {required === true && <em> required</em>}
+          </td>
+          <td>{place}</td>
+          <td>
+            <Type schema={schema} />
+          </td>
+          <td>{meaning({ ...schema, description: description ?? schema.description ?? "" })}</td>
+        </tr>
+      ))}
+    </DocsTable>
+  );
+}
+
+export function Fields({ schema }: { schema: JsonSchema }) {
+  if (schema.properties === undefined || Object.keys(schema.properties).length === 0) {
+    return (
+      <p>
+        <Type schema={schema} />
+      </p>
+    );
+  }
+  return (
+    <DocsTable head={["Field", "Type", "Meaning"]}>
+      {Object.entries(schema.properties).map(([name, field]) => (
+        <tr>
+          <td>
+            <code>{name}</code>
+            {schema.required?.includes(name) === true && <em> required</em>}
+          </td>
+          <td>
+            <Type schema={field} />
+          </td>
+          <td>{meaning(field)}</td>
+        </tr>
+      ))}
+    </DocsTable>
+  );
+}
+
+/** A schema's type: a link where the schema is named, else what it is made of. */
+export function Type({ schema }: { schema: JsonSchema }): Child {
+  const name = schemaName(schema);
+  if (name !== undefined) return <a href={`#schema-${name}`}>{name}</a>;
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) {
+    return <>{choices.map((choice, index) => [index > 0 && " or ", <Type schema={choice} />])}</>;
+  }
+  if (schema.enum !== undefined) return <code>{schema.enum.map((value) => JSON.stringify(value)).join(" | ")}</code>;
+  if (schema.const !== undefined) return <code>{JSON.stringify(schema.const)}</code>;
+  if (schema.type === "array" && schema.items !== undefined) {
+    return (
+      <>
+        list of <Type schema={schema.items} />
+      </>
+    );
+  }
+  const properties = Object.keys(schema.properties ?? {});
+  if (properties.length > 0) return <>{`object (${properties.join(", ")})`}</>;
+  const type = [schema.type ?? "any JSON"].flat().join(" or ");
+  return <>{schema.format === undefined ? type : `${type}, ${schema.format}`}</>;
+}
+
+function meaning(schema: JsonSchema): Child {
+  const { description, minimum, maximum, maxLength } = schema;
+  const notes = [
+    minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER && `at least ${minimum}`,
+    maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
+    maxLength !== undefined && `at most ${maxLength} characters`,
+    schema.default !== undefined && `${JSON.stringify(schema.default)} when left out`,
+  ].filter((note) => note !== false);
+  return (
+    <>
+      {description !== undefined && description !== "" && <>{marked(description)} </>}
+      {notes.length > 0 && <small>{notes.join("; ")}</small>}
+    </>
+  );
+}
+
+function DocsTable({ head, children }: { head: string[]; children: Child }) {
+  return (
+    <div class="table" tabindex={0}>
+      <table>
+        <thead>
+          <tr>
+            {head.map((title) => (
+              <th scope="col">{title}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Renders the `code` in a text. */
+export function marked(text: string): Child {
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
 }

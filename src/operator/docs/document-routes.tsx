@@ -1,11 +1,11 @@
-/** What anybody may read: the OpenAPI document, the page made from it, and whether the Worker is alive. */
+/** Public routes: the OpenAPI document, the /docs page, and the liveness check. */
 import { Hono } from "hono";
 import { html } from "hono/html";
 import type { RouterRoute } from "hono/types";
 import type { AppEnv } from "../../env.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
 import { DocsPage } from "./docs-page.tsx";
-import type { ApiDocument } from "./openapi-examples.ts";
+import type { ApiDocument } from "./openapi.ts";
 import { openApiDocument } from "./openapi.ts";
 
 const PAGE_HEADERS = {

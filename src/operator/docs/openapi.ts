@@ -1,13 +1,38 @@
-/** The OpenAPI 3.1 document: the operator API from the descriptions its routes carry, and the ingestion endpoints. */
+/**
+ * The OpenAPI 3.1 document: the operator API from the descriptions that its routes carry, the ingestion endpoints, and the
+ * webhooks. The ingestion schemas only describe; domain/ validates the calls.
+ */
 import type { RouterRoute } from "hono/types";
 import * as z from "zod";
-import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
-import { allCodes } from "../error-codes.ts";
-import { fillInExamples, type ApiDocument } from "./openapi-examples.ts";
-import { ingestPaths, problemResponse } from "./openapi-ingest.ts";
-import { webhooks } from "./event-schemas.ts";
-import { operationOf, TAGS, type Operation } from "../operation.ts";
-import { idOf } from "../schema-parts.ts";
+import {
+  createDocument,
+  type ZodOpenApiOperationObject,
+  type ZodOpenApiPathItemObject,
+  type ZodOpenApiPathsObject,
+  type ZodOpenApiResponsesObject,
+} from "zod-openapi";
+import { exampleEvent } from "../../domain/events/examples.ts";
+import { envelopeOf } from "../../domain/events/request-body.ts";
+import {
+  destinationEventTypes,
+  eventTypes,
+  type AnyEventType,
+  type EventData,
+} from "../../domain/events/workspace-event.ts";
+import type { RefusalCode } from "../../domain/keys/refusal.ts";
+import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import {
+  BATCH_MAX_BYTES,
+  BATCH_MAX_SIGNALS,
+  BULK_MAX_BYTES,
+  BULK_MAX_SIGNALS,
+  IDEMPOTENCY_KEY_MAX_LENGTH,
+  NAME_MAX_CODE_POINTS,
+  SIGNAL_MAX_BYTES,
+} from "../../limits.ts";
+import { TAGS, allCodes, operationOf, type Operation } from "../operation.ts";
+import { count, idOf, instant, problemDetails } from "../schema-parts.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
@@ -129,3 +154,474 @@ const HEALTH: ZodOpenApiOperationObject = {
     },
   },
 };
+
+const SIGNAL_EXAMPLE = {
+  email: "jane@example.com",
+  event: "Filled Out Form",
+  source: "marketing-automation",
+  properties: { form_name: "Request a demo", page_url: "https://example.com/demo" },
+};
+
+const universalSignal = z
+  .looseObject({
+    email: z.string().nullish().meta({ format: "email" }),
+    event: z.string().meta({ description: "What mapping rules match on.", maxLength: NAME_MAX_CODE_POINTS }),
+    source: z.string().nullish().meta({ description: "Where the signal comes from.", maxLength: NAME_MAX_CODE_POINTS }),
+    properties: z.record(z.string(), z.unknown()).nullish().meta({ description: "Free-form, nested." }),
+  })
+  .meta({ id: "SignalPayload", description: "A universal signal (spec §2.2).", example: SIGNAL_EXAMPLE });
+
+const cdpCall = z
+  .looseObject({
+    type: z.enum(CDP_CALL_TYPES),
+    messageId: z.string().optional(),
+    anonymousId: z.string().nullish(),
+    userId: z.string().nullish(),
+    event: z.string().optional().meta({ description: "Of a `track` call." }),
+    name: z.string().optional().meta({ description: "Of a `page` call." }),
+    properties: z.record(z.string(), z.unknown()).optional(),
+    traits: z
+      .looseObject({ email: z.string(), name: z.string(), company: z.unknown(), title: z.string() })
+      .partial()
+      .optional()
+      .meta({ description: "Of an `identify` call; `context.traits` serves as well." }),
+    context: z.record(z.string(), z.unknown()).optional(),
+  })
+  .meta({ id: "CdpCall", description: "A call of a customer data platform, as it delivers it (spec §6)." });
+
+const signal = z.union([universalSignal, cdpCall]);
+const signals = z.union([signal, z.array(signal), z.looseObject({ batch: z.array(signal) })]);
+const account = z
+  .looseObject({})
+  .meta({ id: "AccountPayload", description: "Any object; the key's payload template says what its paths mean." });
+
+const oneAnswer = z
+  .object({ status: z.enum(VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
+  .meta({ id: "SignalAccepted", description: "Answer to one signal." });
+const severalAnswer = z
+  .object({
+    status: z.enum(["accepted", "partial"]),
+    accepted: z.int(),
+    held: z.int(),
+    rejected: z.int(),
+    results: z.array(
+      z.object({
+        index: z.int(),
+        status: z.enum([...VERDICTS, "rejected"]),
+        id: z.string().optional(),
+        code: z.string().optional(),
+        detail: z.string().optional(),
+      }),
+    ),
+  })
+  .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch: one result per signal, in order." });
+
+const headers = z.object({
+  "X-Api-Secret": z.string().optional().meta({ description: "The shared secret, when the key has one." }),
+  "Idempotency-Key": z.string().max(IDEMPOTENCY_KEY_MAX_LENGTH).optional().meta({
+    description:
+      "A call that is repeated with the same value and API key, within seven days, scores nothing a second time.",
+  }),
+});
+
+const apiKey = z.string().meta({ description: "The full key.", example: "sk_…" });
+const source = z
+  .string()
+  .meta({ description: "Names the origin, in place of the body's `source`.", example: "website" });
+
+const limits = z.object({
+  RateLimit: z
+    .string()
+    .optional()
+    .meta({ header: { description: "What is left of request rate and billing period." } }),
+  "RateLimit-Policy": z
+    .string()
+    .optional()
+    .meta({ header: { description: "The limits themselves." } }),
+});
+const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "Seconds." } }) });
+
+/** The error answers of ingestion by status: which codes there are, and what they mean. */
+function refusals(): ZodOpenApiResponsesObject {
+  const codes = Object.keys(REFUSALS) as RefusalCode[];
+  const responses: ZodOpenApiResponsesObject = {
+    "404": problemResponse(["not_found"]),
+    "405": problemResponse(["method_not_allowed"]),
+  };
+  for (const [status, group] of Map.groupBy(codes, (code) => REFUSALS[code].status)) {
+    const response = problemResponse(group);
+    responses[`${status}` as "400"] = status === 429 || status === 503 ? { ...response, headers: retry } : response;
+  }
+  return responses;
+}
+
+function problemResponse(codes: string[]) {
+  return {
+    description: codes.map((code) => `\`${code}\``).join(", "),
+    content: { "application/problem+json": { schema: problemDetails } },
+  };
+}
+
+interface Ingestion {
+  operationId: string;
+  summary: string;
+  description: string;
+  path: z.ZodObject;
+  schema: z.ZodType;
+  example: unknown;
+  answer: z.ZodType;
+  lines?: boolean;
+}
+
+function ingestion(spec: Ingestion): { post: ZodOpenApiOperationObject } {
+  const { operationId, summary, description, path, schema, example, answer, lines = false } = spec;
+  return {
+    post: {
+      tags: ["Ingestion"],
+      operationId,
+      summary,
+      description,
+      security: [],
+      requestParams: { path, header: headers },
+      requestBody: {
+        required: true,
+        content: {
+          "application/json": { schema, example },
+          ...(lines && {
+            "application/x-ndjson": { schema: z.string().meta({ description: "One signal per line." }) },
+          }),
+        },
+      },
+      responses: {
+        "202": {
+          description: "Stored and counted. Held signals (between the limit and twice the limit) do not change scores.",
+          headers: limits,
+          content: { "application/json": { schema: answer } },
+        },
+        ...refusals(),
+      },
+    },
+  };
+}
+
+const FORMS = 'Takes one object, a bare array, or `{"batch":[…]}`; `Content-Encoding: gzip` is accepted.';
+const KINDS =
+  "A universal signal, or a call of a customer data platform: `identify` links an anonymous id to an email and makes no " +
+  "entry in the signal queue, `track` and `page` are stored as signals.";
+
+const ingestPaths: ZodOpenApiPathsObject = {
+  "/api/signal-staging/webhook/{apiKey}": ingestion({
+    operationId: "sendSignal",
+    summary: "Send a signal",
+    description: `${KINDS} ${FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
+    path: z.object({ apiKey }),
+    schema: signals,
+    example: SIGNAL_EXAMPLE,
+    answer: z.union([oneAnswer, severalAnswer]),
+  }),
+  "/api/signal-staging/webhook/{source}/{apiKey}": ingestion({
+    operationId: "sendSignalOfSource",
+    summary: "Send a signal of a named source",
+    description: `The source of the path goes before any other. ${FORMS}`,
+    path: z.object({ source, apiKey }),
+    schema: signals,
+    example: SIGNAL_EXAMPLE,
+    answer: z.union([oneAnswer, severalAnswer]),
+  }),
+  "/api/signal-staging/webhook/{apiKey}/batch": ingestion({
+    operationId: "sendBatch",
+    summary: "Send a batch of signals",
+    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Good signals are kept when others are bad. ${FORMS}`,
+    path: z.object({ apiKey }),
+    schema: signals,
+    example: { batch: [SIGNAL_EXAMPLE] },
+    answer: severalAnswer,
+  }),
+  "/api/signal-staging/bulk/{apiKey}": ingestion({
+    operationId: "sendBulk",
+    summary: "Send signals in bulk",
+    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes; also newline-delimited JSON. ${FORMS}`,
+    path: z.object({ apiKey }),
+    schema: signals,
+    example: [SIGNAL_EXAMPLE],
+    answer: severalAnswer,
+    lines: true,
+  }),
+  "/api/product-orgs/webhook/{apiKey}": ingestion({
+    operationId: "sendAccount",
+    summary: "Send account data",
+    description:
+      "For Product Org Updates keys. One object is one account; an array is one update per element. The key's payload " +
+      "template maps it, and the account with its external id is created or updated, field by field.",
+    path: z.object({ apiKey }),
+    schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
+    example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },
+    answer: z.union([oneAnswer, severalAnswer]),
+  }),
+};
+
+export interface JsonSchema {
+  $ref?: string;
+  type?: string | string[];
+  format?: string;
+  description?: string;
+  example?: unknown;
+  const?: unknown;
+  default?: unknown;
+  enum?: unknown[];
+  properties?: Record<string, JsonSchema>;
+  required?: string[];
+  items?: JsonSchema;
+  anyOf?: JsonSchema[];
+  oneOf?: JsonSchema[];
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  additionalProperties?: boolean | JsonSchema;
+}
+
+export interface ApiContent {
+  [mediaType: string]: { schema?: JsonSchema; example?: unknown };
+}
+
+export interface ApiParameter {
+  name: string;
+  in: "path" | "query" | "header";
+  description?: string;
+  required?: boolean;
+  schema?: JsonSchema;
+}
+
+export interface ApiOperation {
+  operationId: string;
+  summary: string;
+  description?: string;
+  tags: string[];
+  security?: Record<string, string[]>[];
+  parameters?: ApiParameter[];
+  requestBody?: { content: ApiContent };
+  responses: { [status: string]: { description: string; content?: ApiContent } };
+}
+
+export interface ApiDocument {
+  openapi: string;
+  info: { title: string; description: string; version: string };
+  tags: { name: string }[];
+  paths: { [path: string]: { [method: string]: ApiOperation } };
+  /** The requests that webhooks of others are sent, by type of event. */
+  webhooks: { [type: string]: { post: ApiOperation } };
+  components: { schemas: Record<string, JsonSchema> };
+  "x-error-codes": { code: string; status: number; when: string }[];
+}
+
+/** Gives every answer that has no example one; the example of a problem shows its first code. */
+function fillInExamples(document: ApiDocument): ApiDocument {
+  for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
+    for (const [status, { description, content = {} }] of Object.entries(operation.responses)) {
+      for (const [mediaType, media] of Object.entries(content)) {
+        media.example ??=
+          mediaType === "application/problem+json"
+            ? problemExample(Number(status), /`(\w+)`/.exec(description)?.[1] ?? "", document)
+            : exampleOf(media.schema ?? {}, document);
+      }
+    }
+  }
+  return document;
+}
+
+export function schemaName({ $ref }: JsonSchema): string | undefined {
+  return $ref?.split("/").at(-1);
+}
+
+export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
+  const name = schemaName(schema);
+  return name === undefined ? schema : (document.components.schemas[name] ?? {});
+}
+
+/** A value that fits the schema: its own example, else one made of its parts. */
+function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
+  const schema = resolve(reference, document);
+  if (schema.example !== undefined) return schema.example;
+  if (schema.const !== undefined) return schema.const;
+  if (schema.enum !== undefined) return schema.enum[0];
+  const choice = (schema.anyOf ?? schema.oneOf)?.[0];
+  if (choice !== undefined) return exampleOf(choice, document);
+  const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
+  switch (type) {
+    case "object":
+      return Object.fromEntries(
+        Object.entries(schema.properties ?? {}).map(([name, property]) => [name, exampleOf(property, document)]),
+      );
+    case "array":
+      return schema.items === undefined ? [] : [exampleOf(schema.items, document)];
+    case "integer":
+    case "number":
+      return Math.max(schema.minimum ?? 0, 0);
+    case "boolean":
+      return false;
+    case "string":
+      return "text";
+    default:
+      return null;
+  }
+}
+
+function problemExample(status: number, code: string, document: ApiDocument): unknown {
+  const detail = document["x-error-codes"].find((described) => described.code === code)?.when ?? "";
+  const requestId = "req_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
+  return { type: `/docs#${code}`, title: "…", status, detail, code, request_id: requestId };
+}
+
+const email = z.string().meta({ example: "jane@example.com" });
+const score = z.number().meta({ description: "Of the person." });
+const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
+const lastUsed = instant.nullable().meta({ description: "The last authenticated call; null: there was none." });
+const period = { period_start: instant, period_end: instant };
+
+/** The data of each type of event; the compiler sees to it that the schemas say what is sent. */
+const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
+  "person.score_crossed": z.object({
+    email,
+    threshold: z.number(),
+    score,
+    score_before: z.number(),
+    signal_id: idOf(
+      "sig",
+      "Of the latest signal that made the difference; null: it is somebody else's by now.",
+    ).nullable(),
+  }),
+  "person.scored": z.object({
+    scoring_signals: z.array(
+      z.object({
+        email,
+        scoring_signal: z.string(),
+        points: z.number(),
+        score,
+        rule_id: idOf("rule", "Of the mapping rule that matched."),
+        signal_id: idOf("sig", "Of the signal."),
+        event: z.string(),
+        received_at: instant,
+      }),
+    ),
+  }),
+  "people.rescored": z.object({
+    cause: z.enum(["rule_applied", "signals_linked"]),
+    rule_id: z.string().nullable().meta({ description: "Of the rule that was applied." }),
+    email: z.string().nullable().meta({ description: "Whose the signals are now that were linked." }),
+    added: count.meta({ description: "Signals that score what they did not." }),
+    changed: count,
+    removed: count,
+    points: z.number().meta({ description: "What that adds to the scores of all people together." }),
+    thresholds: z.array(z.object({ threshold: z.number(), risen: count, fallen: count })),
+  }),
+  "usage.level": z.object({
+    level: z.enum(["80", "100", "200", "first_refusal"]).meta({ description: "Percent of the signal limit." }),
+    used: count,
+    signal_limit: count,
+    overages: z.boolean(),
+    ...period,
+  }),
+  "period.closed": z.object({
+    ...period,
+    signal_limit: count,
+    overages: z.boolean(),
+    accepted: count.meta({ description: "Within the limit, or with overages on; held ones are apart." }),
+    held: count,
+    rejected: count,
+    overage: count,
+    streak: count.meta({ description: "Periods in a row over the limit, this one included." }),
+    extra_room_removed: z.boolean(),
+  }),
+  "key.expiring": z.object({
+    ...key,
+    expires_at: instant,
+    days: z.int().meta({ description: "So many days ahead, or less: 30, 7 or 1." }),
+    successor_id: z.string().nullable().meta({ description: "Of the key that it was rotated into." }),
+    last_used_at: lastUsed,
+  }),
+  "key.silent": z.object({ ...key, days: z.int(), last_used_at: lastUsed }),
+  "refusals.burst": z.object({
+    key_id: key.key_id,
+    from: instant,
+    to: instant,
+    calls: count,
+    refused: count,
+    codes: z.record(z.string(), count).meta({ description: "Refused calls by code.", example: { body_not_json: 60 } }),
+  }),
+  "dead_letters.added": z.object({
+    signals: count,
+    reasons: z.record(z.string(), count).meta({ description: "Signals by reason.", example: { rules_too_slow: 3 } }),
+  }),
+  "processing.late": z.object({ oldest_at: instant, signals: count }),
+  "destination.disabled": z.object({
+    destination_id: idOf("dst", "Of the destination."),
+    destination_name: z.string(),
+    reason: z.enum(["gone", "failing"]).meta({
+      description: "`gone`: it answered 410. `failing`: nothing has reached it for five days.",
+    }),
+  }),
+  "destination.test": z.object({ message: z.string() }),
+};
+
+const WHEN: Record<AnyEventType, string> = {
+  "person.score_crossed": "A person's score has risen to a threshold of the workspace, or above it",
+  "person.scored": "Scoring signals were made; gathered, at most one delivery a second",
+  "people.rescored": "A mapping rule was applied to the past, or many earlier signals have become a person's",
+  "usage.level": "80, 100 or 200 % of the signal limit are reached, or a signal was refused for it",
+  "period.closed": "A billing period has ended",
+  "key.expiring": "An API key ends in 30, 7 or 1 days",
+  "key.silent": "Nothing has come with an API key for as many days as were chosen for it",
+  "refusals.burst": "More than a tenth of a key's calls of five minutes were refused, and at least 20",
+  "dead_letters.added": "Signals could not be processed",
+  "processing.late": "The oldest signal that is not processed is older than ten minutes",
+  "destination.disabled": "Another destination was switched off; every destination is told",
+  "destination.test": "Somebody has sent a test; only the destination that it tests is told",
+};
+
+const DESCRIPTION =
+  "Signed by the Standard Webhooks specification: verify the raw body with one of its libraries and the destination's secret. " +
+  "At least once, in no promised order: `webhook-id` stays the same over all attempts, so drop what you have had. Answer with " +
+  "any 2xx within 10 seconds; what fails comes again for some three days. 410 ends the destination.";
+
+const webhookHeaders = z.object({
+  "webhook-id": idOf("evt", "Of the event; the same at each attempt."),
+  "webhook-timestamp": z
+    .string()
+    .meta({ description: "Of the attempt, in seconds since 1970.", example: "1763645220" }),
+  "webhook-signature": z.string().meta({
+    description:
+      "`v1,` and an HMAC-SHA256 in base64; two of them, separated by a space, while a rotated secret still holds.",
+    example: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+  }),
+});
+
+export const webhooks: Record<string, ZodOpenApiPathItemObject> = Object.fromEntries(
+  [...eventTypes, ...destinationEventTypes].map((type) => [type, { post: webhook(type) }]),
+);
+
+function webhook(type: AnyEventType): ZodOpenApiOperationObject {
+  const schema = z
+    .object({
+      id: idOf("evt", "Of the event."),
+      type: z.literal(type),
+      time: instant.meta({ description: "When it became true." }),
+      workspace: idOf("ws", "Of the workspace."),
+      data: DATA[type],
+    })
+    .meta({ id: `Event_${type.replaceAll(/\W/g, "_")}` });
+  const example = envelopeOf(exampleEvent(type), "ws_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f");
+  return {
+    tags: ["Destinations"],
+    operationId: `on_${type.replaceAll(/\W/g, "_")}`,
+    summary: WHEN[type],
+    description: DESCRIPTION,
+    security: [],
+    requestParams: { header: webhookHeaders },
+    requestBody: { required: true, content: { "application/json": { schema, example } } },
+    responses: {
+      "2XX": { description: "It has arrived." },
+      "410": { description: "Nothing is wanted here any more: the destination is switched off." },
+    },
+  };
+}

@@ -1,5 +1,5 @@
 /** Accounts (spec §1, design §8.7): the list, and one account with its history. */
-import { keyNames } from "../../control/stored-keys.ts";
+import { keyNames } from "../../control/api-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../../limits.ts";
 import { signalStore } from "../../workspace/objects.ts";

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
-import type { AccountPage, ShownChange } from "../../store/protocol/account-pages.ts";
+import type { AccountPage, ShownChange } from "../../store/protocol/people-and-accounts.ts";
 import { Flags, ShortValue, JsonValue } from "./account-values.tsx";
 import { Empty, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";

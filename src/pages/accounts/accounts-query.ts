@@ -1,5 +1,5 @@
 /** What the address of the list of accounts asks for. Pure; what makes no sense is as if it were not there. */
-import type { AccountsQuery, AccountsSort } from "../../store/protocol/account-pages.ts";
+import type { AccountsQuery, AccountsSort } from "../../store/protocol/people-and-accounts.ts";
 import { choiceOf, searchText, shownOf, type Asked } from "../list-query.ts";
 
 export const ACCOUNTS_SORTS = { newest: "Newest first", last_seen: "Last seen" } as const satisfies Record<

@@ -1,7 +1,7 @@
 /** The list of accounts. */
 import { ACCOUNT_LIST_CHARACTERS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
-import type { AccountSummary } from "../../store/protocol/account-pages.ts";
+import type { AccountSummary } from "../../store/protocol/people-and-accounts.ts";
 import { ACCOUNTS_SORTS, type AccountsList } from "./accounts-query.ts";
 import { ShortValue } from "./account-values.tsx";
 import { SelectField, TextField } from "../views/fields.tsx";

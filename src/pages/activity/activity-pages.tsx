@@ -1,6 +1,6 @@
 /** Settings › Activity: the audit log. Whoever may not see API keys (spec §1) and notifications sees nothing of them here. */
-import { listAudit } from "../../control/audit-list.ts";
-import { keyNames } from "../../control/stored-keys.ts";
+import { listAudit } from "../../control/audit.ts";
+import { keyNames } from "../../control/api-keys.ts";
 import { planNames } from "../../control/plans.ts";
 import { listMembers } from "../../control/members.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";

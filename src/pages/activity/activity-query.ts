@@ -1,5 +1,5 @@
 /** What the address of the activity page asks for. Pure. */
-import type { AuditFilter } from "../../control/audit-list.ts";
+import type { AuditFilter } from "../../control/audit.ts";
 import { EMAIL_MAX_LENGTH } from "../../limits.ts";
 import { shownKey, type KeyFilter } from "../key-filter.ts";
 import { readDayRange, shownRange, type DayRange } from "../day-range.ts";

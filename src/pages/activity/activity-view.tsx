@@ -1,6 +1,6 @@
 /** The audit log: who did what, and when. */
 import type { Child } from "hono/jsx";
-import type { AuditRecord } from "../../control/audit-list.ts";
+import type { AuditRecord } from "../../control/audit.ts";
 import { MANAGERS_ACTIONS } from "../../control/audit.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "./activity-query.ts";

@@ -1,6 +1,6 @@
 /** How each entry of the audit log reads, after who did it. The compiler sees to it that none is missing. */
 import type { AuditAction } from "../../control/audit.ts";
-import type { AuditRecord } from "../../control/audit-list.ts";
+import type { AuditRecord } from "../../control/audit.ts";
 import { EXPORTS, FORMATS } from "../people/export-copy.ts";
 import { ROLE_SAID } from "../copy.ts";
 import { exactTime, grouped } from "../views/format.ts";

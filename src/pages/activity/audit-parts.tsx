@@ -1,6 +1,6 @@
 /** What the sentences of the audit log are made of: names with links to what they name. */
 import type { Child } from "hono/jsx";
-import type { AuditRecord } from "../../control/audit-list.ts";
+import type { AuditRecord } from "../../control/audit.ts";
 
 export interface AuditPlace {
   /** Address of the workspace. */

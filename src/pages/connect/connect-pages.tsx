@@ -1,6 +1,6 @@
 /** Connect: setting up a sender (spec §4). Members who may not manage keys see the steps and nothing of the keys (§5.6). */
 import type { Context } from "hono";
-import { findKey, listActiveKeys } from "../../control/stored-keys.ts";
+import { findKey, listActiveKeys } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";

@@ -1,6 +1,6 @@
 /** Connect: the steps of each kind of sender (spec §4). Full keys are not known here: a placeholder stands for them. */
 import type { PropsWithChildren } from "hono/jsx";
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "./marketing-template.ts";
 import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../workspace/webhook-calls.ts";

@@ -1,6 +1,6 @@
 /** Answers that both making a key and rotating one end in, and where the keys' pages are. */
 import type { Context } from "hono";
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { page } from "../page.tsx";

@@ -1,5 +1,5 @@
 /** Settings › API Keys: the one page that shows a full key and its secret (spec §2.1, §3.1), and the one after it. */
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";

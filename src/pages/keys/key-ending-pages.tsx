@@ -1,5 +1,5 @@
 /** Settings › API Keys: a key is deactivated, or rotated into another one. */
-import { findKey, type ApiKey } from "../../control/stored-keys.ts";
+import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { endKey, replaceKey } from "../../workspace/end-key.ts";
 import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";

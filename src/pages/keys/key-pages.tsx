@@ -1,6 +1,6 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
-import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../../control/stored-keys.ts";
-import { watchForSilence } from "../../control/key-watch.ts";
+import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
+import { watchForSilence } from "../../control/api-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
 import { silentAfterDays } from "../../workspace/destination-schemas.ts";

@@ -1,6 +1,6 @@
 /** What several pages about API keys show. */
 import type { Child } from "hono/jsx";
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { Badge, Fact, FactList, Time } from "../views/parts.tsx";

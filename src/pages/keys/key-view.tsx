@@ -1,5 +1,5 @@
 /** Settings › API Keys: one key: what it is, what was refused of its calls, and what can be changed about it. */
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";

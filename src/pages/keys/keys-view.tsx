@@ -1,5 +1,5 @@
 /** Settings › API Keys: the list (spec §2.1). Masked keys only, and nothing to copy. */
-import type { ApiKey } from "../../control/stored-keys.ts";
+import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";

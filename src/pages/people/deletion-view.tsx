@@ -1,7 +1,7 @@
 /** The deletion of a person: what it takes away, and the receipt for it. */
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
-import type { DeletionReceipt } from "../../store/protocol/data-care.ts";
+import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
 import { FormErrors, TextField } from "../views/fields.tsx";
 import { grouped } from "../views/format.ts";
 import { Badge, Fact, FactList, PageHead, Notice, Panel, Time } from "../views/parts.tsx";

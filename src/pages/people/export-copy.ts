@@ -1,5 +1,5 @@
 /** What can be exported, and as what. */
-import type { ExportedRecords, ExportFormat } from "../../store/protocol/data-care.ts";
+import type { ExportedRecords, ExportFormat } from "../../store/protocol/store-operations.ts";
 
 export const EXPORTS = {
   people: { label: "People" },

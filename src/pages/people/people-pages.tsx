@@ -1,10 +1,10 @@
 /** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
 import type { Context } from "hono";
 import { iso } from "../../control/database.ts";
-import { deletionAskedMs } from "../../control/deletions.ts";
+import { deletionAskedMs } from "../../control/restores.ts";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import type { PersonTimeline } from "../../store/protocol/people-pages.ts";
+import type { PersonTimeline } from "../../store/protocol/people-and-accounts.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";

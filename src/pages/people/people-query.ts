@@ -1,6 +1,6 @@
 /** What the address of the list of people asks for. Pure; what makes no sense is as if it were not there. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { PeopleQuery, PeopleSort } from "../../store/protocol/people-pages.ts";
+import type { PeopleQuery, PeopleSort } from "../../store/protocol/people-and-accounts.ts";
 import { readDayRange, shownRange } from "../day-range.ts";
 import type { DayRange } from "../day-range.ts";
 import { choiceOf, searchText, shownOf, type Asked } from "../list-query.ts";

@@ -1,7 +1,7 @@
 /** The list of people. */
 import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
-import type { PeoplePage, PersonSummary } from "../../store/protocol/people-pages.ts";
+import type { PeoplePage, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
 import type { PeopleList } from "./people-query.ts";
 import { PEOPLE_SORTS } from "./people-query.ts";
 import { ExportLinks } from "./export-links.tsx";

@@ -1,8 +1,8 @@
 /** What a person did, the newest first: each signal, how it came to be theirs, and what it scored. */
 import type { Child } from "hono/jsx";
 import type { PageOf } from "../../platform/list-page.ts";
-import type { ScoringSignal } from "../../store/protocol/people-pages.ts";
-import type { PersonTimeline, TimelineEntry, TimelineSignal } from "../../store/protocol/people-pages.ts";
+import type { ScoringSignal } from "../../store/protocol/people-and-accounts.ts";
+import type { PersonTimeline, TimelineEntry, TimelineSignal } from "../../store/protocol/people-and-accounts.ts";
 import { day, signed } from "../views/format.ts";
 import { Empty, Panel, StatusBadge, Time } from "../views/parts.tsx";
 import { Pager } from "../views/table.tsx";

@@ -1,8 +1,8 @@
 /** One person: who they are, their score and where it comes from, what they did, what they are known by. */
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
-import type { Identity } from "../../store/protocol/people-pages.ts";
-import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/protocol/people-pages.ts";
+import type { Identity } from "../../store/protocol/people-and-accounts.ts";
+import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/protocol/people-and-accounts.ts";
 import { TimeChart } from "../views/charts.tsx";
 import { counted, exactTime, grouped } from "../views/format.ts";
 import { Fact, FactList, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";

@@ -1,5 +1,5 @@
 /** Rejections: refused calls, by key and reason, with what the sender should change. */
-import { keyNames } from "../../control/stored-keys.ts";
+import { keyNames } from "../../control/api-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../limits.ts";
 import { quotaCounter } from "../../workspace/objects.ts";

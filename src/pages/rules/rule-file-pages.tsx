@@ -1,6 +1,6 @@
 /** Mapping rules as a file: the download, and the import, which is previewed first and then done as a whole. */
 import type { Context } from "hono";
-import { readAllRules } from "../../control/write-import.ts";
+import { readAllRules } from "../../control/rule-changes.ts";
 import { digestHex } from "../../platform/hashes.ts";
 import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule-file.ts";
 import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/import-rules.ts";

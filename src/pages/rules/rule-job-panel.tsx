@@ -1,6 +1,6 @@
 /** A rule being applied to what is stored: how far it is, and what it has done. */
 import type { PropsWithChildren } from "hono/jsx";
-import type { RuleJob } from "../../store/protocol/rules-on-history.ts";
+import type { RuleJob } from "../../store/protocol/store-operations.ts";
 import { counted, grouped } from "../views/format.ts";
 import { Fact, FactList, Panel, Time } from "../views/parts.tsx";
 

@@ -1,6 +1,6 @@
 /** What is offered right after a rule was saved: applying it to the signals that are stored already. */
 import type { RulePreview } from "../../workspace/rules-on-history.ts";
-import type { RuleFacts } from "../../store/protocol/rules-on-history.ts";
+import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { counted, grouped } from "../views/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
 

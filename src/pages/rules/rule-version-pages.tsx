@@ -1,7 +1,7 @@
 /** The versions of one mapping rule, and going back to one (design §8.5). */
 import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
-import { findRuleVersion, listRuleVersions } from "../../control/stored-rule-versions.ts";
+import { findRuleVersion, listRuleVersions } from "../../control/stored-rules.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";

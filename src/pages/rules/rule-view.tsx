@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/stored-rules.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { RuleFacts } from "../../store/protocol/rules-on-history.ts";
+import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { Sparkline } from "../views/charts.tsx";
 import { CheckField } from "../views/fields.tsx";
 import { authorName, counted } from "../views/format.ts";

@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/stored-rules.ts";
 import type { PageOf } from "../../platform/list-page.ts";
-import type { RuleFacts } from "../../store/protocol/rules-on-history.ts";
+import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { FREQUENCY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";

@@ -1,6 +1,6 @@
 /** Signals that could not be processed: why, and how they are tried again. */
 import type { PageOf } from "../../platform/list-page.ts";
-import type { DeadLetter } from "../../store/protocol/recorded-signals.ts";
+import type { DeadLetter } from "../../store/protocol/stored-signals.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { Empty, PageHead, Json, JSON_SAMPLE_CHARACTERS, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";

@@ -1,5 +1,5 @@
 /** Where a recorded signal ended up, and what it scored. */
-import type { MatchedRule, SignalTrace } from "../../store/protocol/recorded-signals.ts";
+import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
 import { emailProblemOf } from "../../domain/signal/normalise.ts";
 import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";

@@ -1,25 +1,14 @@
 /** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { FindFilter } from "../../store/protocol/recorded-signals.ts";
-import type { SignalStatus } from "../../store/protocol/recorded-signals.ts";
-import type { QueueFilter, QueueSort } from "../../store/protocol/signal-queue.ts";
+import { SIGNAL_STATUSES, type SignalStatus } from "../../domain/signal/signal.ts";
+import type { FindFilter, QueueFilter, QueueSort } from "../../store/protocol/stored-signals.ts";
 import { readDayRange } from "../day-range.ts";
 import { STATUS_COPY } from "../copy.ts";
-
-/** The statuses to filter by, in the order of a signal's life. */
-const LISTED_STATUSES = [
-  "processed",
-  "anonymous",
-  "held",
-  "duplicate",
-  "purged",
-  "dead",
-] as const satisfies SignalStatus[];
 
 /** Options of the status filter; the first one stands for all statuses. */
 export const STATUS_OPTIONS = [
   ["", "Any status"],
-  ...LISTED_STATUSES.map((status) => [status, STATUS_COPY[status].label] as const),
+  ...SIGNAL_STATUSES.map((status) => [status, STATUS_COPY[status].label] as const),
 ] as const;
 
 export const QUEUE_SORTS = {
@@ -64,7 +53,7 @@ export function signalFilter(query: Record<string, string>, keyId: string): Find
 }
 
 export function statusAsked(text: string | undefined): SignalStatus | undefined {
-  return LISTED_STATUSES.find((status) => status === text);
+  return SIGNAL_STATUSES.find((status) => status === text);
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

@@ -1,9 +1,9 @@
 /** One event of the signal queue: how often it comes, what it looks like, and its signals. */
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { FoundSignals } from "../../store/protocol/recorded-signals.ts";
-import type { SignalTrace } from "../../store/protocol/recorded-signals.ts";
-import type { QueueGroup } from "../../store/protocol/signal-queue.ts";
+import type { FoundSignals } from "../../store/protocol/stored-signals.ts";
+import type { SignalTrace } from "../../store/protocol/stored-signals.ts";
+import type { QueueGroup } from "../../store/protocol/stored-signals.ts";
 import { STATUS_OPTIONS } from "./signal-filters.ts";
 import { Sparkline } from "../views/charts.tsx";
 import { SelectField } from "../views/fields.tsx";

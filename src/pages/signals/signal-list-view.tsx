@@ -1,6 +1,6 @@
 /** All signals, the latest first, by event, person and status. */
-import type { FoundSignals } from "../../store/protocol/recorded-signals.ts";
-import type { RecentNames } from "../../store/protocol/signal-queue.ts";
+import type { FoundSignals } from "../../store/protocol/stored-signals.ts";
+import type { RecentNames } from "../../store/protocol/stored-signals.ts";
 import { STATUS_OPTIONS } from "./signal-filters.ts";
 import type { KeyFilter } from "../key-filter.ts";
 import { readDayRange } from "../day-range.ts";

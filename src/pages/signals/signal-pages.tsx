@@ -1,7 +1,7 @@
 /** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
 import type { Context } from "hono";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { findKey, listKeys } from "../../control/stored-keys.ts";
+import { findKey, listKeys } from "../../control/api-keys.ts";
 import { listRules, ruleNames } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";

@@ -1,7 +1,7 @@
 /** What the pages of signals share. */
 import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
-import type { FoundSignals } from "../../store/protocol/recorded-signals.ts";
+import type { FoundSignals } from "../../store/protocol/stored-signals.ts";
 import { counted } from "../views/format.ts";
 import { StatusBadge, Time } from "../views/parts.tsx";
 import { Pager, Table, NotAll } from "../views/table.tsx";

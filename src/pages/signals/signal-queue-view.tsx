@@ -2,8 +2,8 @@
 import type { Child } from "hono/jsx";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type { StoreTotals } from "../../store/protocol/store-health.ts";
-import type { QueueGroup, QueuePage } from "../../store/protocol/signal-queue.ts";
+import type { StoreTotals } from "../../store/protocol/stored-signals.ts";
+import type { QueueGroup, QueuePage } from "../../store/protocol/stored-signals.ts";
 import { readDayRange } from "../day-range.ts";
 import { QUEUE_SORTS } from "./signal-filters.ts";
 import { Sparkline } from "../views/charts.tsx";

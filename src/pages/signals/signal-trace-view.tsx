@@ -1,7 +1,7 @@
 /** The way of one signal, from receipt to score (design §1.3: nothing is silent). */
 import type { Child } from "hono/jsx";
 import type { Admission } from "../../wire/admission.ts";
-import type { SignalTrace } from "../../store/protocol/recorded-signals.ts";
+import type { SignalTrace } from "../../store/protocol/stored-signals.ts";
 import { ENDPOINT_LABEL, STATUS_COPY } from "../copy.ts";
 import { grouped } from "../views/format.ts";
 import { CopyText } from "../views/copy-text.tsx";

@@ -4,7 +4,7 @@ import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlit
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { Account, AccountChange, AccountFilter } from "../protocol/account-pages.ts";
+import type { Account, AccountChange, AccountFilter } from "../protocol/people-and-accounts.ts";
 import { accountChanges, accounts } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;

@@ -5,7 +5,7 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Log } from "../log/log.ts";
-import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../protocol/account-pages.ts";
+import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../protocol/people-and-accounts.ts";
 import { valuesOf } from "./account-list.ts";
 import { accountChanges, accounts } from "./tables.ts";
 

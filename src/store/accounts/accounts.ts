@@ -6,7 +6,7 @@
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../domain/accounts/payload-template.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
-import { isLater, type Receipt } from "../receipt.ts";
+import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
@@ -186,7 +186,7 @@ function attributesText(values: ReadonlyMap<string, Value>): string {
 // Where no value was said more than twice, the history is the same for any order of delivery.
 
 /** The receipt and the signal of an update that carried a value. */
-interface ValueClaim extends Receipt {
+interface ValueClaim extends ReceivedOrder {
   signalId: string;
 }
 

@@ -1,5 +1,5 @@
 /** Lines of persons whose deletion is under way, before it has come to them: exports name nobody in them. */
-import { afterDeletion } from "../log/line-remains.ts";
+import { afterDeletion } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { namesOnLine } from "../people/visitor-names.ts";
@@ -7,7 +7,7 @@ import type { VisitorNames } from "../people/visitor-names.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import type { Receipt } from "../receipt.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
 import { isOfDeleted, isOfOneBeingDeleted } from "../people/deleted-names.ts";
 
@@ -36,7 +36,7 @@ export class BeingDeleted {
     return visitor !== null && this.#names(visitor, admission);
   }
 
-  #names(visitor: VisitorNames, receipt: Receipt): boolean {
+  #names(visitor: VisitorNames, receipt: ReceivedOrder): boolean {
     const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
     return isOfDeleted(this.#sql, visitor, receipt, claimsOf) || isOfOneBeingDeleted(this.#sql, visitor, receipt);
   }

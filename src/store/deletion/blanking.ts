@@ -2,11 +2,11 @@
  * Lines of which nothing may be kept but their place in the books, and the name of their event: facts, payloads, lists,
  * books and groups change together. Facts change at once; `write` writes what they add up to.
  */
-import { scrubCold } from "../log/cold-removals.ts";
+import { scrubCold } from "../log/cold.ts";
 import { type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { isLater, type Receipt } from "../receipt.ts";
+import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import { EventGroupChanges, type Sample, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, groupOf, type SignalCounts, standingOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -92,7 +92,7 @@ interface GoneLine {
 }
 
 interface Candidate extends Sample {
-  receipt: Receipt;
+  receipt: ReceivedOrder;
 }
 
 /**

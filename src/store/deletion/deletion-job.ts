@@ -1,6 +1,6 @@
 /** Deletions of persons as they are stored: what is asked for, how far it is, and the receipt of what it has deleted. */
 import { hashOfName } from "../../domain/signal/hash-name.ts";
-import type { DeletionReceipt } from "../protocol/data-care.ts";
+import type { DeletionReceipt } from "../protocol/store-operations.ts";
 import type { DeletionStage } from "./tables.ts";
 
 /** A job as it is stored; see tables.ts. */

@@ -8,8 +8,8 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { withoutPerson } from "../../domain/events/without-person.ts";
 import { hashOfName } from "../../domain/signal/hash-name.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
-import { isScrubbing } from "../log/cold-removals.ts";
-import { afterDeletion } from "../log/line-remains.ts";
+import { isScrubbing } from "../log/cold.ts";
+import { afterDeletion } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce, type IdClaim } from "../people/claims.ts";
 import { freeMomentMs, isOfDeleted, rememberHash, rememberName } from "../people/deleted-names.ts";
@@ -22,8 +22,8 @@ import { type Entry, readEntries } from "../people/timeline-text.ts";
 import { changeEntries, entriesBehind, firstEntries, insertEntries } from "../people/timelines.ts";
 import { personList, type VisitorId, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
 import { namesOnLine, type VisitorNames, visitorOfPayload } from "../people/visitor-names.ts";
-import type { DeletionReceipt, ForgottenDeletion } from "../protocol/data-care.ts";
-import type { Receipt } from "../receipt.ts";
+import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 import { admissionOf, type DeadLetterRow } from "../record/dead-letters.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -299,7 +299,7 @@ class DeletionStep {
     }
   }
 
-  #inForce(claims: readonly IdClaim[], receipt: Receipt): number | undefined {
+  #inForce(claims: readonly IdClaim[], receipt: ReceivedOrder): number | undefined {
     return claimInForce(claims, receipt)?.personId;
   }
 
@@ -394,7 +394,7 @@ class DeletionStep {
     else this.#left -= rows.length * DEAD_LETTER_LINES;
   }
 
-  #names(visitor: VisitorNames, receipt: Receipt): boolean {
+  #names(visitor: VisitorNames, receipt: ReceivedOrder): boolean {
     return isOfDeleted(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
   }
 }

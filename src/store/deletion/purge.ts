@@ -1,6 +1,6 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { afterPurge } from "../log/line-remains.ts";
+import { afterPurge } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";

@@ -12,12 +12,12 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
-import { isDropped } from "../log/line-remains.ts";
+import { releaseObjects, scrubCold } from "../log/cold.ts";
+import { isDropped } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import type { StoreConfig } from "../protocol/data-care.ts";
+import type { StoreConfig } from "../protocol/store-operations.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";

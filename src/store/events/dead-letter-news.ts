@@ -5,7 +5,7 @@
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import type { StoreState } from "../state/store-state.ts";
-import type { DeadLetterNews } from "../state/store-meta.ts";
+import type { DeadLetterNews } from "../state/store-state.ts";
 import { wants } from "./wanted.ts";
 
 /** Dead letters that come within this time of an event of some are told together: of a broken sender one event a minute. */

@@ -1,34 +1,33 @@
 /**
- * Cold storage (spec §6.1): payloads of old segments move to R2, many in one object, and their segments' rows keep the
- * place. An R2 that does not answer delays that and holds up nothing else. What is left to do is read off the tables:
- * every step may break off anywhere, and looks at them again after each answer of R2.
+ * Cold storage (spec §6.1): payloads of old segments move to R2, many segments in one object. The segments' rows note the place. If
+ * R2 does not answer, only this work waits. Every step may stop anywhere: the tables contain the remaining work, and each step reads
+ * them again after R2 has answered.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { newId } from "../../platform/ids.ts";
-import type { ColdObjects } from "./cold-objects.ts";
+import { errorText, logEvent } from "../../platform/log.ts";
+import { within } from "../../platform/time-limit.ts";
 import { keepsPayload } from "./line.ts";
 import type { Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
-import type { SegmentRow } from "./segment.ts";
+import type { Segment, SegmentRow } from "./segment.ts";
 
-/**
- * Payloads stay in the store for so long: who is linked, corrected or looked at is mostly so on the same day, and a busy
- * workspace writes an object an hour.
- */
+/** Linking, corrections and views mostly happen on the same day, and need payloads in the store. */
 export const COLD_AFTER_MS = 24 * 3_600_000;
-/** Objects that one alarm removes: R2 deletes up to 1,000 keys in a call. */
+/** Objects removed by one alarm. R2 deletes up to 1,000 keys per call. */
 const COLD_REMOVE_OBJECTS = 500;
-/** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
+/** An object whose write was interrupted is removed after this time: until then the write may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
-/** Objects that the store does not know after a restore are kept so long, for an undo. */
+/** Objects that the store does not know after a restore are kept for an undo of the restore. */
 export const COLD_UNKNOWN_MS = 7 * DAY_MS;
-/** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */
+/** Maximum size of an object, some 30,000 signals. */
 const COLD_OBJECT_MAX_BYTES = 2_000_000;
 const COLD_OBJECT_MAX_SEGMENTS = 128;
-/** What is due for cold storage within this time goes along, so that a busy workspace writes an object an hour or a full one. */
+/** Payloads due within this time move too, so that a busy workspace writes one object an hour or a full one. */
 const COLD_TOGETHER_MS = 3_600_000;
+/** After this time a call of R2 counts as failed and is retried. */
+const COLD_TIMEOUT_MS = 10_000;
 
-/** What the work on cold storage needs. */
 export interface ColdWork {
   storage: DurableObjectStorage;
   log: Log;
@@ -40,17 +39,65 @@ interface Packed {
   bytes: Uint8Array;
 }
 
-/**
- * How old payloads are when they move, in milliseconds. A store that is more than half full needs the room: then payloads of
- * sealed segments move at once.
- *
- * @param maxBytes at which the store is full.
- */
+/** The objects of a workspace in R2. Each has the packed payloads of many segments, one after the other. */
+export class ColdObjects {
+  readonly #bucket: R2Bucket;
+  readonly workspaceId: string;
+
+  constructor(bucket: R2Bucket, workspaceId: string) {
+    this.#bucket = bucket;
+    this.workspaceId = workspaceId;
+  }
+
+  /** @throws when R2 does not confirm the write. It may still happen. */
+  async write(object: string, body: Uint8Array): Promise<void> {
+    await within(COLD_TIMEOUT_MS, this.#bucket.put(this.#key(object), body));
+  }
+
+  /** Reads part of an object. Logs a failure and returns null. */
+  async read(object: string, offset: number, length: number): Promise<Uint8Array | null> {
+    try {
+      const found = await within(COLD_TIMEOUT_MS, this.#bucket.get(this.#key(object), { range: { offset, length } }));
+      if (found === null) throw new Error("it is not in the bucket");
+      const bytes = new Uint8Array(await within(COLD_TIMEOUT_MS, found.arrayBuffer()));
+      if (bytes.length !== length) throw new Error(`it has ${bytes.length} bytes instead of ${length}`);
+      return bytes;
+    } catch (error) {
+      logEvent("cold_read_failed", { workspace: this.workspaceId, object, error: errorText(error) });
+      return null;
+    }
+  }
+
+  async list(): Promise<Set<string>> {
+    const names = new Set<string>();
+    const prefix = this.#key("");
+    for (let cursor: string | undefined, more = true; more;) {
+      const options = { prefix, ...(cursor === undefined ? {} : { cursor }) };
+      // oxlint-disable-next-line no-await-in-loop -- each cursor comes from the answer before
+      const page: R2Objects = await within(COLD_TIMEOUT_MS, this.#bucket.list(options));
+      for (const { key } of page.objects) names.add(key.slice(prefix.length));
+      more = page.truncated;
+      cursor = page.truncated ? page.cursor : undefined;
+    }
+    return names;
+  }
+
+  /** @throws when R2 does not confirm that all objects are gone. */
+  async remove(objects: readonly string[]): Promise<void> {
+    await within(COLD_TIMEOUT_MS, this.#bucket.delete(objects.map((object) => this.#key(object))));
+  }
+
+  #key(object: string): string {
+    return `cold/${this.workspaceId}/${object}`;
+  }
+}
+
+/** Minimum age of payloads that move, in milliseconds. A store that is more than half full needs room and moves them at once. */
 export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
   return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
 }
 
-/** When payloads are to be moved, or objects rewritten or removed, in milliseconds since 1970; null when none is. */
+/** When objects are to be written, rewritten or removed, in milliseconds since 1970; null: never. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
   const { at_once, writing, unknown, received } = sql
     .exec<{ at_once: number; writing: number | null; unknown: number | null; received: number | null }>(
@@ -71,17 +118,16 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
 }
 
 /**
- * Moves the oldest payloads that are due into one object, those of one day at most, so that they are dropped together.
+ * Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together.
  *
- * @param afterMs how old they are then.
+ * @param afterMs minimum age of the payloads.
  * @throws when R2 does not answer.
  */
 export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
   const { storage, log } = work;
-  const due = dueRows(storage.sql, nowMs, afterMs);
   const packed: Packed[] = [];
   let bytes = 0;
-  for (const firstSeq of due) {
+  for (const firstSeq of dueSegments(storage.sql, nowMs, afterMs)) {
     const payloads = log.packedPayloads(firstSeq);
     if (payloads === null) continue;
     packed.push({ firstSeq, bytes: new Uint8Array(payloads) });
@@ -90,66 +136,54 @@ export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_A
   }
   if (packed.length === 0) return;
   await writeObject(work, packed, (key) => {
-    const isUnchanged = packed.every((one) => isEqual(log.packedPayloads(one.firstSeq), one.bytes));
-    // Some of it must not be kept any more: the object is not used, and another is made of what is left.
-    if (!isUnchanged) return false;
-    placeAll(log, key, packed);
+    // If some payloads were deleted meanwhile, drop the object. The next step writes the rest.
+    if (!packed.every((segment) => isEqual(log.packedPayloads(segment.firstSeq), segment.bytes))) return false;
+    movePayloads(log, key, packed);
     return true;
   });
 }
 
 /**
- * Rewrites one object without the payloads that are kept no longer. Returns whether there was one.
+ * Rewrites one object without deleted payloads. Returns whether there was an object to rewrite.
  *
  * @throws when R2 does not answer.
  */
 export async function scrubObject(work: ColdWork): Promise<boolean> {
   const { storage, log, objects } = work;
   const { sql } = storage;
-  // The object is chosen at random: one that cannot be read holds up no other.
-  const from = Math.floor(Math.random() * log.nextSeq);
-  const [scrub] = [from, 0].flatMap((seq) =>
-    sql
-      .exec<{ first_seq: number }>(
-        "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
-        seq,
-      )
-      .toArray(),
-  );
-  if (scrub === undefined) return false;
-  const [asked] = log.rows("first_seq = ?", scrub.first_seq);
-  const key = asked?.cold ?? null;
+  const firstSeq = pickScrub(sql, log.nextSeq);
+  if (firstSeq === null) return false;
+  const key = log.rows("first_seq = ?", firstSeq)[0]?.cold ?? null;
   if (key === null) {
-    sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", scrub.first_seq);
+    deleteScrub(sql, firstSeq);
     return true;
   }
-  const rows = rowsIn(work, key);
+  const rows = rowsOfObject(work, key);
   const packed: Packed[] = [];
   const versions: number[] = [];
   for (const row of rows) {
-    // oxlint-disable-next-line no-await-in-loop -- one at a time is little to hold in memory
+    // oxlint-disable-next-line no-await-in-loop -- holds one segment in memory at a time
     const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
     if (bytes === null) throw new Error("an object could not be read");
-    // The segment's version as it is now: whether it changes while others are read is found out in the end.
+    // Segments can change while the next ones are read. The versions are compared at the end.
     versions.push(log.sealed(row).version);
-    packed.push({ firstSeq: row.first_seq, bytes: without(log, row, bytes) });
+    packed.push({ firstSeq: row.first_seq, bytes: withoutDeleted(log, row, bytes) });
   }
-  await writeObject(work, packed, (written) => {
-    const now = rowsIn(work, key);
+  await writeObject(work, packed, (newKey) => {
+    const now = rowsOfObject(work, key);
     const isSame = now.length === rows.length && now.every((row, index) => log.sealed(row).version === versions[index]);
-    // More has been asked to be removed meanwhile, or some of it is gone: the new object is not used.
+    // More payloads were deleted, or segments dropped, meanwhile: drop the new object.
     if (!isSame) return false;
-    placeAll(log, written, packed);
-    sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
-    for (const { firstSeq } of packed) sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+    movePayloads(log, newKey, packed);
+    removeLater(sql, key);
+    for (const segment of packed) deleteScrub(sql, segment.firstSeq);
     return true;
   });
   return true;
 }
 
 /**
- * Removes objects that nobody needs; those whose writing broke off too, once none can be under way any more, and those that
- * are unknown since a restore, once nobody will undo it.
+ * Removes objects that are not needed, whose write was interrupted long ago, or that are unknown since a restore long ago.
  *
  * @throws when R2 does not answer.
  */
@@ -157,38 +191,39 @@ export async function removeObjects({ storage, objects }: ColdWork, nowMs: numbe
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
   removeUnknown(sql, nowMs - COLD_UNKNOWN_MS);
-  const gone = sql
+  const keys = sql
     .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
     .toArray()
     .map(({ key }) => key);
-  if (gone.length === 0) return;
-  await objects.remove(gone);
-  for (const key of gone) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
+  if (keys.length === 0) return;
+  await objects.remove(keys);
+  for (const key of keys) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
 }
 
-/** Has objects removed that are unknown since a restore before that time. */
+/** Marks for removal the objects that a restore before `foundUntilMs` found unknown. */
 export function removeUnknown(sql: SqlStorage, foundUntilMs: number): void {
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'unknown' AND at <= ?", foundUntilMs);
 }
 
 /**
- * Compares a restored store with R2. Objects that the store does not know are noted, to be removed later; lines whose object is
- * missing have lost their payloads, which is noted too, so that exports and deletions do not wait for them for ever.
+ * Compares a restored store with R2. Objects that the store does not know are noted and removed later. Lines whose object is missing
+ * are marked, so that exports and deletions do not wait for them for ever.
  *
  * @throws when R2 does not answer.
  */
-export async function compareWithR2({ storage, log, objects }: ColdWork, nowMs: number): Promise<void> {
+export async function compareWithR2(work: ColdWork, nowMs: number): Promise<void> {
+  const { storage, objects } = work;
   const { sql } = storage;
-  const there = await objects.list();
+  const found = await objects.list();
   storage.transactionSync(() => {
     const known = sql
       .exec<{ key: string; state: string; at: number }>("SELECT key, state, at FROM cold_objects")
       .toArray();
     for (const { key, state, at } of known) {
-      if (state === "stored" && at < nowMs && !there.has(key)) loseObject({ storage, log, objects }, key);
-      there.delete(key);
+      if (state === "stored" && at < nowMs && !found.has(key)) loseObject(work, key);
+      found.delete(key);
     }
-    for (const key of there) {
+    for (const key of found) {
       sql.exec(
         "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'unknown', ?, 0, 0)",
         key,
@@ -200,14 +235,14 @@ export async function compareWithR2({ storage, log, objects }: ColdWork, nowMs: 
 
 function loseObject(work: ColdWork, key: string): void {
   const { sql } = work.storage;
-  for (const { first_seq: firstSeq } of rowsIn(work, key)) {
+  for (const { first_seq: firstSeq } of rowsOfObject(work, key)) {
     work.log.losePayloads(firstSeq);
-    sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+    deleteScrub(sql, firstSeq);
   }
-  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
+  removeLater(sql, key);
 }
 
-/** Writes an object. @param use puts it to use, in one transaction; false: it is not wanted any more. */
+/** Writes an object. @param use starts to use the object, in one transaction; false: the object is not wanted any more. */
 async function writeObject(
   { storage, objects }: ColdWork,
   packed: readonly Packed[],
@@ -216,28 +251,25 @@ async function writeObject(
   const { sql } = storage;
   const nowMs = Date.now();
   const key = newId("cold", nowMs);
-  const [first, last] = [packed[0]?.firstSeq ?? 0, packed.at(-1)?.firstSeq ?? 0];
   sql.exec(
     "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
     key,
     nowMs,
-    first,
-    last,
+    packed[0]?.firstSeq ?? 0,
+    packed.at(-1)?.firstSeq ?? 0,
   );
-  // The object is known for good before R2 hears of it, so that none is ever left over.
+  // The row must be durable before the write starts, so that no unknown object is left behind.
   await storage.sync();
-  await objects.write(key, concatenated(packed));
+  await objects.write(key, Buffer.concat(packed.map(({ bytes }) => bytes)));
   storage.transactionSync(() => {
-    const known = sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray();
-    // The object was given up meanwhile, and is about to be removed.
-    if (known.length === 0) return;
-    const state = use(key) ? "stored" : "removing";
-    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", state, key);
+    // The object may have been abandoned meanwhile, and is about to be removed.
+    if (sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray().length === 0) return;
+    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", use(key) ? "stored" : "removing", key);
   });
 }
 
-/** First lines of the segments that go together, the oldest first. */
-function dueRows(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
+/** First lines of the segments that move together, the oldest first. */
+function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
   const rows = sql
     .exec<{ first_seq: number; received_to: number }>(
       `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
@@ -253,7 +285,7 @@ function dueRows(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
     .map(({ first_seq: firstSeq }) => firstSeq);
 }
 
-function rowsIn({ storage, log }: ColdWork, key: string): SegmentRow[] {
+function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
   const [object] = storage.sql.exec<{ first_seq: number; last_seq: number }>(
     "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
     key,
@@ -262,8 +294,7 @@ function rowsIn({ storage, log }: ColdWork, key: string): SegmentRow[] {
   return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
 }
 
-/** A segment's payloads that are kept, compressed again. */
-function without(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
+function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
   const { lines } = log.sealed(row);
   const kept = unpackPayloads(bytes, lines).map((payload, index) =>
     keepsPayload(lines.facts(index)) ? payload : null,
@@ -271,7 +302,7 @@ function without(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
   return packPayloads(kept, lines);
 }
 
-function placeAll(log: Log, key: string, packed: readonly Packed[]): void {
+function movePayloads(log: Log, key: string, packed: readonly Packed[]): void {
   let offset = 0;
   for (const { firstSeq, bytes } of packed) {
     log.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
@@ -279,16 +310,72 @@ function placeAll(log: Log, key: string, packed: readonly Packed[]): void {
   }
 }
 
-function concatenated(packed: readonly Packed[]): Uint8Array {
-  const all = new Uint8Array(packed.reduce((sum, { bytes }) => sum + bytes.length, 0));
-  let offset = 0;
-  for (const { bytes } of packed) {
-    all.set(bytes, offset);
-    offset += bytes.length;
-  }
-  return all;
-}
-
 function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
   return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
+}
+
+// Deleted payloads must leave R2. A deletion notes this in its own transaction, and `scrubObject` does the work.
+
+/** Picks a random segment, so that one unreadable object does not block the others. */
+function pickScrub(sql: SqlStorage, nextSeq: number): number | null {
+  for (const from of [Math.floor(Math.random() * nextSeq), 0]) {
+    const [scrub] = sql.exec<{ first_seq: number }>(
+      "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
+      from,
+    );
+    if (scrub !== undefined) return scrub.first_seq;
+  }
+  return null;
+}
+
+function deleteScrub(sql: SqlStorage, firstSeq: number): void {
+  sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+}
+
+function removeLater(sql: SqlStorage, key: string): void {
+  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
+}
+
+/**
+ * Requests that payloads of deleted lines leave R2. Must run in the transaction that changes the facts.
+ *
+ * @returns number of objects that had nothing to remove before.
+ */
+export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
+  let objects = 0;
+  for (const { firstSeq, coldObject } of segments) {
+    if (coldObject === null) continue;
+    // Search only the segments of this object: very many segments of other objects may be waiting.
+    const requested = sql.exec(
+      `SELECT 1 FROM cold_objects JOIN cold_scrubs
+         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
+         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
+      coldObject,
+    );
+    if (requested.toArray().length === 0) objects++;
+    sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
+  }
+  return objects;
+}
+
+/** Whether R2 may still have deleted payloads: a removal is requested, or an object is not finished. */
+export function isScrubbing(sql: SqlStorage): boolean {
+  const { found } = sql
+    .exec<{ found: number }>(
+      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
+    )
+    .one();
+  return found === 1;
+}
+
+/** Marks for removal those objects that have only dropped segments. Must run in the transaction that drops the segments. */
+export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
+  for (const key of new Set(keys)) {
+    sql.exec(
+      `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
+         (SELECT 1 FROM signals_segments WHERE signals_segments.first_seq BETWEEN cold_objects.first_seq
+            AND cold_objects.last_seq AND cold = ?1)`,
+      key,
+    );
+  }
 }

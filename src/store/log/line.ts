@@ -1,29 +1,27 @@
 /**
- * A line of the log: one signal. What the store knows of it is its facts, which change; its payload stands beside them,
- * verbatim.
+ * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. The functions below decide what
+ * a deletion, a purge and retention leave of a line.
  */
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { NamedBy } from "../protocol/recorded-signals.ts";
+import type { NamedBy } from "../protocol/stored-signals.ts";
 
 export type LineKind = "signal" | "identify" | "account";
 
 /**
- * `released`: no signal is here any more. A held one has gone through the queue again, and is recorded elsewhere; or
- * retention has deleted it, and then it has no id.
+ * `released`: the signal has left this place. A released held signal is recorded elsewhere; a line that retention dropped has
+ * no id.
  */
 export type LineStatus = "processed" | "anonymous" | "duplicate" | "purged" | "held" | "released";
 
-/** An id of a line by which lines are listed. */
 export type ListingId = Exclude<NamedBy, "email">;
 
 export interface Owner {
   personId: number;
-  /** What named the owner. */
   by: NamedBy;
 }
 
-/** What the store knows of a signal. Times are milliseconds since 1970; null where there is none. */
+/** Times are milliseconds since 1970. */
 export interface Facts {
   admission: Admission;
   recordedAtMs: number;
@@ -37,30 +35,82 @@ export interface Facts {
   anonymousId: string | null;
   traits: Traits;
   owner: Owner | null;
-  /** The ids of the line whose lists of lines (people/timelines.ts) it stands on. The owner's list always has the line. */
+  /** The ids whose timelines (people/timelines.ts) list the line. The owner's timeline always lists it. */
   listedBy: readonly ListingId[];
-  /** When an anonymous signal became a person's. */
   linkedAtMs: number | null;
   duplicateOf: string | null;
   rulesTried: number;
-  /** Numbers of what the rules made of the signal, see state/rule-outcomes.ts. */
+  /** Ids of rule outcomes, see state/rule-outcomes.ts. */
   outcomes: readonly number[];
-  /** When the signal's person was deleted; from then on nothing here names anybody. */
+  /** Time of the deletion of the person. Afterwards the facts name nobody. */
   deletedAtMs: number | null;
 }
 
 export interface Line {
   facts: Facts;
-  /** The payload as it was sent; null where it is not kept. */
+  /** The unchanged payload; null: not kept. */
   payload: string | null;
 }
 
-/** Whether the payload of such a line is kept. */
 export function keepsPayload({ status, deletedAtMs }: Facts): boolean {
   return deletedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
 }
 
-/** Whether other signals can be duplicates of this one. */
+/** Whether other signals can be duplicates of this signal. */
 export function isOriginal({ status, deletedAtMs }: Facts): boolean {
   return deletedAtMs === null && (status === "processed" || status === "anonymous");
+}
+
+/** A deletion keeps the signal's id, its event and its place in the books. */
+export function afterDeletion(facts: Facts, nowMs: number): Facts {
+  const status = facts.status === "anonymous" ? "processed" : facts.status === "held" ? "purged" : facts.status;
+  return { ...withoutPerson(facts), status, deletedAtMs: nowMs };
+}
+
+/** A purge keeps the same of a held signal after its billing period. */
+export function afterPurge(facts: Facts): Facts {
+  return { ...withoutPerson(facts), status: "purged" };
+}
+
+/** Retention keeps the place of the line while its segment has other lines. */
+export function afterRetention(facts: Facts): Facts {
+  const left = withoutPerson(facts);
+  return {
+    ...left,
+    admission: { ...left.admission, id: "", keyId: "" },
+    status: "released",
+    event: null,
+    deletedAtMs: null,
+  };
+}
+
+export function isDropped({ admission }: Facts): boolean {
+  return admission.id === "";
+}
+
+/**
+ * Facts that say nothing about a person. Every field is listed, so that a new field needs a decision here. The source goes too:
+ * the sender chooses it and may put a name in it.
+ */
+function withoutPerson({ admission, recordedAtMs, kind, status, event, deletedAtMs }: Facts): Facts {
+  const { id, keyId, endpoint, verdict, ordinal, signalLimit, receivedAtMs, periodStartMs, periodEndMs } = admission;
+  return {
+    admission: { id, keyId, endpoint, verdict, ordinal, signalLimit, receivedAtMs, periodStartMs, periodEndMs },
+    recordedAtMs,
+    kind,
+    status,
+    event,
+    source: null,
+    email: null,
+    userId: null,
+    anonymousId: null,
+    traits: {},
+    owner: null,
+    listedBy: [],
+    linkedAtMs: null,
+    duplicateOf: null,
+    rulesTried: 0,
+    outcomes: [],
+    deletedAtMs,
+  };
 }

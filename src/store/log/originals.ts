@@ -1,11 +1,9 @@
 /**
- * Which signals others are duplicates of (design §8.2), by their content hashes. What was recorded lately is in memory, in
- * open-addressing tables that are built when the store first records; what lies further back is looked for on disk, and
- * only for signals that come late or again. A hit in memory is proved on the hash that the log keeps: memory may be wrong,
- * or hold what a transaction took back.
+ * Finds the original of a duplicate (design §8.2) by content hash. Recent hashes are in memory, in open-addressing tables that are
+ * built when the store first records. Older hashes are read from disk, only for signals that arrive late or are resent. A hit
+ * in memory is checked against the hash in the log: memory can hold hashes of a rolled-back transaction.
  *
- * The tables come in generations, so that what is old leaves with the one it is in: a day of signals with an id of their
- * own, ten minutes of others.
+ * Tables have generations, so that old hashes leave with their table: a day for signals with an id, ten minutes for others.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
@@ -13,23 +11,22 @@ import { type Facts, isOriginal } from "./line.ts";
 import type { Log } from "./log.ts";
 import { HASH_BYTES, type Segment } from "./segment.ts";
 
-/** What is received longer ago than this when it is recorded has its duplicates looked for on disk, not in memory. */
+/** For signals received longer ago than this, duplicates are searched on disk too. */
 const LATE_AFTER_MS = 3_600_000;
-/** Memory of duplicates, of all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
+/** Memory limit for all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
 const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
 
+/** The first bit of a stored hash tells whether its duplicate window is long. */
 const LONG = 0x80;
 const BASE64URL = { alphabet: "base64url" } as const;
-/** Characters of a content hash in base64url that are at least HASH_BYTES. */
 const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
 
-/** What is looked for: a signal that may be a duplicate. */
 export interface Candidate {
   hash: Uint8Array;
   receivedAtMs: number;
   windowMs: number;
-  /** Whether the signal comes once more, released or replayed, long after its receipt. */
-  again: boolean;
+  /** Whether the signal was released or replayed, long after it was received. */
+  isResent: boolean;
 }
 
 export interface Original {
@@ -37,7 +34,7 @@ export interface Original {
   id: string;
 }
 
-/** The bytes of a content hash that are kept. Those of a long window never equal those of a short one. */
+/** The stored bytes of a content hash. Bytes of a long window never equal bytes of a short window. */
 export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
   const bytes = Uint8Array.fromBase64(contentHash.slice(0, HASH_CHARACTERS), BASE64URL).slice(0, HASH_BYTES);
   const [first = 0] = bytes;
@@ -45,19 +42,19 @@ export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
   return bytes;
 }
 
-/** The originals of all workspaces in this isolate, so that together they do not take more memory than there is. */
-let everyone: WeakRef<Originals>[] = [];
+/** All workspaces of this isolate share its memory. */
+let instances: WeakRef<Originals>[] = [];
 
 function bytesOfAll(): number {
-  everyone = everyone.filter((one) => one.deref() !== undefined);
-  return everyone.reduce((sum, one) => sum + (one.deref()?.bytes ?? 0), 0);
+  instances = instances.filter((instance) => instance.deref() !== undefined);
+  return instances.reduce((sum, instance) => sum + (instance.deref()?.bytes ?? 0), 0);
 }
 
 export class Originals {
   readonly #log: Log;
   #long: FingerprintTable[] | null = null;
   #short: FingerprintTable[] = [];
-  /** Signals received from this time on are in memory; it is later than it should be where memory was short. */
+  /** Signals received from this time on are in memory. If memory was short, the time is later than the window needs. */
   #coveredSinceMs = 0;
 
   constructor(log: Log) {
@@ -68,12 +65,12 @@ export class Originals {
     return [...(this.#long ?? []), ...this.#short].reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** How far back signals with an id of their own are compared, in milliseconds; less than the window where memory is short. */
+  /** The covered part of the window for signals with an id, in milliseconds. Shorter than the window if memory is short. */
   coveredMs(nowMs: number): number {
     return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
   }
 
-  /** Notes an original. To be called for each line that was appended with a hash. */
+  /** Notes an original. The caller does this for each line that it appends with a hash. */
   add(hash: Uint8Array, seq: number, nowMs: number): void {
     if (this.#long === null) return;
     const isLong = ((hash[0] ?? 0) & LONG) !== 0;
@@ -82,7 +79,7 @@ export class Originals {
     const keptMs = LATE_AFTER_MS + (isLong ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS);
     let last = tables.at(-1);
     if (last === undefined || nowMs - last.beganAtMs >= everyMs || (last.isFull && last.isLargest)) {
-      // What the first table holds is no older than the beginning of the second.
+      // All hashes of the first table are older than the start of the second table.
       while (tables[1] !== undefined && tables[1].beganAtMs < nowMs - keptMs) tables.shift();
       last = new FingerprintTable(nowMs, seq);
       tables.push(last);
@@ -91,10 +88,7 @@ export class Originals {
     last.add(fingerprintOf(hash), seq);
   }
 
-  /**
-   * For each candidate the original that it is a duplicate of, by number; what is recorded in the same batch is not known
-   * here.
-   */
+  /** Returns the original of each candidate, or null. Does not know signals of the same batch. */
   find(candidates: readonly Candidate[], nowMs: number): (Original | null)[] {
     this.#build(nowMs);
     const onDisk = this.#findOnDisk(candidates, nowMs);
@@ -102,7 +96,7 @@ export class Originals {
     return candidates.map((candidate) => {
       const fingerprint = fingerprintOf(candidate.hash);
       const seqs = tables.flatMap((table) => table.find(fingerprint));
-      for (const seq of seqs.sort((one, other) => one - other)) {
+      for (const seq of seqs.sort((a, b) => a - b)) {
         const original = this.#prove(candidate, seq);
         if (original !== null) return original;
       }
@@ -118,26 +112,24 @@ export class Originals {
     return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
   }
 
-  /** Originals of candidates that come so late, or again, that their twins may have left memory. */
+  /** Originals of late or resent candidates, whose twins may have left memory. */
   #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
     const found = new Map<Candidate, Original>();
-    const late = candidates.filter(({ again, receivedAtMs }) => again || nowMs - receivedAtMs > LATE_AFTER_MS);
-    // Each window by itself: a long one looks at what memory does not reach, a short one at its minutes, and what lies
-    // between them are the hashes of days.
-    for (const [windowMs, alike] of Map.groupBy(late, (candidate) => candidate.windowMs)) {
-      this.#findWithin(windowMs, alike, nowMs, found);
+    const late = candidates.filter(({ isResent, receivedAtMs }) => isResent || nowMs - receivedAtMs > LATE_AFTER_MS);
+    // Each window has its own search. One search for both would also read the days between their ranges.
+    for (const [windowMs, sameWindow] of Map.groupBy(late, (candidate) => candidate.windowMs)) {
+      this.#findWithin(windowMs, sameWindow, nowMs, found);
     }
     return found;
   }
 
-  /** Looks on disk for originals of candidates of the same window. */
   #findWithin(windowMs: number, late: readonly Candidate[], nowMs: number, found: Map<Candidate, Original>): void {
     const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
     const received = late.map(({ receivedAtMs }) => receivedAtMs);
-    const latest = received.reduce((one, other) => Math.max(one, other)) + windowMs;
-    // Signals with an id of their own that were received since this time are in memory.
+    const latest = received.reduce((a, b) => Math.max(a, b)) + windowMs;
+    // Signals with an id that were received since this time are in memory.
     const rememberedMs = Math.max(this.#coveredSinceMs, nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS);
-    const from = received.reduce((one, other) => Math.min(one, other)) - windowMs;
+    const from = received.reduce((a, b) => Math.min(a, b)) - windowMs;
     const to = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? Math.min(latest, rememberedMs) : latest;
     for (const { firstSeq, hashes } of this.#log.hashesReceived(from, to)) {
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
@@ -153,27 +145,26 @@ export class Originals {
     }
   }
 
-  /** Fills the tables from what is on disk, once after a start. */
+  /** Fills the tables from disk, once after a start. */
   #build(nowMs: number): void {
     if (this.#long !== null) return;
     this.#long = [];
     this.#coveredSinceMs = nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS;
-    everyone.push(new WeakRef(this));
+    instances.push(new WeakRef(this));
     for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
       const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
-      // A hash counts as added when its segment was last received; never in the future, where a wrong clock may have put
-      // that.
+      // The received time of the segment stands for each hash. A wrong clock may have put it into the future.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
         const [first = 0] = hash;
-        if (isNone(hash) || (!shortToo && (first & LONG) === 0)) continue;
+        if (hash.every((byte) => byte === 0) || (!shortToo && (first & LONG) === 0)) continue;
         this.add(hash, firstSeq + at / HASH_BYTES, addedAtMs);
       }
     }
   }
 
-  /** Makes room before a table of so many bytes doubles: where there is none, the oldest table is forgotten. */
+  /** Drops the oldest tables until a table of this size can double. */
   #makeRoom(bytes: number, nowMs: number): void {
     while (bytesOfAll() + bytes > ORIGINALS_MAX_BYTES) {
       const tables = (this.#long?.length ?? 0) > 1 ? this.#long : this.#short;
@@ -190,42 +181,30 @@ function originalIn(segment: Segment, seq: number, { receivedAtMs, windowMs }: C
   return isNear && isOriginal(facts) ? { seq, id: facts.admission.id } : null;
 }
 
-/**
- * The fingerprint of a hash: never 0, which marks a free slot, and without the first byte, which says how long the window
- * is.
- */
+/** Never 0, which marks a free slot. Leaves out the first byte, which has the LONG bit. */
 function fingerprintOf(hash: Uint8Array): number {
-  const [, one = 0, two = 0, three = 0, four = 0] = hash;
-  return (one | (two << 8) | (three << 16) | (four << 24)) >>> 0 || 1;
+  const [, b1 = 0, b2 = 0, b3 = 0, b4 = 0] = hash;
+  return (b1 | (b2 << 8) | (b3 << 16) | (b4 << 24)) >>> 0 || 1;
 }
 
-function isSame(one: Uint8Array, other: Uint8Array): boolean {
-  for (let at = 0; at < HASH_BYTES; at++) if (one[at] !== other[at]) return false;
+function isSame(a: Uint8Array, b: Uint8Array): boolean {
+  for (let at = 0; at < HASH_BYTES; at++) if (a[at] !== b[at]) return false;
   return true;
 }
 
-function isNone(hash: Uint8Array): boolean {
-  for (let at = 0; at < HASH_BYTES; at++) if (hash[at] !== 0) return false;
-  return true;
-}
-
-// Fingerprints of hashes, and the lines that have them: a table with open addresses, that grows until it is the largest.
-
-/** Slots, of 8 bytes each, that one table of the memory of duplicates may have. */
+/** Maximum slots of a table, of 8 bytes each. */
 const ORIGINALS_MAX_SLOTS = 2 ** 21;
-const FEWEST_SLOTS = 1_024;
-const MOST_FULL = 0.7;
-/** Nearly nothing that is looked for is there, so that nothing is made for it. */
+const MIN_SLOTS = 1_024;
+const MAX_LOAD = 0.7;
+/** Shared result of failed searches, which are nearly all searches. */
 const NONE: readonly number[] = [];
 
+/** A hash table with open addressing: fingerprint → line numbers. */
 export class FingerprintTable {
   readonly beganAtMs: number;
   readonly #baseSeq: number;
-  /**
-   * Two numbers a slot: the fingerprint, 0 where the slot is free, and how far the line's number is from `baseSeq`, in
-   * either direction.
-   */
-  #slots = new Uint32Array(FEWEST_SLOTS * 2);
+  /** Two numbers a slot: the fingerprint, 0 for a free slot, and the signed distance of the line from `baseSeq`. */
+  #slots = new Uint32Array(MIN_SLOTS * 2);
   #used = 0;
 
   constructor(beganAtMs: number, baseSeq: number) {
@@ -237,9 +216,9 @@ export class FingerprintTable {
     return this.#slots.byteLength;
   }
 
-  /** Whether the next hash makes the table grow. */
+  /** Whether the table must grow for the next hash. */
   get isFull(): boolean {
-    return this.#used >= (this.#slots.length / 2) * MOST_FULL;
+    return this.#used >= (this.#slots.length / 2) * MAX_LOAD;
   }
 
   get isLargest(): boolean {
@@ -251,14 +230,13 @@ export class FingerprintTable {
     this.#put(fingerprint, seq - this.#baseSeq);
   }
 
-  /** Numbers of the lines that have a fingerprint. */
   find(fingerprint: number): readonly number[] {
     const mask = this.#slots.length / 2 - 1;
     let seqs = NONE;
     for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
       const found = this.#slots[slot * 2];
       if (found === 0 || found === undefined) return seqs;
-      // The distance is signed: where the first line was taken back, others may have come before its number.
+      // The distance is signed: after a rollback of the first line, later lines can have lower numbers.
       if (found === fingerprint) seqs = [...seqs, this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0)];
     }
   }

@@ -1,39 +1,36 @@
 /**
- * How lines of a segment become bytes, and come back. UUIDs, which hardly repeat themselves, stand apart, as they are; the
- * rest is compressed. The first byte tells the format.
+ * Packs the lines of a segment into bytes and unpacks them. UUIDs do not compress, so they are stored separately as bytes; zstd
+ * compresses the rest. The first byte tells the format.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { zlib } from "../../platform/node.ts";
 import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
-import { COLUMNS } from "./line-cells.ts";
-import type { PayloadNames } from "./line-cells.ts";
-import { Lines } from "./lines.ts";
+import { COLUMNS, Lines, type PayloadNames } from "./lines.ts";
 
 const ZSTD = 1;
 const BROTLI = 2;
-/** Levels of zstd: for payloads a higher one takes longer and is no smaller. */
+/** Levels of zstd. A higher level for payloads is slower and saves nothing. */
 const [LINES_LEVEL, PAYLOADS_LEVEL] = [3, 1] as const;
-/** Level of brotli, as fast as zstd for what can hardly be compressed. */
+/** At this level brotli is as fast as zstd for bytes that hardly compress. */
 const BROTLI_QUALITY = 3;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /**
- * No JSON text holds these, so that payloads stay as they were sent. A mark stands for a UUID: the next digit says which,
- * one that is stored apart or a name.
+ * Valid JSON text never contains these control characters. A mark replaces a UUID; the digit after the mark tells the source of
+ * the UUID: the list of UUIDs, or a name in the facts.
  */
 const [MARK, PAYLOAD_END] = ["\u001a", "\u001e"] as const;
-const [OTHER, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
-/** Where the first hyphen of a UUID stands in it, and how far the next two are from it. */
+const [LISTED_UUID, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
+/** Position of the first hyphen in a UUID, and the distances of the next two hyphens from the first. */
 const [HYPHEN_AT, SECOND_HYPHEN, THIRD_HYPHEN] = [8, 5, 10] as const;
 
-/** Packs lines column by column, since what stands in one column is much alike. */
 export function packLines(lines: Lines): Uint8Array {
   const columns = lines.packed();
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
   rest.number(lines.length);
-  for (const { said, numbers, ids, uuids, texts } of columns) {
-    for (const length of [said, numbers.length, ids.length, uuids.length, texts.length]) rest.number(length);
+  for (const { stored, numbers, ids, uuids, texts } of columns) {
+    for (const length of [stored, numbers.length, ids.length, uuids.length, texts.length]) rest.number(length);
   }
   for (const { numbers, ids, uuids } of columns) {
     rest.append(numbers);
@@ -49,14 +46,14 @@ export function unpackLines(bytes: ArrayBuffer): Lines {
   const [numbers, uuids] = [new ByteReader(rest), new ByteReader(raw)];
   const count = numbers.number();
   const lengths = COLUMNS.map(() => ({
-    said: numbers.number(),
+    stored: numbers.number(),
     numbers: numbers.number(),
     ids: numbers.number(),
     uuids: numbers.number(),
     texts: numbers.number(),
   }));
   const columns = lengths.map((length) => ({
-    said: length.said,
+    stored: length.stored,
     numbers: numbers.take(length.numbers),
     ids: uuids.take(length.ids),
     uuids: uuids.take(length.uuids),
@@ -74,7 +71,7 @@ export function unpackLines(bytes: ArrayBuffer): Lines {
  * Packs the payloads of a segment.
  *
  * @param payloads null: not kept. No payload is empty.
- * @param lines whose names are left out of what they sent: these never become other ones, and go with the payload.
+ * @param lines the names of each line are left out of its payload. They never change while the payload is kept.
  */
 export function packPayloads(payloads: readonly (string | null)[], lines: Lines): Uint8Array {
   const uuids = new ByteWriter();
@@ -84,7 +81,7 @@ export function packPayloads(payloads: readonly (string | null)[], lines: Lines)
   return pack(uuids.bytes, encoder.encode(texts.join(PAYLOAD_END)), PAYLOADS_LEVEL);
 }
 
-/** Payloads as they were sent. Null: not kept, or it had a name of which nothing is left. */
+/** Payloads as they were sent. Null: not kept, or the payload has a name that a deletion removed from the facts. */
 export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: Pick<Lines, "names">): (string | null)[] {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const uuids = new UuidTexts(raw, UUID_BYTES);
@@ -92,14 +89,12 @@ export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: Pick<Line
   return texts.map((text, index) => (text === "" ? null : withUuids(text, lines.names(index), uuids)));
 }
 
-/**
- * Refuses what is too long for a row: the platform takes no more than 2 MB, which workerd does not mind. @throws Error then.
- */
-export function assertFits(bytes: number, what: string): void {
-  if (bytes > ROW_MAX_BYTES) throw new Error(`${what} would be a row of ${bytes} bytes`);
+/** The platform refuses rows of more than 2 MB; workerd on a developer's machine does not. @throws Error for a longer row. */
+export function assertFits(bytes: number, rowName: string): void {
+  if (bytes > ROW_MAX_BYTES) throw new Error(`${rowName} would be a row of ${bytes} bytes`);
 }
 
-/** A payload without its UUIDs, which are found by their hyphens, since these are rarer than hexadecimal digits. */
+/** Moves the UUIDs of a payload to `uuids`. Looks for hyphens, which are rarer than hexadecimal digits. */
 function withoutUuids(payload: string, names: PayloadNames, uuids: ByteWriter): string {
   let [text, taken] = ["", 0];
   for (let at = payload.indexOf("-", HYPHEN_AT); at !== -1; at = payload.indexOf("-", at + 1)) {
@@ -107,7 +102,7 @@ function withoutUuids(payload: string, names: PayloadNames, uuids: ByteWriter): 
     if (from < taken || payload[at + SECOND_HYPHEN] !== "-" || payload[at + THIRD_HYPHEN] !== "-") continue;
     const name = nameAt(payload, from, names);
     if (name === null && !uuids.uuid(payload, from)) continue;
-    text += payload.slice(taken, from) + MARK + (name ?? OTHER);
+    text += payload.slice(taken, from) + MARK + (name ?? LISTED_UUID);
     taken = from + UUID_CHARACTERS;
     at = taken - 1;
   }
@@ -123,9 +118,9 @@ function nameAt(payload: string, from: number, { userId, anonymousId }: PayloadN
 function withUuids(text: string, { userId, anonymousId }: PayloadNames, uuids: UuidTexts): string | null {
   let [payload, taken]: [string | null, number] = ["", 0];
   for (let at = text.indexOf(MARK); at !== -1; at = text.indexOf(MARK, taken)) {
-    const which = text[at + 1];
-    // A UUID is taken also where a name is gone, for the next one is another line's.
-    const found = which === OTHER ? uuids.next() : which === USER_ID ? userId : anonymousId;
+    const source = text[at + 1];
+    // Take the UUID even if a name is gone, because the next UUID belongs to the next line.
+    const found = source === LISTED_UUID ? uuids.next() : source === USER_ID ? userId : anonymousId;
     payload = payload === null || found === null ? null : payload + text.slice(taken, at) + found;
     taken = at + 2;
   }
@@ -154,10 +149,7 @@ function unpack(packed: Uint8Array): { raw: Uint8Array; rest: Uint8Array } {
   return { raw, rest: format === ZSTD ? zstdDecompressSync(rest) : brotliDecompressSync(rest) };
 }
 
-/**
- * Compresses. The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats
- * itself.
- */
+/** The zstd of the runtime fails if the result is longer than 40 KB (cloudflare/workerd#6769); then brotli is used. */
 function compressed(bytes: Uint8Array, level: number): { format: number; bytes: Uint8Array } {
   const { brotliCompressSync, constants, zstdCompressSync } = zlib();
   try {

@@ -1,100 +1,94 @@
-/** Sealed segments: their rows, their lines and the hashes of these. Nothing else reads or writes their tables. */
+/**
+ * Sealed segments: their rows, facts, hashes and payloads. No other code reads or writes these tables, but for joins in
+ * cold.ts.
+ */
 import { Lru } from "../../platform/lru.ts";
 import type { LogName } from "./head.ts";
-import { isOriginal } from "./line.ts";
-import type { Facts } from "./line.ts";
+import { isOriginal, type Facts } from "./line.ts";
 import type { Lines } from "./lines.ts";
-import { packLines, unpackLines } from "./packing.ts";
-import { HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
-import type { SegmentRow } from "./segment.ts";
-import { toSqlBlob } from "./sql-blob.ts";
+import { packLines, packPayloads, unpackLines, unpackPayloads } from "./packing.ts";
+import { HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise, type SegmentRow } from "./segment.ts";
 
-/** Segments whose expanded facts an object keeps in memory: at most some 3 MB. */
+/** Cached segments with unpacked facts: at most some 3 MB. */
 const CACHED_FACTS = 32;
+/** Cached segments with unpacked payloads: at most some 2 MB. */
+const CACHED_PAYLOADS = 16;
 
 const COLUMNS = `first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from, ordinal_to, period_end,
   statuses, cold, cold_offset, cold_bytes, groups`;
 
-/** The open lines of a log, which become a segment. */
+export type SegmentPayloads = readonly (string | null)[];
+
 export interface OpenLines {
   firstSeq: number;
   lines: Lines;
-  /** HASH_BYTES of each line. */
+  /** HASH_BYTES for each line. */
   hashes: Uint8Array;
-  /** The span of the times that the lines' ids tell. */
+  /** Range of the times in the signal ids. */
   span: { first: number; last: number };
 }
 
-/** Where in R2 the payloads of a segment are. */
 export interface ColdPlace {
   key: string;
   offset: number;
   bytes: number;
 }
 
-/** HASH_BYTES of each line of a segment, and when the last of these was received. */
 export interface SegmentHashes {
   firstSeq: number;
   receivedToMs: number;
+  /** HASH_BYTES for each line. */
   hashes: Uint8Array;
 }
 
 export class StoredSegments {
-  readonly #sql: SqlStorage;
-  readonly #name: LogName;
+  protected readonly sql: SqlStorage;
+  readonly name: LogName;
   readonly #cached = new Lru<number, Segment>(CACHED_FACTS);
+  readonly #cachedPayloads = new Lru<number, SegmentPayloads>(CACHED_PAYLOADS);
 
   constructor(sql: SqlStorage, name: LogName) {
-    this.#sql = sql;
-    this.#name = name;
-  }
-
-  /** The number of the first line of all segments; null where there is no segment. */
-  get firstSeq(): number | null {
-    const [row] = this.#sql.exec<{ first: number | null }>(
-      `SELECT min(first_seq) AS first FROM ${this.#name}_segments`,
-    );
-    return row?.first ?? null;
+    this.sql = sql;
+    this.name = name;
   }
 
   insert({ firstSeq, lines, hashes, span }: OpenLines): void {
-    const known = summarise(lines);
-    this.#sql.exec(
-      `INSERT INTO ${this.#name}_segments (first_seq, last_seq, first_ms, last_ms, received_from, received_to,
+    const summary = summarise(lines);
+    this.sql.exec(
+      `INSERT INTO ${this.name}_segments (first_seq, last_seq, first_ms, last_ms, received_from, received_to,
          ordinal_from, ordinal_to, period_end, statuses, groups) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       firstSeq,
       firstSeq + lines.length - 1,
       span.first,
       span.last,
-      known.received_from,
-      known.received_to,
-      known.ordinal_from,
-      known.ordinal_to,
-      known.period_end,
-      known.statuses,
-      toSqlBlob(known.groups),
+      summary.received_from,
+      summary.received_to,
+      summary.ordinal_from,
+      summary.ordinal_to,
+      summary.period_end,
+      summary.statuses,
+      toSqlBlob(summary.groups),
     );
-    this.#sql.exec(
-      `INSERT INTO ${this.#name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
+    this.sql.exec(
+      `INSERT INTO ${this.name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
       firstSeq,
       toSqlBlob(hashes),
       toSqlBlob(packLines(lines)),
     );
   }
 
-  /** Rows for which a condition holds. The condition is part of the statement: it never holds what was sent. */
+  /** Rows that match an SQL condition. The condition is constant text: it never contains input. */
   rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
-    return this.#sql
-      .exec<SegmentRow>(`SELECT ${COLUMNS} FROM ${this.#name}_segments WHERE ${condition}`, ...values)
+    return this.sql
+      .exec<SegmentRow>(`SELECT ${COLUMNS} FROM ${this.name}_segments WHERE ${condition}`, ...values)
       .toArray();
   }
 
-  /** The segment of such a row. */
-  read(row: SegmentRow): Segment {
-    const known = this.#cached.get(row.first_seq);
-    if (known !== undefined) return known;
-    const [stored] = this.#sql.exec<{ version: number; facts: ArrayBuffer }>(
-      `SELECT version, facts FROM ${this.#name}_facts WHERE first_seq = ?`,
+  sealed(row: SegmentRow): Segment {
+    const cached = this.#cached.get(row.first_seq);
+    if (cached !== undefined) return cached;
+    const [stored] = this.sql.exec<{ version: number; facts: ArrayBuffer }>(
+      `SELECT version, facts FROM ${this.name}_facts WHERE first_seq = ?`,
       row.first_seq,
     );
     if (stored === undefined) throw new Error(`the segment of ${row.first_seq} has no lines`);
@@ -103,51 +97,40 @@ export class StoredSegments {
     return segment;
   }
 
-  /** The segment that has this line; null: there is none. */
-  of(seq: number): Segment | null {
-    const row = this.rowOf(seq);
-    return row === null ? null : this.read(row);
-  }
-
-  /** The row of the segment that has this line; null: there is none. */
-  rowOf(seq: number): SegmentRow | null {
+  /** The row of the segment that has a line; null: the line is gone. */
+  protected rowOf(seq: number): SegmentRow | null {
     const [row] = this.rows("first_seq <= ? ORDER BY first_seq DESC LIMIT 1", seq);
     return row === undefined || row.last_seq < seq ? null : row;
   }
 
-  /** When the period of the next lines ends that are held, in milliseconds since 1970; null: none is. */
-  nextHeldEndMs(): number | null {
-    const { at } = this.#sql
-      .exec<{ at: number | null }>(
-        `SELECT min(period_end) AS at FROM ${this.#name}_segments WHERE instr(statuses, 'h') > 0`,
-      )
-      .one();
-    return at;
+  /** The segment that has a line; null: the line is gone. */
+  segmentOf(seq: number): Segment | null {
+    const row = this.rowOf(seq);
+    return row === null ? null : this.sealed(row);
   }
 
-  /** When the oldest line was received, and the last one of the segment that is the first to be all too old. */
+  /** When the oldest line was received, and the last line of the segment that expires first as a whole. */
   oldestReceived(): { firstMs: number; wholeMs: number } | null {
-    const { first, whole } = this.#sql
+    const { first, whole } = this.sql
       .exec<{ first: number | null; whole: number | null }>(
-        `SELECT min(received_from) AS first, min(received_to) AS whole FROM ${this.#name}_segments`,
+        `SELECT min(received_from) AS first, min(received_to) AS whole FROM ${this.name}_segments`,
       )
       .one();
     return first === null || whole === null ? null : { firstMs: first, wholeMs: whole };
   }
 
-  /** HASH_BYTES of each line of a segment. */
   hashesOf(firstSeq: number): Uint8Array {
-    const [row] = this.#sql.exec<{ hashes: ArrayBuffer }>(
-      `SELECT hashes FROM ${this.#name}_facts WHERE first_seq = ?`,
+    const [row] = this.sql.exec<{ hashes: ArrayBuffer }>(
+      `SELECT hashes FROM ${this.name}_facts WHERE first_seq = ?`,
       firstSeq,
     );
     return new Uint8Array(row?.hashes ?? new ArrayBuffer());
   }
 
-  /** Hashes of segments with lines received in that time, one after the other, since there may be very many. */
-  *hashesReceived(fromMs: number, toMs: number): Generator<SegmentHashes> {
-    const rows = this.#sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
-      `SELECT first_seq, received_to, hashes FROM ${this.#name}_segments JOIN ${this.#name}_facts USING (first_seq)
+  /** Hashes of segments with lines that were received in a time range. Lazy, because the segments can be very many. */
+  *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
+    const rows = this.sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
+      `SELECT first_seq, received_to, hashes FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq)
        WHERE received_to >= ? AND received_from <= ? ORDER BY first_seq`,
       fromMs,
       toMs,
@@ -157,25 +140,17 @@ export class StoredSegments {
     }
   }
 
-  /**
-   * What became of some lines has changed. A line that is no original any more loses its hash.
-   *
-   * @throws when the segment is not as it was read.
-   */
-  rewrite(
-    { firstSeq, lines: before, version: last }: Segment,
-    row: SegmentRow,
-    changes: ReadonlyMap<number, Facts>,
-  ): void {
-    const lines = before.with(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
+  protected rewriteSealed(segment: Segment, row: SegmentRow, changes: ReadonlyMap<number, Facts>): void {
+    const { firstSeq } = segment;
+    const lines = segment.lines.with(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
     const hashes = this.hashesOf(firstSeq);
     for (const [seq, facts] of changes) {
       const at = (seq - firstSeq) * HASH_BYTES;
       if (!isOriginal(facts)) hashes.fill(0, at, at + HASH_BYTES);
     }
-    const version = last + 1;
-    const { rowsWritten } = this.#sql.exec(
-      `UPDATE ${this.#name}_facts SET version = ?1, hashes = ?2, facts = ?3 WHERE first_seq = ?4 AND version = ?1 - 1`,
+    const version = segment.version + 1;
+    const { rowsWritten } = this.sql.exec(
+      `UPDATE ${this.name}_facts SET version = ?1, hashes = ?2, facts = ?3 WHERE first_seq = ?4 AND version = ?1 - 1`,
       version,
       toSqlBlob(hashes),
       toSqlBlob(packLines(lines)),
@@ -184,34 +159,89 @@ export class StoredSegments {
     if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
     const statuses = statusLetters(lines);
     if (statuses !== row.statuses) {
-      this.#sql.exec(`UPDATE ${this.#name}_segments SET statuses = ? WHERE first_seq = ?`, statuses, firstSeq);
+      this.sql.exec(`UPDATE ${this.name}_segments SET statuses = ? WHERE first_seq = ?`, statuses, firstSeq);
     }
     this.#cached.set(firstSeq, new Segment(firstSeq, lines, version, { ...row, statuses }));
   }
 
-  /** Whether the segment is still as it was read, before an `await` for instance. */
-  isCurrent({ firstSeq, version }: Segment, row: SegmentRow): boolean {
-    const [now] = this.#sql.exec<{ version: number; cold: string | null }>(
-      `SELECT version, cold FROM ${this.#name}_segments JOIN ${this.#name}_facts USING (first_seq) WHERE first_seq = ?`,
+  protected isSealedCurrent({ firstSeq, version }: Segment, row: SegmentRow): boolean {
+    const [now] = this.sql.exec<{ version: number; cold: string | null }>(
+      `SELECT version, cold FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq) WHERE first_seq = ?`,
       firstSeq,
     );
     return now !== undefined && now.version === version && now.cold === row.cold;
   }
 
-  /** Says that the payloads of a segment are lost. */
-  losePayloads(firstSeq: number): void {
-    this.#sql.exec(
-      `UPDATE ${this.#name}_segments SET cold = NULL, cold_bytes = ? WHERE first_seq = ?`,
-      PAYLOADS_LOST,
+  /** Updates a segment's row from its lines. A rewrite updates only the statuses of the row. */
+  summariseAgain(firstSeq: number): void {
+    const segment = this.segmentOf(firstSeq);
+    if (segment === null) throw new Error(`there is no segment of ${firstSeq}`);
+    const { groups, ...summary } = summarise(segment.lines);
+    const columns = Object.entries<SqlStorageValue>({ ...summary, groups: toSqlBlob(groups) });
+    this.sql.exec(
+      `UPDATE ${this.name}_segments SET ${columns.map(([column]) => `${column} = ?`).join(", ")} WHERE first_seq = ?`,
+      ...columns.map(([, value]) => value),
       firstSeq,
     );
-    this.#cached.delete(firstSeq);
+    const [row] = this.rows("first_seq = ?", firstSeq);
+    this.#cached.set(firstSeq, new Segment(firstSeq, segment.lines, segment.version, row ?? segment.row));
   }
 
-  /** Says where in R2 the payloads of a segment are now. */
-  moveToCold(firstSeq: number, { key, offset, bytes }: ColdPlace): void {
-    this.#sql.exec(
-      `UPDATE ${this.#name}_segments SET cold = ?, cold_offset = ?, cold_bytes = ? WHERE first_seq = ?`,
+  protected removeSegment(firstSeq: number): void {
+    this.sql.exec(`DELETE FROM ${this.name}_segments WHERE first_seq = ?`, firstSeq);
+    this.sql.exec(`DELETE FROM ${this.name}_facts WHERE first_seq = ?`, firstSeq);
+    this.#cached.delete(firstSeq);
+    this.#removePayloads(firstSeq);
+  }
+
+  protected readPayloads({ firstSeq, lines }: Segment): SegmentPayloads {
+    const cached = this.#cachedPayloads.get(firstSeq);
+    if (cached !== undefined) return cached;
+    const packed = this.packedPayloads(firstSeq);
+    const payloads = packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
+    this.#cachedPayloads.set(firstSeq, payloads);
+    return payloads;
+  }
+
+  /** The packed payloads of a sealed segment; null: the store has none. */
+  packedPayloads(firstSeq: number): ArrayBuffer | null {
+    const [row] = this.sql.exec<{ payloads: ArrayBuffer }>(
+      `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return row?.payloads ?? null;
+  }
+
+  protected writePayloads(firstSeq: number, payloads: SegmentPayloads, lines: Lines): void {
+    if (payloads.every((payload) => payload === null)) return this.#removePayloads(firstSeq);
+    this.#cachedPayloads.delete(firstSeq);
+    this.sql.exec(
+      `INSERT OR REPLACE INTO ${this.name}_payloads (first_seq, payloads) VALUES (?, ?)`,
+      firstSeq,
+      toSqlBlob(packPayloads(payloads, lines)),
+    );
+  }
+
+  /** Notes that the payloads of a segment are in R2 now, and removes them from the store. */
+  movePayloads(firstSeq: number, { key, offset, bytes }: ColdPlace): void {
+    this.#setColdPlace(firstSeq, key, offset, bytes);
+    this.#removePayloads(firstSeq);
+  }
+
+  /** Notes that the payloads of a segment are lost: R2 does not have their object. */
+  losePayloads(firstSeq: number): void {
+    this.#setColdPlace(firstSeq, null, 0, PAYLOADS_LOST);
+  }
+
+  /** Clears the caches, after a transaction was rolled back. */
+  reload(): void {
+    this.#cached.clear();
+    this.#cachedPayloads.clear();
+  }
+
+  #setColdPlace(firstSeq: number, key: string | null, offset: number, bytes: number): void {
+    this.sql.exec(
+      `UPDATE ${this.name}_segments SET cold = ?, cold_offset = ?, cold_bytes = ? WHERE first_seq = ?`,
       key,
       offset,
       bytes,
@@ -220,29 +250,13 @@ export class StoredSegments {
     this.#cached.delete(firstSeq);
   }
 
-  /** Makes a segment's row say what its lines are now; until then it also says what they were. */
-  summariseAgain(firstSeq: number): void {
-    const segment = this.of(firstSeq);
-    if (segment === null) throw new Error(`there is no segment of ${firstSeq}`);
-    const { groups, ...known } = summarise(segment.lines);
-    const columns = Object.entries<SqlStorageValue>({ ...known, groups: toSqlBlob(groups) });
-    this.#sql.exec(
-      `UPDATE ${this.#name}_segments SET ${columns.map(([column]) => `${column} = ?`).join(", ")} WHERE first_seq = ?`,
-      ...columns.map(([, value]) => value),
-      firstSeq,
-    );
-    const [row] = this.rows("first_seq = ?", firstSeq);
-    this.#cached.set(firstSeq, new Segment(firstSeq, segment.lines, segment.version, row ?? segment.row));
+  #removePayloads(firstSeq: number): void {
+    this.#cachedPayloads.delete(firstSeq);
+    this.sql.exec(`DELETE FROM ${this.name}_payloads WHERE first_seq = ?`, firstSeq);
   }
+}
 
-  remove(firstSeq: number): void {
-    this.#sql.exec(`DELETE FROM ${this.#name}_segments WHERE first_seq = ?`, firstSeq);
-    this.#sql.exec(`DELETE FROM ${this.#name}_facts WHERE first_seq = ?`, firstSeq);
-    this.#cached.delete(firstSeq);
-  }
-
-  /** Forgets what is in memory, after a transaction was taken back. */
-  reload(): void {
-    this.#cached.clear();
-  }
+/** The platform accepts a view of a buffer as a parameter, although its types name buffers only. */
+export function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
+  return bytes as SqlStorageValue & Uint8Array;
 }

@@ -2,10 +2,10 @@
  * To whom an anonymous id or a user id belongs (design §8.4): claims, each made by an identify call with an email, or taken
  * over from an id that it is paired with. A signal goes by the claim in force at its receipt, else by the first.
  */
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 
-export interface IdClaim extends Receipt {
+export interface IdClaim extends ReceivedOrder {
   personId: number;
 }
 
@@ -16,6 +16,6 @@ export function addClaim(claims: readonly IdClaim[], claim: IdClaim, most: numbe
 }
 
 /** The claim that a signal of this receipt goes by; undefined: the id is nobody's. */
-export function claimInForce(claims: readonly IdClaim[], receipt: Receipt): IdClaim | undefined {
+export function claimInForce(claims: readonly IdClaim[], receipt: ReceivedOrder): IdClaim | undefined {
   return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
 }

@@ -9,8 +9,8 @@ import type { IdClaim } from "./claims.ts";
 import { claimsInStore } from "./identities.ts";
 import type { VisitorNames } from "./visitor-names.ts";
 import type { VisitorId } from "./visitor-keys.ts";
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 
 export interface Name {
   kind: "email" | VisitorId["kind"];
@@ -62,7 +62,7 @@ export function namesDeletedUntilMs(sql: SqlStorage): number {
 export function isOfDeleted(
   sql: SqlStorage,
   visitor: VisitorNames,
-  receipt: Receipt,
+  receipt: ReceivedOrder,
   claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
   const { email } = visitor;
@@ -83,7 +83,7 @@ export function isOfDeleted(
  * Whether a signal is of somebody whose deletion is under way and has not come to the id that names them, which is not
  * remembered yet: it still says whose it was. Emails are remembered from the beginning.
  */
-export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: Receipt): boolean {
+export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: ReceivedOrder): boolean {
   if (visitor.email !== undefined) return false;
   const claims = idsOf(visitor).map((id) => claimInForce(claimsInStore(sql, id), receipt));
   const owner = claims.find((claim) => claim !== undefined);
@@ -105,7 +105,7 @@ function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
 }
 
 /** Since when a name was theirs, of each person who had it and was deleted after the receipt. */
-function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number[] {
+function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: ReceivedOrder): number[] {
   return sql
     .exec<{ since: number }>(
       "SELECT since FROM deleted_names WHERE hash = ? AND at >= ?",

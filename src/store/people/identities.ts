@@ -1,6 +1,6 @@
 /** Identities as a batch reads and changes them: to whom ids belong, and which ids are one visitor's. */
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 import { addClaim, claimInForce } from "./claims.ts";
 import type { IdClaim } from "./claims.ts";
 import { dropOldestIds } from "./dropped-ids.ts";
@@ -75,7 +75,7 @@ export class Identities {
   }
 
   /** The person an id belonged to at a receipt; undefined: nobody, as far as is known. */
-  ownerAt(id: VisitorId, receipt: Receipt): number | undefined {
+  ownerAt(id: VisitorId, receipt: ReceivedOrder): number | undefined {
     return claimInForce(this.claimsOf(id), receipt)?.personId;
   }
 
@@ -102,7 +102,7 @@ export class Identities {
   }
 
   /** Pairs two ids of one visitor (design §8.1). This takes effect when one of them is, or becomes, somebody's. */
-  pair(one: VisitorId, other: VisitorId, receipt: Receipt): void {
+  pair(one: VisitorId, other: VisitorId, receipt: ReceivedOrder): void {
     const [claimsOfOne, claimsOfOther] = [this.claimsOf(one), this.claimsOf(other)];
     if (claimsOfOne.length > 0 && claimsOfOther.length > 0) return;
     if (claimsOfOne.length === 0 && claimsOfOther.length === 0) {
@@ -158,7 +158,7 @@ export class Identities {
     }
   }
 
-  #pairsOf(id: VisitorId): { other: VisitorId; receipt: Receipt }[] {
+  #pairsOf(id: VisitorId): { other: VisitorId; receipt: ReceivedOrder }[] {
     return this.#sql
       .exec<{ other_key: ArrayBuffer; at: number; ordinal: number }>(
         "SELECT other_key, at, ordinal FROM pairs WHERE key = ?",
@@ -171,7 +171,7 @@ export class Identities {
       }));
   }
 
-  #addPair(id: VisitorId, other: VisitorId, receipt: Receipt): void {
+  #addPair(id: VisitorId, other: VisitorId, receipt: ReceivedOrder): void {
     const pairs = this.#pairsOf(id);
     if (visitorList(id) === visitorList(other) || pairs.length >= PAIRS_MAX) return;
     if (pairs.some((pair) => visitorList(pair.other) === visitorList(other))) return;
@@ -208,11 +208,11 @@ export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> 
   for (let from = 0; from < all.length; from += PORTION_VALUES) yield all.slice(from, from + PORTION_VALUES);
 }
 
-function byReceipt(one: Receipt, other: Receipt): number {
+function byReceipt(one: ReceivedOrder, other: ReceivedOrder): number {
   return isLater(one, other) ? 1 : -1;
 }
 
-function later(one: Receipt, other: Receipt): Receipt {
+function later(one: ReceivedOrder, other: ReceivedOrder): ReceivedOrder {
   const { receivedAtMs, ordinal } = isLater(one, other) ? one : other;
   return { receivedAtMs, ordinal };
 }

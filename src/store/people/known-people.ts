@@ -2,7 +2,7 @@
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Facts } from "../log/line.ts";
-import type { Receipt } from "../receipt.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { portionsOf } from "./identities.ts";
 import { READ_PEOPLE, READ_PERSON, newPerson, toPersonColumns } from "./stored-person.ts";
@@ -22,7 +22,7 @@ export interface KnownPerson {
 
 /** What a person is known by from a line. */
 export interface LineOfPerson {
-  receipt: Receipt;
+  receipt: ReceivedOrder;
   traits: Traits;
 }
 

@@ -11,11 +11,11 @@ import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { raiseLinked } from "./link-news.ts";
-import type { ColdObjects } from "../log/cold-objects.ts";
+import type { ColdObjects } from "../log/cold.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { EventGroupChanges } from "../state/event-group-changes.ts";
-import { isStale } from "../state/applied-rules.ts";
+import { isStale } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import {
   dueLinkJobs,

@@ -9,9 +9,9 @@ import { PERSON_MAX_IDS } from "../../limits.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { ScoreNews } from "../events/score-news.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
-import { RuleDayChanges } from "../state/rule-days.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
+import { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Identities } from "./identities.ts";
 import { KnownPeople, forgetLine } from "./known-people.ts";
@@ -69,12 +69,12 @@ export class People {
   }
 
   /** Whose a signal is (design §8.3): by email, else user id, else anonymous id. An email nobody has makes a new person. */
-  ownerOf({ email, userId, anonymousId }: VisitorNames, receipt: Receipt): Owner | null {
+  ownerOf({ email, userId, anonymousId }: VisitorNames, receipt: ReceivedOrder): Owner | null {
     if (email !== undefined) return { personId: this.personFor(email, receipt), by: "email" };
     return this.#linked("user_id", userId, receipt) ?? this.#linked("anonymous_id", anonymousId, receipt);
   }
 
-  personFor(email: string, { receivedAtMs }: Receipt): number {
+  personFor(email: string, { receivedAtMs }: ReceivedOrder): number {
     return (this.#known.byEmail(email) ?? this.#known.create(email, receivedAtMs)).now.id;
   }
 
@@ -83,7 +83,7 @@ export class People {
   }
 
   /** Takes over traits of a person. Of conflicting ones the latest by receipt wins, field by field. */
-  enrich(personId: number, traits: Traits, receipt: Receipt): void {
+  enrich(personId: number, traits: Traits, receipt: ReceivedOrder): void {
     const person = this.#known.byId(personId);
     if (person === null) return;
     for (const trait of TRAIT_NAMES) {
@@ -220,7 +220,7 @@ export class People {
     return grown;
   }
 
-  #linked(kind: "user_id" | "anonymous_id", value: string | undefined, receipt: Receipt): Owner | null {
+  #linked(kind: "user_id" | "anonymous_id", value: string | undefined, receipt: ReceivedOrder): Owner | null {
     if (value === undefined) return null;
     const personId = this.identities.ownerAt({ kind, value }, receipt);
     return personId === undefined ? null : { personId, by: kind };

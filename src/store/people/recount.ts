@@ -7,9 +7,9 @@
  * known from, the job begins anew.
  */
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { isDropped } from "../log/line-remains.ts";
+import { isDropped } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
-import { deletedUntilMs } from "../state/deleted-until.ts";
+import { deletedUntilMs } from "../state/store-state.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { LineOfPerson } from "./known-people.ts";
 import { People } from "./people.ts";

@@ -4,7 +4,7 @@
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { RuleDayChanges } from "../state/rule-days.ts";
+import type { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timeline-text.ts";
 

@@ -1,13 +1,13 @@
 /** Which signals a person's traits were taken from, as their row keeps it: mostly one for all. */
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { TraitName } from "../../domain/signal/traits.ts";
-import type { Receipt } from "../receipt.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 
-export type TraitReceipts = Partial<Record<TraitName, Receipt>>;
+export type TraitReceipts = Partial<Record<TraitName, ReceivedOrder>>;
 
 /** Writes a receipt for each trait in the order of TRAIT_NAMES, in base 36; `=` stands for the one before it, nothing for none. */
 export function writeReceipts(receipts: TraitReceipts): string {
-  let before: Receipt | undefined;
+  let before: ReceivedOrder | undefined;
   const texts = TRAIT_NAMES.map((trait) => {
     const receipt = receipts[trait];
     const isSame = receipt?.receivedAtMs === before?.receivedAtMs && receipt?.ordinal === before?.ordinal;
@@ -20,7 +20,7 @@ export function writeReceipts(receipts: TraitReceipts): string {
 
 export function readReceipts(text: string): TraitReceipts {
   const receipts: TraitReceipts = {};
-  let before: Receipt | undefined;
+  let before: ReceivedOrder | undefined;
   for (const [index, one] of text.split(",").entries()) {
     if (one !== "=") before = readReceipt(one);
     const trait = TRAIT_NAMES[index];
@@ -29,7 +29,7 @@ export function readReceipts(text: string): TraitReceipts {
   return receipts;
 }
 
-function readReceipt(text: string): Receipt | undefined {
+function readReceipt(text: string): ReceivedOrder | undefined {
   const [at, ordinal] = text.split(".");
   if (at === undefined || ordinal === undefined) return undefined;
   return { receivedAtMs: Number.parseInt(at, 36), ordinal: Number.parseInt(ordinal, 36) };

@@ -2,8 +2,8 @@
  * Signals, people and scoring signals as files, a page at a time. The text is made here, where the rows are: it crosses to
  * the Worker as it is, so that an export costs it next to no CPU time, however long it is.
  */
-import type { ColdObjects } from "../log/cold-objects.ts";
-import type { ExportFormat, ExportPage, ExportRange } from "../protocol/data-care.ts";
+import type { ColdObjects } from "../log/cold.ts";
+import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { exportPeople } from "./export-people.ts";
 import { exportSignals } from "./export-signals.ts";

@@ -3,7 +3,7 @@
  * parts, the ids as they are read.
  */
 import { eachTrait } from "../../domain/signal/traits.ts";
-import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
+import type { ExportFormat, ExportPage } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { Columns } from "./export-text.ts";

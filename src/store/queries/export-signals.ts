@@ -8,13 +8,13 @@
  */
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import { BeingDeleted } from "../deletion/being-deleted.ts";
-import type { ColdObjects } from "../log/cold-objects.ts";
-import { isDropped } from "../log/line-remains.ts";
+import type { ColdObjects } from "../log/cold.ts";
+import { isDropped } from "../log/line.ts";
 import { type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { type Payloads, readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
+import type { ExportFormat, ExportPage } from "../protocol/store-operations.ts";
 import { admissionOf, type DeadLetterRow, findDeadLetter, lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import {

@@ -1,6 +1,6 @@
 /** Rows of an export as text: NDJSON with payloads exactly as they were sent, or CSV (RFC 4180). */
 import { stringify } from "csv-stringify/sync";
-import type { ExportFormat } from "../protocol/data-care.ts";
+import type { ExportFormat } from "../protocol/store-operations.ts";
 
 /** Records that one page of an export reads, so that the store answers others in between. */
 export const EXPORT_PAGE_ROWS = 1_000;

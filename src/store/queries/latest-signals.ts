@@ -1,6 +1,6 @@
 /** The latest signals, as the live page asks for them every two seconds. */
 import { pointsOf } from "../../domain/rules/evaluation.ts";
-import type { LatestSignals, LiveSignal } from "../protocol/recorded-signals.ts";
+import type { LatestSignals, LiveSignal } from "../protocol/stored-signals.ts";
 import { lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";

@@ -9,9 +9,9 @@ import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
-import type { FindFilter } from "../protocol/recorded-signals.ts";
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
+import type { FindFilter } from "../protocol/stored-signals.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -44,14 +44,14 @@ export interface SignalStep {
   cost: number;
   found: Found | null;
   recordedAtMs: number;
-  receipt: Receipt;
+  receipt: ReceivedOrder;
 }
 
 /** Expanding a segment takes as long as looking at some lines of it. */
 const SEGMENT_COST = 10;
 /** Entries of a person's list that are read at a time. */
 const ENTRIES_AT_ONCE = 100;
-const NO_RECEIPT: Receipt = { receivedAtMs: 0, ordinal: 0 };
+const NO_RECEIPT: ReceivedOrder = { receivedAtMs: 0, ordinal: 0 };
 
 export const ALL: Readonly<Places> = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
 

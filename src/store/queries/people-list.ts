@@ -1,7 +1,7 @@
 /** People with their identities and scores, as the operator API answers them. */
 import { ACCOUNT_PAGE_MAX_CHARACTERS, PERSON_IDENTITIES_LISTED, PERSON_SCORES_LISTED } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { Person, ScoringSignal } from "../protocol/people-pages.ts";
+import type { Person, ScoringSignal } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { isCursorOf, listPeople } from "./people-search.ts";
 import { firstIdentities } from "./person-identities.ts";

@@ -2,7 +2,7 @@
  * The orders of the list of people. Each gives everybody, one after the other, from where a page begins; whoever asks
  * stops when the page is full, and what is not asked for is not read.
  */
-import type { PeopleFilter, PeopleSort } from "../protocol/people-pages.ts";
+import type { PeopleFilter, PeopleSort } from "../protocol/people-and-accounts.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList } from "./by-day.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";

@@ -6,7 +6,7 @@
 import { folded } from "../../domain/signal/folded.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../protocol/people-pages.ts";
+import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { isOf } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";

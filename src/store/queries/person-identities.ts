@@ -3,7 +3,7 @@
  * shown with the one who has it now. There may be PERSON_MAX_IDS of each kind, each long: they are read in parts.
  */
 import { keysOf, visitorOfKey } from "../people/visitor-keys.ts";
-import type { Identity } from "../protocol/people-pages.ts";
+import type { Identity } from "../protocol/people-and-accounts.ts";
 
 /** A place in a person's claims: behind the one that was looked at last. */
 export interface ClaimPlace {

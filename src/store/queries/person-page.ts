@@ -10,8 +10,8 @@ import type {
   ScoreCurve,
   TimelineEntry,
   TimelineSignal,
-} from "../protocol/people-pages.ts";
-import { deletedUntilMs } from "../state/deleted-until.ts";
+} from "../protocol/people-and-accounts.ts";
+import { deletedUntilMs } from "../state/store-state.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, type PersonRow, toPersonSummary } from "./person-row.ts";

@@ -1,7 +1,7 @@
 /** What lists of people show of each. */
 import { TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
 import type { PersonTraits } from "../../domain/signal/traits.ts";
-import type { PersonSummary } from "../protocol/people-pages.ts";
+import type { PersonSummary } from "../protocol/people-and-accounts.ts";
 
 export interface PersonRow extends PersonTraits {
   [column: string]: SqlStorageValue;

@@ -7,7 +7,7 @@
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
+import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";

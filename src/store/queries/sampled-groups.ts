@@ -1,12 +1,12 @@
 /** The signal queue (spec §6.3), as the operator API answers it: with the payload of each group's sample. */
 import { parsed } from "../../domain/json/payload-json.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { ColdObjects } from "../log/cold-objects.ts";
+import type { ColdObjects } from "../log/cold.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
-import type { EventGroup } from "../protocol/signal-queue.ts";
+import type { EventGroup } from "../protocol/stored-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { writeDayPlace } from "./by-day.ts";
 import { writeCursor } from "./cursor.ts";

@@ -5,7 +5,7 @@ import { readEntries } from "../people/timeline-text.ts";
 import type { Entry, Scored } from "../people/timeline-text.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
-import type { ScoringSignal } from "../protocol/people-pages.ts";
+import type { ScoringSignal } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
 
 /** Entries that are read at a time. */

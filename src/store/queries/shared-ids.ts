@@ -1,6 +1,6 @@
 /** Ids that a person has been named by, and somebody else as well: each signal is whose the id was when it was received. */
 import { visitorOfKey } from "../people/visitor-keys.ts";
-import type { SharedId } from "../protocol/people-pages.ts";
+import type { SharedId } from "../protocol/people-and-accounts.ts";
 import { keyOfPlace } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
 

@@ -2,9 +2,10 @@
  * Signals by what is asked for, the latest first. A page looks at no more than LIST_SCAN_SIGNALS of them, so that a rare
  * combination among very many signals takes more pages, and none takes long.
  */
+import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import type { FindFilter, FoundSignals, SignalStatus, SignalSummary } from "../protocol/recorded-signals.ts";
+import type { FindFilter, FoundSignals, SignalSummary } from "../protocol/stored-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";
 import { ALL, newestFirst } from "./newest-signals.ts";

@@ -2,33 +2,33 @@
  * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read, and what the
  * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
  */
+import type { SignalStatus } from "../../domain/signal/signal.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import { storeMaxBytes } from "../../env.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { RestorableObject } from "../../platform/restorable-object.ts";
 import { findDeletion, findDeletionById } from "../deletion/person-deletions.ts";
-import { FailingChores } from "../failing-chores.ts";
-import { ColdObjects } from "../log/cold-objects.ts";
-import type { Account, AccountFilter, AccountPage, AccountsQuery, AccountSummary } from "../protocol/account-pages.ts";
-import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/data-care.ts";
-import type { PeoplePage, PeopleQuery, Person, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
+import { FailingChores } from "../chore-runner.ts";
+import { ColdObjects } from "../log/cold.ts";
 import type {
-  DeadLetter,
-  FindFilter,
-  FoundSignals,
-  LatestSignals,
-  SignalStatus,
-  SignalTrace,
-} from "../protocol/recorded-signals.ts";
-import type { PreviewPage, PreviewRange, RuleFacts, RuleJob, RuleSuggestions } from "../protocol/rules-on-history.ts";
-import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
-import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
+  Account,
+  AccountFilter,
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+} from "../protocol/people-and-accounts.ts";
+import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/store-operations.ts";
+import type { PeoplePage, PeopleQuery, Person, PersonPage, PersonTimeline } from "../protocol/people-and-accounts.ts";
+import type { DeadLetter, FindFilter, FoundSignals, LatestSignals, SignalTrace } from "../protocol/stored-signals.ts";
+import type { PreviewPage, PreviewRange, RuleFacts, RuleJob, RuleSuggestions } from "../protocol/store-operations.ts";
+import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
+import type { StoreHealth, StoreTotals } from "../protocol/stored-signals.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import { appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
-import { readTotals } from "../state/books.ts";
+import { readTotals } from "../state/status-change.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import { StoreState } from "../state/store-state.ts";
 import { latestSignals } from "./latest-signals.ts";

@@ -1,9 +1,8 @@
-/** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
+/** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
 import { parsed } from "../../domain/json/payload-json.ts";
 import type { PageOf, Page } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { DeadLetter } from "../protocol/recorded-signals.ts";
-import type { SignalToRecord } from "../protocol/signals-to-record.ts";
+import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
 
 export interface DeadLetterRow {
   [column: string]: SqlStorageValue;
@@ -18,7 +17,7 @@ export interface DeadLetterRow {
   deleted_at: number | null;
 }
 
-/** The number of the latest dead letter, also of one that is gone; 0: there was none. */
+/** The highest number that a dead letter has had, even if it is gone; 0: there was none. */
 export function lastDeadLetter(sql: SqlStorage): number {
   const [last] = sql.exec<{ seq: number }>("SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'");
   return last?.seq ?? 0;
@@ -42,7 +41,7 @@ export function readDeadLetter(sql: SqlStorage, seq: number): DeadLetterRow | nu
   return sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", seq).toArray()[0] ?? null;
 }
 
-/** A dead letter by its signal's id; the latest, where the signal has died more than once. */
+/** The latest dead letter of a signal, which can have several. */
 export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
   const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
   return row ?? null;
@@ -56,7 +55,7 @@ export function admissionOf({ admission }: Pick<DeadLetterRow, "admission">): Ad
   return JSON.parse(admission) as Admission;
 }
 
-/** When the latest dead letter that nobody has replayed was recorded; null: there is none. */
+/** When the latest dead letter was recorded; null: there is none. */
 export function latestDeadLetterMs(sql: SqlStorage): number | null {
   const [latest] = sql.exec<{ recorded_at: number }>(
     "SELECT recorded_at FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT 1",

@@ -1,32 +1,52 @@
 /**
- * Records signals (design §8): each ends up in exactly one place. Runs inside one transaction of the Signal Store.
+ * Records signals (design §8): each signal ends up in exactly one place. Runs inside one transaction of the Signal Store.
  *
- * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
- * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
+ * In received order: resent signals leave their place → statuses → identities → owners, scores and lines. Identities come
+ * before owners, so that what a signal says about a visitor holds for its whole batch.
  */
 import { groupSource } from "../../domain/signal/personal-source.ts";
-import type { NormalisedSignal } from "../../domain/signal/signal.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
-import { afterPurge } from "../log/line-remains.ts";
-import type { Facts, LineStatus, ListingId } from "../log/line.ts";
-import { type Candidate, hashBytes } from "../log/originals.ts";
+import { afterPurge, type Facts, type LineStatus, type ListingId, type Owner } from "../log/line.ts";
+import { type Candidate, hashBytes, type Original } from "../log/originals.ts";
 import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import { linkAtOnce } from "../people/linking.ts";
 import { People } from "../people/people.ts";
 import { type Entry, scoredBy } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
-import { visitorOfPayload, type VisitorNames } from "../people/visitor-names.ts";
-import type { SignalToRecord } from "../protocol/signals-to-record.ts";
-import { isLater } from "../receipt.ts";
-import { EventGroupChanges, type GroupName } from "../state/event-group-changes.ts";
+import { visitorOfPayload } from "../people/visitor-names.ts";
+import type { SignalToRecord } from "../protocol/stored-signals.ts";
+import { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, type SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./dead-letters.ts";
-import { type PendingSignal, signalIdOf, toPending, visitorOf } from "./pending-signal.ts";
 
-/** Records signals. @param rulesVersion of the rules that they were run through; null: earlier signals are linked later. */
+type Work = SignalToRecord["work"];
+/** The work of a signal that may name a visitor. */
+type VisitorWork = Extract<Work, { kind: "signal" | "identify" }>;
+
+/** A signal on its way into the log, with everything found out so far. */
+interface PendingSignal {
+  signal: SignalToRecord;
+  /** Null for account updates and dead letters. */
+  visitorWork: VisitorWork | null;
+  order: ReceivedOrder;
+  status: Exclude<LineStatus, "released"> | "dead";
+  /** Why the signal is a dead letter; null: it is none. */
+  deadReason: string | null;
+  isDeleted: boolean;
+  hash: Uint8Array | null;
+  /** The original of a duplicate: of the same batch, or recorded before. */
+  original: PendingSignal | Original | null;
+  owner: Owner | null;
+  matches: readonly RuleMatch[];
+  seq: number;
+}
+
+/** @param rulesVersion version of the rules that evaluated the signals; null: earlier signals are linked later. */
 export function recordSignals(
   state: StoreState,
   batch: readonly SignalToRecord[],
@@ -35,26 +55,26 @@ export function recordSignals(
 ): void {
   const groups = new EventGroupChanges();
   const counts = { books: state.books, groups };
-  const returning = new Returning(state, counts);
+  const resent = new ResentSignals(state, counts);
   const people = new People(state);
   const accounts = new Accounts(state.sql);
-  const pending = batch
-    .filter((signal) => returning.leave(signal))
+  const batchSignals = batch
+    .filter((signal) => resent.leavePlace(signal))
     .map(toPending)
-    .sort((one, other) => (isLater(one.receipt, other.receipt) ? 1 : -1));
+    .sort((a, b) => (isLater(a.order, b.order) ? 1 : -1));
 
-  people.preload(pending.flatMap(({ signal }) => visitorOf(signal) ?? []));
-  decideFates(state, pending, people, nowMs);
-  for (const one of pending) identify(one, people);
+  people.preload(batchSignals.flatMap(({ visitorWork }) => visitorWork?.normalised ?? []));
+  decideStatuses(state, batchSignals, people, nowMs);
+  for (const pending of batchSignals) addIdentities(pending, people);
   const lists = new Map<string, Entry[]>();
   const waiting: VisitorId[] = [];
-  for (const one of pending) {
-    own(one, people);
-    updateAccount(one, accounts);
-    const facts = append(state, one, nowMs);
-    if (facts !== null) hand(one, facts, people, lists, waiting);
-    if (facts?.status === "anonymous") noteJudged(state, one, rulesVersion);
-    count(one, counts);
+  for (const pending of batchSignals) {
+    assignOwner(pending, people);
+    updateAccount(pending, accounts);
+    const facts = appendToLog(state, pending, nowMs);
+    if (facts !== null) addToLists(pending, facts, people, lists, waiting);
+    if (facts?.status === "anonymous") noteJudged(state, pending, rulesVersion);
+    count(pending, counts);
   }
 
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
@@ -62,207 +82,267 @@ export function recordSignals(
   people.write();
   accounts.write();
   groups.write(state);
-  returning.write();
-  raise(state, pending, people, nowMs);
+  resent.write();
+  raiseEvents(state, batchSignals, people, nowMs);
   state.signals.flush();
 }
 
+function toPending(signal: SignalToRecord): PendingSignal {
+  const { receivedAtMs, ordinal } = signal.admission;
+  const { work } = signal;
+  return {
+    signal,
+    visitorWork: work.kind === "signal" || work.kind === "identify" ? work : null,
+    order: { receivedAtMs, ordinal },
+    status: "processed",
+    deadReason: work.kind === "dead" ? work.reason : null,
+    isDeleted: false,
+    hash: null,
+    original: null,
+    owner: null,
+    matches: [],
+    seq: 0,
+  };
+}
+
+/** Decides the status of each signal. Priority: person deleted → dead → past its period → held → duplicate → processed. */
+function decideStatuses(state: StoreState, batch: readonly PendingSignal[], people: People, nowMs: number): void {
+  const namesUntilMs = namesDeletedUntilMs(state.sql);
+  const candidates: { pending: PendingSignal; key: string; candidate: Candidate }[] = [];
+  for (const pending of batch) {
+    const { admission, work } = pending.signal;
+    if (isOfDeletedPerson(state, pending, people, namesUntilMs)) {
+      pending.status = "purged";
+      pending.isDeleted = true;
+    } else if (work.kind === "dead") pending.status = "dead";
+    else if (admission.verdict === "held") pending.status = admission.periodEndMs <= nowMs ? "purged" : "held";
+    else if (work.contentHash !== null) {
+      pending.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
+      const candidate = {
+        hash: pending.hash,
+        receivedAtMs: admission.receivedAtMs,
+        windowMs: work.duplicateWindowMs,
+        isResent: admission.resent !== undefined,
+      };
+      candidates.push({ pending, key: work.contentHash, candidate });
+    }
+  }
+  const recorded = state.originals.find(
+    candidates.map(({ candidate }) => candidate),
+    nowMs,
+  );
+  const inBatch = new Map<string, PendingSignal[]>();
+  for (const [index, { pending, key, candidate }] of candidates.entries()) {
+    const twins = inBatch.get(key) ?? [];
+    const isNear = ({ order }: PendingSignal): boolean =>
+      Math.abs(order.receivedAtMs - pending.order.receivedAtMs) <= candidate.windowMs;
+    pending.original = recorded[index] ?? twins.find(isNear) ?? null;
+    if (pending.original !== null) pending.status = "duplicate";
+    else inBatch.set(key, [...twins, pending]);
+  }
+}
+
+/** A dead letter is checked by the fields of its payload that name people, as far as they are readable. */
+function isOfDeletedPerson(
+  { sql }: StoreState,
+  { signal, visitorWork, order }: PendingSignal,
+  people: People,
+  namesUntilMs: number,
+): boolean {
+  if (order.receivedAtMs > namesUntilMs) return false;
+  const visitor =
+    signal.work.kind === "dead"
+      ? visitorOfPayload(signal.payload, signal.admission)
+      : (visitorWork?.normalised ?? null);
+  if (visitor === null) return false;
+  return (
+    isOfDeleted(sql, visitor, order, (id) => people.identities.claimsOf(id)) || isOfOneBeingDeleted(sql, visitor, order)
+  );
+}
+
 /**
- * Takes in what a signal says of its visitor (spec §6, identify): without an email no person and no link; but ids that are
- * named together are one visitor's.
+ * Notes what a signal says about its visitor (spec §6, identify). Without an email there is no person and no link, but ids that are
+ * named together belong to one visitor.
  */
-function identify(one: PendingSignal, people: People): void {
-  const { work } = one.signal;
-  if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
-  const { email, userId, anonymousId, previousId } = work.normalised;
-  const ids: VisitorId[] = [];
-  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
-  if (work.kind === "signal") {
-    const [user] = ids;
-    if (user === undefined || previousId === undefined) return;
-    people.identities.pair({ kind: "anonymous_id", value: previousId }, user, one.receipt);
-    people.identities.pair({ kind: "user_id", value: previousId }, user, one.receipt);
+function addIdentities({ status, visitorWork, order }: PendingSignal, people: People): void {
+  if (status !== "processed" || visitorWork === null) return;
+  const { email, userId, anonymousId, previousId } = visitorWork.normalised;
+  const user: VisitorId | null = userId === undefined ? null : { kind: "user_id", value: userId };
+  if (visitorWork.kind === "signal") {
+    if (user === null || previousId === undefined) return;
+    people.identities.pair({ kind: "anonymous_id", value: previousId }, user, order);
+    people.identities.pair({ kind: "user_id", value: previousId }, user, order);
     return;
   }
-  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
+  const visitor: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
   if (email !== undefined) {
-    const personId = people.personFor(email, one.receipt);
-    for (const id of ids) people.identities.claim(id, { ...one.receipt, personId });
-  } else if (ids[0] !== undefined && ids[1] !== undefined) people.identities.pair(ids[0], ids[1], one.receipt);
+    const personId = people.personFor(email, order);
+    for (const id of [user, visitor]) if (id !== null) people.identities.claim(id, { ...order, personId });
+  } else if (user !== null && visitor !== null) people.identities.pair(user, visitor, order);
 }
 
-/** Finds whose a signal is; one whose visitor is unknown waits as anonymous. */
-function own(one: PendingSignal, people: People): void {
-  const { work } = one.signal;
-  if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
-  const visitor = work.normalised;
+/** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
+function assignOwner(pending: PendingSignal, people: People): void {
+  const { visitorWork } = pending;
+  if (pending.status !== "processed" || visitorWork === null) return;
+  const { normalised: visitor, evaluation } = visitorWork;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
-  // Without an evaluation, a rule asks for the email of the owner: the signal is run through the rules when it is linked.
-  one.owner = work.evaluation === null ? null : people.ownerOf(visitor, one.receipt);
-  if (one.owner !== null) one.matches = work.evaluation?.matches ?? [];
-  else if (work.kind === "signal") one.status = "anonymous";
+  // Without an evaluation, a rule needs the owner's email: the rules run when the signal is linked.
+  pending.owner = evaluation === null ? null : people.ownerOf(visitor, pending.order);
+  if (pending.owner !== null) pending.matches = evaluation?.matches ?? [];
+  else if (visitorWork.kind === "signal") pending.status = "anonymous";
 }
 
-/** Updates an account (design §8.7). A held update takes no effect. */
-function updateAccount(one: PendingSignal, accounts: Accounts): void {
-  const { admission, work } = one.signal;
-  if (one.status !== "processed" || work.kind !== "account") return;
-  const reason = accounts.update(work.account, { ...one.receipt, signalId: admission.id });
-  if (reason === null) return;
-  one.status = "dead";
-  one.deadReason = reason;
-  one.hash = null;
+/** Updates an account (design §8.7). A held update has no effect. */
+function updateAccount(pending: PendingSignal, accounts: Accounts): void {
+  const { admission, work } = pending.signal;
+  if (pending.status !== "processed" || work.kind !== "account") return;
+  const refusal = accounts.update(work.account, { ...pending.order, signalId: admission.id });
+  if (refusal === null) return;
+  pending.status = "dead";
+  pending.deadReason = refusal;
+  pending.hash = null;
 }
 
-/** Writes the signal where it belongs. Returns what the log says of it; null where it is not in the log. */
-function append(state: StoreState, one: PendingSignal, nowMs: number): Facts | null {
-  const { status, signal, hash } = one;
+/** Writes the signal to the log, to the held signals or to the dead letters. Returns its facts; null for a dead letter. */
+function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): Facts | null {
+  const { status, signal, hash } = pending;
   if (status === "dead") {
-    insertDeadLetter(state.sql, signal, one.deadReason ?? "", nowMs);
+    insertDeadLetter(state.sql, signal, pending.deadReason ?? "", nowMs);
     return null;
   }
-  const facts = recordedFacts(state, one, status, nowMs);
+  const facts = recordedFacts(state, pending, status, nowMs);
   const keepsPayload = status !== "duplicate" && status !== "purged";
   const line = { facts, payload: keepsPayload ? signal.payload : null };
-  if (signal.admission.verdict === "held" && !one.isDeleted) {
-    one.seq = -state.held.append(line, null);
+  if (signal.admission.verdict === "held" && !pending.isDeleted) {
+    pending.seq = -state.held.append(line, null);
     return facts;
   }
   const isOriginal = status === "processed" || status === "anonymous";
-  one.seq = state.signals.append(line, isOriginal ? hash : null);
-  if (isOriginal && hash !== null) state.originals.add(hash, one.seq, nowMs);
+  pending.seq = state.signals.append(line, isOriginal ? hash : null);
+  if (isOriginal && hash !== null) state.originals.add(hash, pending.seq, nowMs);
   return facts;
 }
 
-/**
- * Notes of an anonymous signal whether its line says what the rules make of it, so that they need not be asked when it is
- * linked.
- */
-function noteJudged(
-  { books }: StoreState,
-  { seq, signal: { work } }: PendingSignal,
-  rulesVersion: number | null,
-): void {
-  const isJudged = rulesVersion !== null && work.kind === "signal" && work.evaluation !== null;
-  if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
-  else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
-}
-
-/** Lists the line under whoever's it is: its person, or the visitor's ids. */
-function hand(
-  one: PendingSignal,
-  facts: Facts,
-  people: People,
-  lists: Map<string, Entry[]>,
-  waiting: VisitorId[],
-): void {
-  const { work } = one.signal;
-  if ((one.status !== "processed" && one.status !== "anonymous") || work.kind === "account" || work.kind === "dead") {
-    return;
-  }
-  const { userId, anonymousId, traits } = work.normalised;
-  if (one.owner !== null) {
-    const { personId } = one.owner;
-    people.enrich(personId, traits, one.receipt);
-    people.seen(personId, one.receipt.receivedAtMs);
-    people.own(personId, { seq: one.seq, scored: scoredBy(facts) }, facts.event);
-  }
-  const list = (id: VisitorId): void => {
-    const key = visitorList(id);
-    const entries = lists.get(key);
-    if (entries === undefined) lists.set(key, [{ seq: one.seq, scored: null }]);
-    else entries.push({ seq: one.seq, scored: null });
-    if (people.identities.claimsOf(id).length > 0) waiting.push(id);
-  };
-  for (const kind of facts.listedBy) {
-    const value = kind === "user_id" ? userId : anonymousId;
-    if (value !== undefined) list({ kind, value });
-  }
-}
-
-/**
- * The ids whose lists a line is to stand on. What an anonymous id gave to a person is taken over by whom its user id, which
- * counts for more, belongs to in the end.
- */
-function listedBy({ owner }: PendingSignal, { userId, anonymousId }: VisitorNames): ListingId[] {
-  const ids: ListingId[] = [];
-  if (userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
-  if (anonymousId !== undefined && owner === null) ids.push("anonymous_id");
-  return ids;
-}
-
-function count(one: PendingSignal, counts: SignalCounts): void {
-  const { admission, work } = one.signal;
-  const { status } = one;
-  const group = work.kind === "signal" ? groupOf(work.normalised) : null;
-  if (group !== null && status !== "purged" && status !== "dead") {
-    const original = one.original ?? one;
-    counts.groups.received(group, one.receipt, { id: signalIdOf(original), seq: original.seq });
-  }
-  changeStatus(counts, { admission, group }, "unrecorded", status);
-}
-
-function groupOf(signal: Omit<NormalisedSignal, "properties">): GroupName {
-  return { event: signal.event, source: groupSource(signal.source, signal) };
-}
-
-/** Raises the events of the whole batch, in one row. */
-function raise(state: StoreState, pending: readonly PendingSignal[], { news }: People, nowMs: number): void {
-  if (state.books.wanted === null) return;
-  const dead = pending.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
-  state.raised.raise([
-    ...(news?.crossedEvents(nowMs) ?? []),
-    ...(news?.scoredEvents(nowMs) ?? []),
-    ...noteDeadLetters(state, dead, nowMs),
-  ]);
-}
-
-/** What the log says of a signal as it is recorded. */
-function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus, nowMs: number): Facts {
-  const { resent: _resent, pathSource, idempotencyKey, ...admission } = one.signal.admission;
-  const { work } = one.signal;
-  const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
-  // Of a purged signal neither who it was nor what it said is written at all, nor its source, which may name them. Of a
-  // duplicate the original says it, which is found when its person is deleted, while the duplicate is not.
-  const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
-  const comesAgain = status === "held";
-  const isListed = worked !== null && (status === "processed" || status === "anonymous");
-  // An anonymous signal keeps its matches for when it is linked.
-  const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
+function recordedFacts(state: StoreState, pending: PendingSignal, status: LineStatus, nowMs: number): Facts {
+  const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
+  const { visitorWork, original, owner } = pending;
+  const { kind } = pending.signal.work;
+  // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
+  // finds the original, and would not find the duplicate.
+  const names = status === "purged" || status === "duplicate" ? null : visitorWork?.normalised;
+  // Only a held signal is normalised again, when it is released.
+  const isHeld = status === "held";
+  const isListed = status === "processed" || status === "anonymous";
+  // The matches of an anonymous signal count when it is linked.
+  const matches = status === "anonymous" ? (visitorWork?.evaluation?.matches ?? []) : pending.matches;
   return {
     admission: {
       ...admission,
-      ...(comesAgain && pathSource !== undefined ? { pathSource } : {}),
-      ...(comesAgain && idempotencyKey !== undefined ? { idempotencyKey } : {}),
+      ...(isHeld && pathSource !== undefined ? { pathSource } : {}),
+      ...(isHeld && idempotencyKey !== undefined ? { idempotencyKey } : {}),
     },
     recordedAtMs: nowMs,
-    kind: work.kind === "dead" ? "signal" : work.kind,
+    kind: kind === "dead" ? "signal" : kind,
     status,
-    event: worked?.normalised.event ?? null,
+    event: visitorWork?.normalised.event ?? null,
     source: names?.source ?? null,
     email: names?.email ?? null,
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
     traits: names?.traits ?? {},
-    owner: one.owner,
-    listedBy: isListed ? listedBy(one, worked.normalised) : [],
+    owner,
+    listedBy: isListed ? listedBy(pending) : [],
     linkedAtMs: null,
-    duplicateOf: one.original === null ? null : signalIdOf(one.original),
-    rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
+    duplicateOf: original === null ? null : idOfOriginal(original),
+    rulesTried: names === null ? 0 : (visitorWork?.evaluation?.rulesTried ?? 0),
     outcomes: state.outcomes.idsOf(matches),
-    deletedAtMs: one.isDeleted ? nowMs : null,
+    deletedAtMs: pending.isDeleted ? nowMs : null,
   };
 }
 
+function idOfOriginal(original: PendingSignal | Original): string {
+  return "id" in original ? original.id : original.signal.admission.id;
+}
+
 /**
- * Signals that are sent once more (design §6, §8): a held one that was released, a dead letter that is replayed. Each names the
- * place that it left, and leaves it in the transaction that records it; where that place says something else by now, it
- * has been there and gone, and is ignored. None of them has had an effect on people.
+ * The ids whose timelines list a line. If an anonymous id named the owner, the user id lists the line too: a user id is stronger,
+ * so the line moves when the user id is identified.
  */
-class Returning {
+function listedBy({ owner, visitorWork }: PendingSignal): ListingId[] {
+  const ids: ListingId[] = [];
+  if (visitorWork === null) return ids;
+  const { userId, anonymousId } = visitorWork.normalised;
+  if (userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
+  if (anonymousId !== undefined && owner === null) ids.push("anonymous_id");
+  return ids;
+}
+
+/** Lists the line in the timeline of its person, or of its visitor's ids. */
+function addToLists(
+  { status, visitorWork, owner, order, seq }: PendingSignal,
+  facts: Facts,
+  people: People,
+  lists: Map<string, Entry[]>,
+  waiting: VisitorId[],
+): void {
+  if ((status !== "processed" && status !== "anonymous") || visitorWork === null) return;
+  const { userId, anonymousId, traits } = visitorWork.normalised;
+  if (owner !== null) {
+    people.enrich(owner.personId, traits, order);
+    people.seen(owner.personId, order.receivedAtMs);
+    people.own(owner.personId, { seq, scored: scoredBy(facts) }, facts.event);
+  }
+  for (const kind of facts.listedBy) {
+    const value = kind === "user_id" ? userId : anonymousId;
+    if (value === undefined) continue;
+    const id: VisitorId = { kind, value };
+    const key = visitorList(id);
+    const entries = lists.get(key) ?? [];
+    entries.push({ seq, scored: null });
+    lists.set(key, entries);
+    if (people.identities.claimsOf(id).length > 0) waiting.push(id);
+  }
+}
+
+/** Notes from which line on all anonymous lines have the outcomes of the current rules. Linking then needs no payloads. */
+function noteJudged({ books }: StoreState, { seq, visitorWork }: PendingSignal, rulesVersion: number | null): void {
+  const isJudged = rulesVersion !== null && visitorWork?.kind === "signal" && visitorWork.evaluation !== null;
+  if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
+  else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
+}
+
+function count({ signal, status, visitorWork, original, order, seq }: PendingSignal, counts: SignalCounts): void {
+  const { admission } = signal;
+  const visitor = visitorWork?.kind === "signal" ? visitorWork.normalised : null;
+  const group = visitor === null ? null : { event: visitor.event, source: groupSource(visitor.source, visitor) };
+  if (group !== null && status !== "purged" && status !== "dead") {
+    const sample = original === null ? { id: admission.id, seq } : { id: idOfOriginal(original), seq: original.seq };
+    counts.groups.received(group, order, sample);
+  }
+  changeStatus(counts, { admission, group }, "unrecorded", status);
+}
+
+/** Raises the events of the whole batch in one row. */
+function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news }: People, nowMs: number): void {
+  if (state.books.wanted === null) return;
+  const deadReasons = batch.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
+  state.raised.raise([
+    ...(news?.crossedEvents(nowMs) ?? []),
+    ...(news?.scoredEvents(nowMs) ?? []),
+    ...noteDeadLetters(state, deadReasons, nowMs),
+  ]);
+}
+
+/**
+ * Resent signals (design §6, §8): released held signals and replayed dead letters. Each names the place it leaves, and leaves it in
+ * the transaction that records it. If the place no longer has the signal, it was recorded before and is ignored. A signal in such a
+ * place never had an effect on people.
+ */
+class ResentSignals {
   readonly #state: StoreState;
   readonly #counts: SignalCounts;
-  /** Held signals that have left, by their lines. */
+  /** Facts that are left of released held signals, by line. */
   readonly #released = new Map<number, Facts>();
 
   constructor(state: StoreState, counts: SignalCounts) {
@@ -270,14 +350,14 @@ class Returning {
     this.#counts = counts;
   }
 
-  /** Whether the signal is to be recorded: always, when it comes for the first time. */
-  leave(signal: SignalToRecord): boolean {
+  /** Returns whether to record the signal: always if it is new. */
+  leavePlace(signal: SignalToRecord): boolean {
     const { resent } = signal.admission;
     if (resent === undefined) return true;
     return resent.from === "held" ? this.#leaveHeld(signal, resent.place) : this.#leaveDead(signal, resent.place);
   }
 
-  /** Writes what has left. To be called once all signals are recorded. */
+  /** Writes the released lines, after all signals are recorded. */
   write(): void {
     const { held } = this.#state;
     for (const { segment, seqs } of held.segmentsOf(this.#released.keys())) {
@@ -287,7 +367,7 @@ class Returning {
     held.flush();
   }
 
-  /** Takes a signal out of the held ones. One that was purged on its way is recorded all the same. */
+  /** A signal that was purged on its way through the queue is recorded all the same. */
   #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
     const facts = this.#released.has(place) ? null : this.#state.held.read(place);
     if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
@@ -298,7 +378,7 @@ class Returning {
     return true;
   }
 
-  /** Takes a dead letter out. One that is dead again stays where it is. */
+  /** A signal that is dead again stays in its place. */
   #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
     const row = readDeadLetter(this.#state.sql, place);
     if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
@@ -306,63 +386,4 @@ class Returning {
     deleteDeadLetter(this.#state.sql, place);
     return true;
   }
-}
-
-// What becomes of the signals of a batch, each in exactly one place.
-
-/**
- * Decides what becomes of each signal, in this order: its person deleted → dead → past its period → held → duplicate → to be
- * processed.
- */
-function decideFates(state: StoreState, pending: readonly PendingSignal[], people: People, nowMs: number): void {
-  const namesUntilMs = namesDeletedUntilMs(state.sql);
-  const candidates: { one: PendingSignal; key: string; candidate: Candidate }[] = [];
-  for (const one of pending) {
-    const { admission, work } = one.signal;
-    if (isDeleted(state, one, people, namesUntilMs)) {
-      one.status = "purged";
-      one.isDeleted = true;
-    } else if (work.kind === "dead") one.status = "dead";
-    else if (admission.verdict === "held") one.status = admission.periodEndMs <= nowMs ? "purged" : "held";
-    else if (work.contentHash !== null) {
-      one.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
-      const { receivedAtMs } = one.receipt;
-      const again = admission.resent !== undefined;
-      const candidate = { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again };
-      candidates.push({ one, key: work.contentHash, candidate });
-    }
-  }
-  const recorded = state.originals.find(
-    candidates.map(({ candidate }) => candidate),
-    nowMs,
-  );
-  const inBatch = new Map<string, PendingSignal[]>();
-  for (const [index, { one, key, candidate }] of candidates.entries()) {
-    const twins = inBatch.get(key) ?? [];
-    one.original = recorded[index] ?? twins.find((twin) => isNear(twin, one, candidate.windowMs)) ?? null;
-    if (one.original !== null) one.status = "duplicate";
-    else inBatch.set(key, [...twins, one]);
-  }
-}
-
-/** Whether a signal's person has been deleted. A dead letter goes by the fields that name people, as far as it can be read. */
-function isDeleted(
-  state: StoreState,
-  { signal, receipt }: PendingSignal,
-  people: People,
-  namesUntilMs: number,
-): boolean {
-  if (receipt.receivedAtMs > namesUntilMs) return false;
-  const isDead = signal.work.kind === "dead";
-  const visitor = isDead ? visitorOfPayload(signal.payload, signal.admission) : visitorOf(signal);
-  if (visitor === null) return false;
-  const { sql } = state;
-  return (
-    isOfDeleted(sql, visitor, receipt, (id) => people.identities.claimsOf(id)) ||
-    isOfOneBeingDeleted(sql, visitor, receipt)
-  );
-}
-
-function isNear(one: PendingSignal, other: PendingSignal, windowMs: number): boolean {
-  return Math.abs(one.receipt.receivedAtMs - other.receipt.receivedAtMs) <= windowMs;
 }

@@ -1,28 +1,50 @@
 /**
- * Releases of held signals and replays of dead letters (design §6, §8): jobs; the one due first takes the next step. A step reads
- * a page, has the Quota Counter send it and notes the place; the last step adds the numbers to the audit log.
+ * Releases of held signals and replays of dead letters (design §6, §8). Each is a job, and the job that is due first takes the next
+ * step: read a page of signals, let the Quota Counter resend it, note the place. The last step adds the numbers to the audit log.
  *
- * Why a step may be repeated: the counter sends each page of a job once and tells where that page ended, so that a crash
- * between the counter's commit and the note sends nothing twice and skips nothing. A signal leaves its place in the store
- * when it is recorded (record/record-signals.ts).
+ * Steps are idempotent: the counter sends each page of a job once and answers with the end of the page. So a crash between the counter's
+ * commit and the note neither repeats nor skips signals. A signal leaves its place in the store when it is recorded
+ * (record/record-signals.ts).
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import type { Verdict } from "../../domain/signal/signal.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../limits.ts";
 import { within } from "../../platform/time-limit.ts";
-import { envelopeOfResent } from "../../wire/admission.ts";
+import { envelopeOfResent, type Admission } from "../../wire/admission.ts";
 import { writeSignal } from "../../wire/message.ts";
 import type { Facts } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
-import type { ReturnProgress, ReturnScope } from "../protocol/returns.ts";
-import type { StoredSignal } from "../protocol/signals-to-record.ts";
 import { admissionOf, type DeadLetterRow, lastDeadLetter } from "../record/dead-letters.ts";
-import { readTotals } from "../state/books.ts";
+import { readTotals } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-/** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
+/** Signals resent in one step: at 64 KB each some 13 MB, half the limit of an RPC. */
 export const RETURN_PAGE_SIGNALS = 200;
 
+export type ReturnScope =
+  /** Held signals of a billing period, and the facts that the release starts with. Times are milliseconds since 1970. */
+  | { kind: "release"; periodStartMs: number; periodEndMs: number; overages: boolean }
+  /** Dead letters with these signal ids; null: all. */
+  | { kind: "replay"; ids: string[] | null };
+
+export interface ReturnProgress {
+  sent: number;
+  /** Of a release: signals that were held at the start and are not resent. */
+  stillHeld: number;
+  isUnderWay: boolean;
+}
+
+export interface StoredSignal {
+  admission: Admission;
+  payload: string;
+  from: "held" | "dead";
+  /** Line number, or number of the dead letter. */
+  place: number;
+  /** Cursor of the page after this signal. */
+  cursor: number;
+}
+
+/** A row of the table `returns`, see schema.ts. */
 interface ReturnJob {
   [column: string]: SqlStorageValue;
   id: string;
@@ -39,7 +61,6 @@ interface ReturnJob {
 
 interface Page {
   signals: StoredSignal[];
-  /** Where the page ends. */
   through: number;
 }
 
@@ -50,9 +71,9 @@ export interface ReturnWork {
 }
 
 /**
- * Begins a job, or joins one of the same scope that has not ended, which then goes on at once. Returns the id of the job.
+ * Begins a job and returns its id. If a job of the same scope is running, joins it and lets it continue at once.
  *
- * @param id of the audit log's entry.
+ * @param id of the audit entry.
  */
 export function beginReturn(state: StoreState, id: string, scope: ReturnScope, nowMs: number): string {
   const { sql } = state;
@@ -84,17 +105,17 @@ export function returnProgress(sql: SqlStorage, id: string): ReturnProgress {
   return { sent: job.sent, stillHeld: stillHeld(job), isUnderWay: job.ended_at === null };
 }
 
-/** When the next job is to go on, in milliseconds since 1970; null: there is none. */
+/** When the next job is due, in milliseconds since 1970; null: there is no job. */
 export function nextReturnMs(sql: SqlStorage): number | null {
   return nextJob(sql)?.due_at ?? null;
 }
 
-/** Takes steps until nothing is due, or the time is over. Throws when a step fails: it is to be repeated. */
+/** Takes steps until nothing is due, or until `untilMs`. @throws when a step fails. The step may be repeated. */
 export async function stepReturns(work: ReturnWork, untilMs: number): Promise<void> {
   const { sql } = work.state;
   for (let job = nextJob(sql); job !== undefined; job = nextJob(sql)) {
     if (job.due_at > Date.now() || Date.now() > untilMs) return;
-    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+    // oxlint-disable-next-line no-await-in-loop -- each page begins at the end of the page before
     await (job.ended_at === null ? sendPage(work, job) : logNumbers(work, job));
   }
 }
@@ -109,14 +130,16 @@ async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob)
     return;
   }
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
-  const part = { job: job.id, page: job.page, through: page.through };
-  const again = (verdict: Verdict | null) => ({
-    ...part,
-    signals: page.signals.map((signal) => signalAgain(signal, verdict ?? signal.admission.verdict)),
-  });
+  const verdict = scope.kind === "release" ? "accepted" : null;
+  const part = {
+    job: job.id,
+    page: job.page,
+    through: page.through,
+    signals: page.signals.map((signal) => toResent(signal, verdict ?? signal.admission.verdict)),
+  };
   const { sent, through, next } = await within(
     CALL_TIMEOUT_MS,
-    scope.kind === "release" ? counter.release(again("accepted"), scope) : counter.replay(again(null)),
+    scope.kind === "release" ? counter.release(part, scope) : counter.replay(part),
   );
   if (next === "wait") {
     sql.exec("UPDATE returns SET due_at = ? WHERE id = ?", Date.now() + SAFETY_ALARM_MS, job.id);
@@ -132,7 +155,7 @@ async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob)
   if (next === "end") endJob(sql, job.id);
 }
 
-/** The next page of a job; null: there is none. */
+/** The next page; null: the job has no signals left. */
 function readPage(state: StoreState, job: ReturnJob, scope: ReturnScope): Page | null {
   if (scope.kind === "replay" && scope.ids !== null) {
     const ids = scope.ids.slice(job.cursor, job.cursor + RETURN_PAGE_SIGNALS);
@@ -146,7 +169,7 @@ function readPage(state: StoreState, job: ReturnJob, scope: ReturnScope): Page |
   return last === undefined ? null : { signals, through: last.cursor };
 }
 
-/** Adds the numbers to the entry that was written before the job began. */
+/** Adds the numbers to the audit entry that was written before the job began. */
 async function logNumbers({ state: { sql }, env }: ReturnWork, job: ReturnJob): Promise<void> {
   const scope = JSON.parse(job.scope) as ReturnScope;
   const numbers =
@@ -171,13 +194,11 @@ function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
 }
 
-function signalAgain(signal: StoredSignal, verdict: Verdict) {
+function toResent(signal: StoredSignal, verdict: Verdict) {
   const { admission, payload, from, place } = signal;
   const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
-
-// Stored signals that are to be sent through the queue once more: held ones that are released, dead letters replayed.
 
 interface HeldLine {
   seq: number;
@@ -185,17 +206,12 @@ interface HeldLine {
   segment: Segment;
 }
 
-/** Where a page begins, and the last place from which a signal is taken. */
-interface PlacesToRead {
-  cursor: number;
-  last: number;
-}
+/** The start of a page, and the last place of the job. */
+type PlacesToRead = Pick<ReturnJob, "cursor" | "last">;
 
 /**
- * Held signals of the billing period that ends then, by ordinal: the oldest first. Segments are in order of recording, which
- * is nearly that of the ordinals: they are read by their first ordinal, until none that is left can have an earlier one.
- *
- * @param places the cursor is the ordinal before.
+ * Held signals of the billing period that ends at `periodEndMs`, by ordinal, after the ordinal `cursor`. Reads segments by their first
+ * ordinal, until no later segment can have a lower ordinal.
  */
 export function heldSignals(
   { held }: StoreState,
@@ -203,13 +219,13 @@ export function heldSignals(
   { cursor, last: lastPlace }: PlacesToRead,
   limit: number,
 ): StoredSignal[] {
-  const isWanted = ({ status, admission }: Facts, seq: number): boolean =>
+  const matches = ({ status, admission }: Facts, seq: number): boolean =>
     status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
-  let first = linesOf(held.open(), isWanted).slice(0, limit);
+  let first = linesOf(held.open(), matches).slice(0, limit);
   for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
     if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
-    first = [...first, ...linesOf(read(), isWanted)].sort(byOrdinal).slice(0, limit);
+    first = [...first, ...linesOf(read(), matches)].sort(byOrdinal).slice(0, limit);
   }
   return first.map(({ seq, facts, segment }) => ({
     admission: facts.admission,
@@ -220,19 +236,18 @@ export function heldSignals(
   }));
 }
 
-function linesOf(segment: Segment, isWanted: (facts: Facts, seq: number) => boolean): HeldLine[] {
+function linesOf(segment: Segment, matches: (facts: Facts, seq: number) => boolean): HeldLine[] {
   return segment
     .seqs()
     .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
-    .filter(({ facts, seq }) => isWanted(facts, seq))
+    .filter(({ facts, seq }) => matches(facts, seq))
     .sort(byOrdinal);
 }
 
-function byOrdinal(one: HeldLine, other: HeldLine): number {
-  return one.facts.admission.ordinal - other.facts.admission.ordinal;
+function byOrdinal(a: HeldLine, b: HeldLine): number {
+  return a.facts.admission.ordinal - b.facts.admission.ordinal;
 }
 
-/** Dead letters, in the order in which they were recorded. */
 export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
     "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
@@ -243,7 +258,6 @@ export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead,
   return rows.toArray().map(toStored);
 }
 
-/** The dead letters among these signals. */
 function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
     "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
@@ -252,7 +266,7 @@ function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
   return rows
     .toArray()
     .map(toStored)
-    .sort((one, other) => one.place - other.place);
+    .sort((a, b) => a.place - b.place);
 }
 
 function toStored(row: DeadLetterRow): StoredSignal {

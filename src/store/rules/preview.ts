@@ -5,12 +5,12 @@ import { eventRange } from "../../domain/rules/event-pattern.ts";
 import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
-import type { ColdObjects } from "../log/cold-objects.ts";
+import type { ColdObjects } from "../log/cold.ts";
 import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import type { PreviewPage, PreviewRange, PreviewSample } from "../protocol/rules-on-history.ts";
+import type { PreviewPage, PreviewRange, PreviewSample } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 

@@ -1,6 +1,6 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
-import type { RuleFacts } from "../protocol/rules-on-history.ts";
-import { readRuleDays } from "../state/rule-days.ts";
+import type { RuleFacts } from "../protocol/store-operations.ts";
+import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { findRuleJob } from "./rule-jobs.ts";
 

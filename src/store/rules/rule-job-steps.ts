@@ -10,14 +10,14 @@
 import { eventRange } from "../../domain/rules/event-pattern.ts";
 import { type CompiledRules, compileRules, isAboutEvent, type MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
-import type { ColdObjects } from "../log/cold-objects.ts";
+import type { ColdObjects } from "../log/cold.ts";
 import type { Facts } from "../log/line.ts";
 import { type Payloads, readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
 import { readEntries, type Scored, scoredBy } from "../people/timeline-text.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
-import { readRuleDays } from "../state/rule-days.ts";
+import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import {
   countIn,

@@ -6,7 +6,7 @@ import { eventRange } from "../../domain/rules/event-pattern.ts";
 import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/rules-on-history.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { raiseRuleApplied } from "./rule-news.ts";

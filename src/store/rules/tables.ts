@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { Crossings } from "../events/score-news.ts";
-import type { RuleJobStatus } from "../protocol/rules-on-history.ts";
+import type { RuleJobStatus } from "../protocol/store-operations.ts";
 
 /** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. See rule-jobs.ts. */
 export const ruleJobs = sqliteTable(

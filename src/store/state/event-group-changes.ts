@@ -1,14 +1,10 @@
 /**
- * Adds up what batches change in the signal queue. The changes stand in the head of the log, which each batch writes in any
- * case, and go to the groups' rows when the head has no room for them, or when somebody reads those: a group that every
- * batch has costs a row in hundreds of signals, not in each batch.
+ * Changes of the event groups in the signal queue. They wait in the head of the log, which every batch writes anyway. They move to
+ * the groups' rows when the head is full or a reader needs the rows. So a busy group costs one row for hundreds of signals.
  */
-import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
-import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import { isLater } from "../receipt.ts";
-import type { Receipt } from "../receipt.ts";
+import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
+import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 
-/** How signals change the numbers of their group. */
 export interface GroupCounts {
   count: number;
   held: number;
@@ -20,21 +16,19 @@ export interface GroupName {
   source: string;
 }
 
-/** A line that stands for its group; a negative number is one of the log of held signals. */
+/** The line that a group shows as its example. A negative `seq` is a line of the held log. */
 export interface Sample {
   id: string;
   seq: number;
 }
 
-/** What is to be added to a group's row; plain data, as the head keeps it. */
+/** A change of a group's row, as JSON in the head. */
 export interface GroupChange extends GroupCounts, GroupName {
-  /** The part of `count` that each day has, by its number. */
   days: Record<string, number>;
-  /** Signals that were received: the time of the first, the receipt of the latest, and that one's original; null: none was. */
-  received: { firstMs: number; latest: Receipt; sample: Sample } | null;
+  /** The first and the latest received signal, and the original of the latest; null: none was received. */
+  received: { firstMs: number; latest: ReceivedOrder; sample: Sample } | null;
 }
 
-/** The part of the head that has changes which are still to be added to the groups' rows. */
 export interface PendingGroups {
   groups: Record<string, GroupChange>;
 }
@@ -76,7 +70,6 @@ const READ = `SELECT ${COLUMNS.join(", ")} FROM event_groups WHERE event = ? AND
 export class EventGroupChanges {
   readonly #groups = new Map<string, GroupChange>();
 
-  /** Counts signals of a group. @param receivedAtMs of the signals that are counted. */
   count(name: GroupName, by: GroupCounts, receivedAtMs: number): void {
     const group = this.#group(name);
     const day = dayOf(receivedAtMs);
@@ -86,13 +79,13 @@ export class EventGroupChanges {
     group.anonymous += by.anonymous;
   }
 
-  /** Notes a signal that was received. @param sample the signal itself, or its original. */
-  received(name: GroupName, receipt: Receipt, sample: Sample): void {
+  /** Notes a received signal. @param sample the signal itself, or its original. */
+  received(name: GroupName, order: ReceivedOrder, sample: Sample): void {
     const group = this.#group(name);
-    group.received = laterOf(group.received, { firstMs: receipt.receivedAtMs, latest: receipt, sample });
+    group.received = laterOf(group.received, { firstMs: order.receivedAtMs, latest: order, sample });
   }
 
-  /** Adds the changes to those in the head. The caller flushes the log. */
+  /** Adds the changes to the head. The caller flushes the log. */
   write({ books }: Pick<StoredGroups, "books">): void {
     for (const [key, change] of this.#groups) {
       const known = books.groups[key];
@@ -111,7 +104,7 @@ export class EventGroupChanges {
   }
 }
 
-/** Adds what waits in the head to the rows of the groups. The caller flushes the log. */
+/** Moves the changes from the head to the groups' rows. The caller flushes the log. */
 export function updateGroups({ sql, books }: StoredGroups): void {
   for (const change of Object.values(books.groups)) {
     const [row] = sql.exec<Row>(READ, change.event, change.source);
@@ -121,17 +114,17 @@ export function updateGroups({ sql, books }: StoredGroups): void {
   books.groups = {};
 }
 
-function sum(one: GroupChange, other: GroupChange): GroupChange {
-  const days = { ...one.days };
-  for (const [day, by] of Object.entries(other.days)) days[day] = (days[day] ?? 0) + by;
+function sum(a: GroupChange, b: GroupChange): GroupChange {
+  const days = { ...a.days };
+  for (const [day, by] of Object.entries(b.days)) days[day] = (days[day] ?? 0) + by;
   return {
-    event: one.event,
-    source: one.source,
+    event: a.event,
+    source: a.source,
     days,
-    count: one.count + other.count,
-    held: one.held + other.held,
-    anonymous: one.anonymous + other.anonymous,
-    received: other.received === null ? one.received : laterOf(one.received, other.received),
+    count: a.count + b.count,
+    held: a.held + b.held,
+    anonymous: a.anonymous + b.anonymous,
+    received: b.received === null ? a.received : laterOf(a.received, b.received),
   };
 }
 
@@ -142,25 +135,35 @@ function laterOf(known: GroupChange["received"], received: NonNullable<GroupChan
 }
 
 function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
-  const isNothing = Object.values(changes).every((by) => by === 0);
-  return isNothing
-    ? days
-    : addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
+  if (Object.values(changes).every((by) => by === 0)) return days;
+  return addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
 }
 
 function insert(sql: SqlStorage, { event, source, received, days, ...counts }: GroupChange): void {
-  // A group is made by a signal that is received and counts: without one there is nothing to change.
+  // Only a received signal that counts creates a group.
   if (received === null || counts.count <= 0) return;
   const { firstMs, latest, sample } = received;
-  const values = [counts.count, counts.held, counts.anonymous, firstMs, latest.receivedAtMs];
-  const of = [dayOf(latest.receivedAtMs), sample.id, latest.ordinal, sample.seq, addDays("", days)];
-  sql.exec(INSERT, event, source, ...values, ...of);
+  sql.exec(
+    INSERT,
+    event,
+    source,
+    counts.count,
+    counts.held,
+    counts.anonymous,
+    firstMs,
+    latest.receivedAtMs,
+    dayOf(latest.receivedAtMs),
+    sample.id,
+    latest.ordinal,
+    sample.seq,
+    addDays("", days),
+  );
 }
 
-/** Writes those columns of a group that have changed: where one has an index, naming it writes a row there too. */
+/** Writes only changed columns, since naming a column with an index writes a row of the index too. */
 function update(sql: SqlStorage, row: Row, change: GroupChange): void {
   const { received } = change;
-  // A group that has no signals left goes: its name may be somebody's.
+  // Delete a group without signals: its name may be a person's name.
   if (row.count + change.count <= 0) {
     sql.exec("DELETE FROM event_groups WHERE event = ? AND source = ?", change.event, change.source);
     return;

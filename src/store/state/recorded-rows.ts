@@ -1,19 +1,19 @@
-/** Which outbox rows the store has recorded, so that each is recorded once, however often it is delivered. */
+/** The outbox rows that the store has recorded. They make recording idempotent. */
 
 /**
- * Ranges of row numbers that are remembered: 18 KB of the head. Consumers that work in parallel leave some ten gaps; hundreds
- * come of messages that fail again and again, among others that do not.
+ * Maximum stored ranges of row numbers: 18 KB of the head. Parallel consumers leave some ten gaps. Hundreds of gaps come from
+ * messages that fail again and again while others succeed.
  */
 export const RECORDED_RANGES_MAX = 500;
 
 export interface RecordedRows {
-  /** All rows with a lower number are settled, as the counter has said: their numbers are forgotten. It only rises. */
+  /** All rows with a lower number are settled. Never decreases. */
   low: number;
-  /** Numbers of rows from `low` on that have been recorded, as ranges in ascending order. */
+  /** Recorded rows from `low` on, as ascending ranges. */
   rows: [first: number, last: number][];
   /**
-   * The highest row that a restore has lost; 0: none was lost. Messages from before the restore may still come, and what they
-   * say of settled rows has been undone: up to this row it is ignored.
+   * The highest row that a restore has lost; 0: none. Old messages can still report a `low` that the restore has undone, so
+   * values up to this row are ignored.
    */
   lostUpTo: number;
 }
@@ -23,10 +23,9 @@ export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
   return row < low || first <= row;
 }
 
-/** Notes all rows from `first` to `last` as recorded. */
 function addRows({ rows }: RecordedRows, first: number, last: number): void {
   if (last < first) return;
-  // The ranges that overlap the new one, or join it, become one range with it.
+  // Merge the new range with all ranges that overlap or touch it.
   const from = firstFrom(rows, first - 1);
   let until = from;
   let [low, high] = [first, last];
@@ -37,7 +36,7 @@ function addRows({ rows }: RecordedRows, first: number, last: number): void {
   rows.splice(from, until - from, [low, high]);
 }
 
-/** The first range that does not end before the row. */
+/** Index of the first range that does not end before the row. */
 function firstFrom(rows: RecordedRows["rows"], row: number): number {
   let [low, high] = [0, rows.length];
   while (low < high) {
@@ -48,13 +47,13 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
   return low;
 }
 
-/** Notes that a restore has lost the rows from `first` to `last`: they are never recorded. */
+/** Marks rows that a restore has lost as recorded, so that they never will be. */
 export function loseRows(recorded: RecordedRows, first: number, last: number): void {
   addRows(recorded, first, last);
   recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
 }
 
-/** Forgets the numbers of rows below `low`, as a message has said it. */
+/** Forgets rows below the `low` of a message. */
 export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
   if (low <= Math.max(recorded.low, recorded.lostUpTo)) return;
   recorded.low = low;
@@ -62,15 +61,15 @@ export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
 }
 
 /**
- * Whether the rows can be remembered. Where too many ranges are, only rows that join one can; the lowest row that is not settled
- * always joins those below it, so that all rows are recorded in the end.
+ * Whether there is room for the rows. If there are too many ranges, only rows next to a range fit. The lowest unsettled row always
+ * does, so all rows are recorded in the end.
  */
 export function hasRoomFor(recorded: RecordedRows, rows: readonly { row: number }[]): boolean {
   if (recorded.rows.length < RECORDED_RANGES_MAX) return true;
   return rows.every(({ row }) => hasRow(recorded, row - 1) || hasRow(recorded, row) || hasRow(recorded, row + 1));
 }
 
-/** Those of the rows that have not been recorded, each once. They count as recorded now. */
+/** Returns the rows that are not recorded yet, without repeats, and marks them as recorded. */
 export function takeFreshRows<Row extends { row: number }>(recorded: RecordedRows, rows: readonly Row[]): Row[] {
   return rows.filter(({ row }) => {
     if (hasRow(recorded, row)) return false;

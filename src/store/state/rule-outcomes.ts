@@ -1,12 +1,16 @@
-/** RuleOutcomes of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
+/**
+ * Outcomes of mapping rules: what each rule version scores (`RuleOutcomes`), which signal counts if a rule scores a person once
+ * (`Once`), and how often each rule has scored (`RuleDayChanges`).
+ */
+import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
 
-/** RuleOutcomes of mapping rules that an object keeps in memory: all of most workspaces. */
-const VERDICTS_REMEMBERED = 2_000;
+/** Cached outcomes: all of most workspaces. */
+const OUTCOMES_CACHED = 2_000;
 
-interface Row {
+interface OutcomeRow {
   [column: string]: SqlStorageValue;
   id: number;
   rule_id: string;
@@ -16,26 +20,27 @@ interface Row {
   frequency: NonNullable<RuleMatch["frequency"]> | null;
 }
 
+/** Gives rule outcomes small ids, so that lines and timelines name them in a few digits. */
 export class RuleOutcomes {
   readonly #sql: SqlStorage;
-  readonly #byId = new Lru<number, RuleMatch>(VERDICTS_REMEMBERED);
-  readonly #ids = new Lru<string, number>(VERDICTS_REMEMBERED);
+  readonly #byId = new Lru<number, RuleMatch>(OUTCOMES_CACHED);
+  readonly #ids = new Lru<string, number>(OUTCOMES_CACHED);
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
   }
 
-  /** Numbers of a signal's outcomes, each once, in ascending order. */
+  /** Ids of a signal's outcomes, without repeats, ascending. */
   idsOf(matches: readonly RuleMatch[]): number[] {
-    return [...new Set(matches.map((match) => this.idOf(match)))].sort((one, other) => one - other);
+    return [...new Set(matches.map((match) => this.idOf(match)))].sort((a, b) => a - b);
   }
 
   idOf(match: RuleMatch): number {
     const { ruleId, ruleVersion, scoringSignal, points, frequency = null } = match;
     const key = `${ruleId} ${ruleVersion}`;
-    const known = this.#ids.get(key);
-    if (known !== undefined) return known;
-    const [stored] = this.#sql.exec<Row>(
+    const cached = this.#ids.get(key);
+    if (cached !== undefined) return cached;
+    const [stored] = this.#sql.exec<OutcomeRow>(
       "SELECT * FROM rule_outcomes WHERE rule_id = ? AND rule_version = ?",
       ruleId,
       ruleVersion,
@@ -57,9 +62,9 @@ export class RuleOutcomes {
   }
 
   get(id: number): RuleMatch {
-    const known = this.#byId.get(id);
-    if (known !== undefined) return known;
-    const row = this.#sql.exec<Row>("SELECT * FROM rule_outcomes WHERE id = ?", id).one();
+    const cached = this.#byId.get(id);
+    if (cached !== undefined) return cached;
+    const row = this.#sql.exec<OutcomeRow>("SELECT * FROM rule_outcomes WHERE id = ?", id).one();
     const match: RuleMatch = {
       ruleId: row.rule_id,
       ruleVersion: row.rule_version,
@@ -72,8 +77,8 @@ export class RuleOutcomes {
   }
 
   /**
-   * The number of a rule's verdict in its current version, which is the latest that has matched or was applied to the past.
-   * Null: that version has matched nothing, or the rule is switched off and what it scored is removed.
+   * The outcome of a rule's current version: the latest version that has matched or was applied to stored signals. Null: that version
+   * has matched nothing, or the rule is disabled and its scoring signals are removed.
    */
   currentOf(ruleId: string): number | null {
     const [row] = this.#sql.exec<{ id: number }>(
@@ -86,9 +91,8 @@ export class RuleOutcomes {
     return row?.id ?? null;
   }
 
-  /** What rules made of a line, whether that counts or not (once.ts). */
+  /** The outcomes of a line, whether they count (see `Once`) or not. An anonymous line scores only when it is linked. */
   of(facts: Facts): RuleMatch[] {
-    // The outcomes of an anonymous line say what it will score once it is somebody's.
     return facts.owner === null ? [] : facts.outcomes.map((id) => this.get(id));
   }
 
@@ -96,9 +100,176 @@ export class RuleOutcomes {
     return ids.reduce((sum, id) => sum + this.get(id).points, 0);
   }
 
-  /** Forgets what is in memory, which may have been taken back. */
+  /** Clears the caches, after a transaction was rolled back. */
   forget(): void {
     this.#byId.clear();
     this.#ids.clear();
   }
+}
+
+/** Whether rules of this version are older than rules that were applied to stored signals. */
+export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
+  return sql.exec("SELECT 1 FROM rule_jobs WHERE rules_version > ? LIMIT 1", rulesVersion).toArray().length > 0;
+}
+
+export interface Occasion {
+  signalId: string;
+  atMs: number;
+}
+
+/**
+ * Which signal counts for rules that score a person once a day or once ever (design §8.5): one row for each person, rule and UTC
+ * day. Lines and timelines name every match; only this table tells which match counts. A row outlives its signal and is deleted
+ * with the person.
+ */
+export class Once {
+  readonly #sql: SqlStorage;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  /** Whether the match of this signal counts. */
+  counts(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+    return match.frequency === undefined || this.#isHeldBy(personId, occasion, match.ruleId);
+  }
+
+  /** The signal that counts instead of this signal; null: none, or this signal counts. */
+  instead(personId: number, occasion: Occasion, match: RuleMatch): string | null {
+    const holder = this.#holderFor(personId, occasion.atMs, match);
+    return this.counts(personId, occasion, match) ? null : holder;
+  }
+
+  /** Whether no signal of the person counts yet, so that this signal could. */
+  isOpen(personId: number, { atMs }: Occasion, match: RuleMatch): boolean {
+    return match.frequency !== undefined && this.#holderFor(personId, atMs, match) === null;
+  }
+
+  /** Notes a match. Returns whether it counts: the first match does. */
+  take(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+    if (match.frequency === undefined) return true;
+    if (!this.isOpen(personId, occasion, match)) return false;
+    this.#sql.exec(
+      "INSERT INTO once (person_id, rule_id, day, signal_id) VALUES (?, ?, ?, ?)",
+      personId,
+      match.ruleId,
+      dayOf(occasion.atMs),
+      occasion.signalId,
+    );
+    return true;
+  }
+
+  /** Removes a match, because the signal left the person or the rule no longer matches. Returns whether it had counted. */
+  release(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+    if (match.frequency === undefined) return true;
+    if (!this.#isHeldBy(personId, occasion, match.ruleId)) return false;
+    this.#sql.exec(
+      "DELETE FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
+      personId,
+      match.ruleId,
+      dayOf(occasion.atMs),
+    );
+    return true;
+  }
+
+  #isHeldBy(personId: number, { signalId, atMs }: Occasion, ruleId: string): boolean {
+    return this.#holderOfDay(personId, ruleId, dayOf(atMs)) === signalId;
+  }
+
+  #holderFor(personId: number, atMs: number, { ruleId, frequency }: RuleMatch): string | null {
+    if (frequency === undefined) return null;
+    if (frequency === "once_per_day") return this.#holderOfDay(personId, ruleId, dayOf(atMs));
+    const [first] = this.#sql.exec<{ signal_id: string }>(
+      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? ORDER BY day LIMIT 1",
+      personId,
+      ruleId,
+    );
+    return first?.signal_id ?? null;
+  }
+
+  #holderOfDay(personId: number, ruleId: string, day: number): string | null {
+    const [row] = this.#sql.exec<{ signal_id: string }>(
+      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
+      personId,
+      ruleId,
+      day,
+    );
+    return row?.signal_id ?? null;
+  }
+}
+
+/** A change of a rule's counts, as JSON in the head. */
+export interface RuleDayChange {
+  count: number;
+  days: Record<string, number>;
+}
+
+/** Changes of rules' counts that wait in the head of the log, because every batch writes the head anyway. */
+export interface PendingRuleDays {
+  rules: Record<string, RuleDayChange>;
+}
+
+interface RuleDays {
+  count: number;
+  days: DayCounts;
+}
+
+interface StoredRuleDays {
+  sql: SqlStorage;
+  books: PendingRuleDays;
+}
+
+export class RuleDayChanges {
+  readonly #rules = new Map<string, RuleDayChange>();
+
+  add(ruleId: string, atMs: number, by: number): void {
+    let change = this.#rules.get(ruleId);
+    if (change === undefined) this.#rules.set(ruleId, (change = { count: 0, days: {} }));
+    addChange(change, { count: by, days: { [dayOf(atMs)]: by } });
+  }
+
+  /** Adds the changes to the head. The caller flushes the log. */
+  write({ books }: Pick<StoredRuleDays, "books">): void {
+    for (const [ruleId, change] of this.#rules) addChange((books.rules[ruleId] ??= { count: 0, days: {} }), change);
+    this.#rules.clear();
+  }
+}
+
+/** Moves the changes from the head to the rules' rows. The caller flushes the log. */
+export function updateRuleDays({ sql, books }: StoredRuleDays): void {
+  for (const [ruleId, change] of Object.entries(books.rules)) {
+    const row = readRow(sql, ruleId);
+    const sum = sumOf(row, change);
+    if (sum === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+    else if (row === null)
+      sql.exec("INSERT INTO rule_days (rule_id, count, days) VALUES (?, ?, ?)", ruleId, sum.count, sum.days);
+    else sql.exec("UPDATE rule_days SET count = ?, days = ? WHERE rule_id = ?", sum.count, sum.days, ruleId);
+  }
+  books.rules = {};
+}
+
+/** The counts of a rule; null: no scoring signal is left. */
+export function readRuleDays({ sql, books }: StoredRuleDays, ruleId: string): RuleDays | null {
+  // The id comes from a URL and may be anything, `constructor` too.
+  return sumOf(readRow(sql, ruleId), Object.hasOwn(books.rules, ruleId) ? books.rules[ruleId] : undefined);
+}
+
+function readRow(sql: SqlStorage, ruleId: string): RuleDays | null {
+  const [row] = sql.exec<{ count: number; days: DayCounts }>(
+    "SELECT count, days FROM rule_days WHERE rule_id = ?",
+    ruleId,
+  );
+  return row ?? null;
+}
+
+function sumOf(row: RuleDays | null, change: RuleDayChange | undefined): RuleDays | null {
+  if (change === undefined) return row;
+  const count = (row?.count ?? 0) + change.count;
+  const days = new Map(Object.entries(change.days).map(([day, by]) => [Number(day), by] as const));
+  return count <= 0 ? null : { count, days: addToDays(row?.days ?? "", days) };
+}
+
+function addChange(sum: RuleDayChange, { count, days }: RuleDayChange): void {
+  sum.count += count;
+  for (const [day, by] of Object.entries(days)) sum.days[day] = (sum.days[day] ?? 0) + by;
 }

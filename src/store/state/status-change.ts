@@ -1,26 +1,37 @@
 /**
- * What a signal's status means to everything that counts signals: the books, since the beginning and by billing period
- * (design §1.2), and the groups of the signal queue with their days. Whoever changes a status says so here, and counts
- * nothing by themselves.
+ * Counts signals by status: in the books, by billing period (design §1.2), and in the groups of the signal queue, by day. Code that
+ * changes a status calls `changeStatus` and counts nothing itself.
  */
+import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/personal-source.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
-import { countInBooks } from "./books.ts";
-import type { BookColumn, Books } from "./books.ts";
+import type { StoreTotals } from "../protocol/stored-signals.ts";
 import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";
 
-/** Where a signal stands. `deleted`: it was processed, and its person has been deleted; `released`: it is here no more. */
+type BookColumn = keyof StoreTotals;
+
+const BOOK_COLUMNS: readonly BookColumn[] = ["processed", "duplicates", "held", "purged", "deadLettered"];
+
+/** Counts in the order of BOOK_COLUMNS, by the start of the period. */
+type Totals = Record<string, number[]>;
+
+export interface Books {
+  /** All recorded signals, dropped signals included. */
+  totals: Totals;
+  /** The part of `totals` that retention has dropped. */
+  dropped: Totals;
+}
+
+/** `deleted`: a processed signal whose person was deleted. `released`: the signal has left this place. */
 export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
 
-/** A signal as far as the counts know it. */
 export interface CountedSignal {
   admission: Pick<Admission, "periodStartMs" | "receivedAtMs">;
-  /** The group of the signal queue that counts it; null: none does. */
+  /** The group of the signal queue that counts the signal; null: none does. */
   group: GroupName | null;
 }
 
-/** What counts signals: the books, and what is to change in the groups of the signal queue. */
 export interface SignalCounts {
   books: Books;
   groups: EventGroupChanges;
@@ -28,13 +39,12 @@ export interface SignalCounts {
 
 const NO_GROUP: GroupCounts = { count: 0, held: 0, anonymous: 0 };
 
-/** The column of the books that has a signal, and what it is in its group. */
 const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCounts }> = {
   unrecorded: { column: null, inGroup: NO_GROUP },
   processed: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 0 } },
   anonymous: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 1 } },
   held: { column: "held", inGroup: { count: 1, held: 1, anonymous: 0 } },
-  // A duplicate is counted by its original. What is left of the others is of no group: their source is gone.
+  // The original stands for a duplicate in its group. The signals below have lost their source, so they have no group.
   duplicate: { column: "duplicates", inGroup: NO_GROUP },
   deleted: { column: "processed", inGroup: NO_GROUP },
   purged: { column: "purged", inGroup: NO_GROUP },
@@ -43,8 +53,8 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
 };
 
 /**
- * Counts a change of a signal's status. `dropped`: retention deletes the signal. The books say so beside what they say of
- * it, and its group goes on saying that it was received.
+ * Counts a change of a signal's status. `dropped`: retention deletes the signal. The books count dropped signals separately, and the
+ * group still counts the signal as received.
  */
 export function changeStatus(
   { books, groups }: SignalCounts,
@@ -55,9 +65,8 @@ export function changeStatus(
   const { periodStartMs, receivedAtMs } = admission;
   const before = COUNTED[from];
   if (to === "dropped") {
-    const { column, inGroup } = before;
-    if (column !== null) countInBooks(books.dropped, periodStartMs, column, 1);
-    const { held, anonymous } = inGroup;
+    const { held, anonymous } = before.inGroup;
+    if (before.column !== null) countInBooks(books.dropped, periodStartMs, before.column, 1);
     if (group !== null && held + anonymous > 0) {
       groups.count(group, { count: 0, held: -held, anonymous: -anonymous }, receivedAtMs);
     }
@@ -69,24 +78,25 @@ export function changeStatus(
     if (after.column !== null) countInBooks(books.totals, periodStartMs, after.column, 1);
   }
   if (group !== null && before.inGroup !== after.inGroup) {
-    groups.count(group, difference(before.inGroup, after.inGroup), receivedAtMs);
+    const change = {
+      count: after.inGroup.count - before.inGroup.count,
+      held: after.inGroup.held - before.inGroup.held,
+      anonymous: after.inGroup.anonymous - before.inGroup.anonymous,
+    };
+    groups.count(group, change, receivedAtMs);
   }
 }
 
-function difference(before: GroupCounts, after: GroupCounts): GroupCounts {
-  if (before === NO_GROUP) return after;
-  return {
-    count: after.count - before.count,
-    held: after.held - before.held,
-    anonymous: after.anonymous - before.anonymous,
-  };
+export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {
+  const counts = (totals[periodStartMs] ??= BOOK_COLUMNS.map(() => 0));
+  const at = BOOK_COLUMNS.indexOf(column);
+  counts[at] = (counts[at] ?? 0) + by;
 }
 
 export function standingOf({ status, deletedAtMs }: Facts): Standing {
   return status === "processed" && deletedAtMs !== null ? "deleted" : status;
 }
 
-/** A line as the counts know it. */
 export function countedSignal(facts: Facts): CountedSignal {
   return { admission: facts.admission, group: groupOf(facts) };
 }
@@ -95,4 +105,20 @@ export function countedSignal(facts: Facts): CountedSignal {
 export function groupOf(facts: Facts): GroupName | null {
   const { kind, event, source } = facts;
   return kind === "signal" && event !== null ? { event, source: groupSource(source ?? "", facts) } : null;
+}
+
+export function recordedByPeriod(totals: Totals): SignalsByPeriod {
+  const sums = Object.entries(totals).map(
+    ([start, counts]) => [start, counts.reduce((sum, count) => sum + count, 0)] as const,
+  );
+  return Object.fromEntries(sums);
+}
+
+/** The books of one period. @param periodStartMs undefined: of all periods. */
+export function readTotals(totals: Totals, periodStartMs: number | undefined): StoreTotals {
+  const periods = periodStartMs === undefined ? Object.values(totals) : [totals[periodStartMs] ?? []];
+  const [processed = 0, duplicates = 0, held = 0, purged = 0, deadLettered = 0] = BOOK_COLUMNS.map((_, at) =>
+    periods.reduce((sum, counts) => sum + (counts[at] ?? 0), 0),
+  );
+  return { processed, duplicates, held, purged, deadLettered };
 }

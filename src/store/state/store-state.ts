@@ -1,26 +1,54 @@
-/** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
+/** The state of a workspace's Signal Store: its database, both logs, and what the head of the log keeps besides lines. */
+import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import { RaisedEvents } from "../../notifications/raised-events.ts";
-import { HeldLog } from "../log/held-log.ts";
-import { Log } from "../log/log.ts";
+import { HeldLog, Log, type LogMeta } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
-import { updateGroups } from "./event-group-changes.ts";
-import { Once } from "./once.ts";
-import { updateRuleDays } from "./rule-days.ts";
-import { EMPTY_BOOKS } from "./store-meta.ts";
-import type { BooksMeta } from "./store-meta.ts";
-import { RuleOutcomes } from "./rule-outcomes.ts";
+import { updateGroups, type PendingGroups } from "./event-group-changes.ts";
+import type { RecordedRows } from "./recorded-rows.ts";
+import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
+import type { Books } from "./status-change.ts";
 
-/** The log of recorded signals. Changes of groups and of rules' counts wait in its head. */
+/** Dead letters that a notification still has to report. */
+export interface DeadLetterNews {
+  toldAtMs: number;
+  waiting: [reason: string, signals: number][];
+}
+
+/** Every batch writes the head anyway, so these values cost no row of their own. */
+export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingGroups, PendingRuleDays {
+  /** When the store was last full, noted once per FULL_NOTED_MS. */
+  fullAtMs: number;
+  nextPersonId: number;
+  /** From line `sinceSeq` on, rules of this version have evaluated all anonymous signals; null: no version has. */
+  judged: { rulesVersion: number | null; sinceSeq: number };
+  wanted: WantedEvents | null;
+  deadLetterNews: DeadLetterNews | null;
+}
+
+const EMPTY_BOOKS: BooksMeta = {
+  maxSpanMs: 0,
+  totals: {},
+  dropped: {},
+  low: 0,
+  rows: [],
+  lostUpTo: 0,
+  fullAtMs: 0,
+  nextPersonId: 1,
+  groups: {},
+  rules: {},
+  judged: { rulesVersion: null, sinceSeq: 0 },
+  wanted: null,
+  deadLetterNews: null,
+};
+
+/** The log of recorded signals. Its head has pending changes of event groups and rules' counts. */
 class SignalsLog extends Log<BooksMeta> {
-  readonly #sql: SqlStorage;
-
   constructor(sql: SqlStorage) {
     super(sql, "signals", EMPTY_BOOKS);
-    this.#sql = sql;
   }
 
   protected override emptyMeta(): void {
-    const stored = { sql: this.#sql, books: this.meta };
+    const stored = { sql: this.sql, books: this.meta };
     updateGroups(stored);
     updateRuleDays(stored);
   }
@@ -28,14 +56,13 @@ class SignalsLog extends Log<BooksMeta> {
 
 export class StoreState {
   readonly sql: SqlStorage;
-  /** Everything that has been recorded, but for held signals and dead letters. */
+  /** All recorded signals but held signals and dead letters. */
   readonly signals: Log<BooksMeta>;
-  /** Held signals, in the order in which they were recorded. */
   readonly held: HeldLog;
   readonly originals: Originals;
   readonly outcomes: RuleOutcomes;
   readonly once: Once;
-  /** Events that wait to be handed on. */
+  /** Events that wait to be handed to Destinations. */
   readonly raised: RaisedEvents;
 
   constructor(sql: SqlStorage) {
@@ -48,16 +75,21 @@ export class StoreState {
     this.raised = new RaisedEvents(sql);
   }
 
-  /** The books of the store, and what else the head remembers. `signals.flush` writes them. */
+  /** `signals.flush` writes changes. */
   get books(): BooksMeta {
     return this.signals.meta;
   }
 
-  /** Reads again what is in memory, after a transaction was taken back. */
+  /** Reads memory from the tables again, after a transaction was rolled back. */
   reload(): void {
     this.signals.reload();
     this.held.reload();
     this.outcomes.forget();
     this.raised.reload();
   }
+}
+
+/** When the latest signal that retention dropped was received, in milliseconds since 1970; 0: none was dropped. */
+export function deletedUntilMs(sql: SqlStorage): number {
+  return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
 }

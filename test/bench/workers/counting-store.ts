@@ -4,7 +4,7 @@
  */
 import { moveToCold } from "../../../src/store/log/cold.ts";
 import { nextLinkJobMs } from "../../../src/store/people/link-jobs.ts";
-import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/signals-to-record.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 import type { StoreSize, Written } from "../fill-order.ts";
 

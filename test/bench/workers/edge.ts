@@ -1,6 +1,6 @@
 /** This service with a counter that takes every signal and keeps none of them: what is left is the edge. */
 import service, { QuotaCounter as Counter } from "../../../src/index.ts";
-import { countSignals } from "../../../src/quota/commit-decisions.ts";
+import { countSignals } from "../../../src/quota/incoming-calls.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 
 export { SignalStore } from "../../../src/index.ts";

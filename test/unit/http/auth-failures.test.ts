@@ -3,7 +3,7 @@ import { countFailure, lookupWaitMs } from "../../../src/http/auth-failures.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);
 
-test("networks that exceeded the limit of failures share 50 look-ups a second, and other networks do not wait", async () => {
+test("share 50 look-ups a second among networks beyond the failure limit, while other networks do not wait", async () => {
   const exceeded: RateLimit = { limit: () => Promise.resolve({ success: false }) };
   for (const network of ["192.0.2.1", "192.0.2.2"]) expect(await countFailure(exceeded, network, NOW)).toBe(10_000);
   const waits = Array.from({ length: 51 }, (_, nth) => lookupWaitMs(`192.0.2.${1 + (nth % 2)}`, NOW));

@@ -29,8 +29,8 @@ async function knownKey(value: string): Promise<KnownKey> {
   return key;
 }
 
-describe("a key whose look-up is under way", () => {
-  test("is known to other calls for ten minutes after it was read, and no longer", async () => {
+describe("a key with a pending look-up", () => {
+  test("is used by other calls for ten minutes after its last read", async () => {
     const key = await knownKey("sk_stale");
     const silent = database(() => new Promise(() => {}));
     // It fails after ten seconds of real time, when the test is over.
@@ -40,11 +40,11 @@ describe("a key whose look-up is under way", () => {
   });
 });
 
-describe("refused calls that are summed up", () => {
-  test("keep the times of the first and of the last", async () => {
+describe("summed-up refusals", () => {
+  test("keep the first and the last time", async () => {
     const key = await knownKey("sk_refused");
     // The counter has just been told: nothing is told in this test.
-    key.refusedToldMs = Number.POSITIVE_INFINITY;
+    key.refusedReportMs = Number.POSITIVE_INFINITY;
     const context = { get: () => "req_1" } as unknown as Context<AppEnv>;
     for (const afterMs of [0, 300, 900]) {
       sumUpRefused(context, key, { code: "unauthorized", cause: "secret_wrong" }, NOW + afterMs);

@@ -1,7 +1,7 @@
 /** The days that a list's address asks for. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { uuidv7, uuidv7From } from "../../../src/platform/uuidv7.ts";
+import { uuidv7, uuidv7From } from "../../../src/platform/ids.ts";
 import { readDayRange, shownRange } from "../../../src/pages/day-range.ts";
 
 describe("a range of days", () => {

@@ -2,8 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { Lru } from "../../../src/platform/lru.ts";
 
-describe("a bounded memory", () => {
-  test("forgets what was used longest ago", () => {
+describe("a bounded cache", () => {
+  test("evicts the least recently used entry", () => {
     const memory = new Lru<string, number>(2);
     memory.set("a", 1);
     memory.set("b", 2);
@@ -12,7 +12,7 @@ describe("a bounded memory", () => {
     expect([memory.get("a"), memory.get("b"), memory.get("c")]).toEqual([1, undefined, 3]);
   });
 
-  test("is bounded by weight, also where an entry is replaced by a lighter or a heavier one", () => {
+  test("is bounded by weight, even after an entry is replaced", () => {
     const memory = new Lru<string, string>(10);
     memory.set("a", "heavy", 9);
     memory.set("a", "light", 1);
@@ -22,7 +22,7 @@ describe("a bounded memory", () => {
     expect([memory.has("a"), memory.has("b")]).toEqual([false, true]);
   });
 
-  test("does not remember what is heavier than all of it, and forgets what it is told to", () => {
+  test("does not store an entry heavier than itself, and deletes on request", () => {
     const memory = new Lru<string, number>(2);
     memory.set("a", 1, 3);
     expect(memory.has("a")).toBe(false);
@@ -36,7 +36,7 @@ describe("a bounded memory", () => {
     expect(memory.has("d")).toBe(true);
   });
 
-  test("looking whether something is there is no use of it", () => {
+  test("does not count a look as a use", () => {
     const memory = new Lru<string, number>(2);
     memory.set("a", 1);
     memory.set("b", 2);

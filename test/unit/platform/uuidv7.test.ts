@@ -1,18 +1,18 @@
 /** UUID version 7 (RFC 9562 §5.7). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../../../src/platform/uuidv7.ts";
+import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../../../src/platform/ids.ts";
 
 const moments = fc.integer({ min: 0, max: 2 ** 48 - 1 });
 const random = fc.uint8Array({ minLength: UUIDV7_RANDOM_BYTES, maxLength: UUIDV7_RANDOM_BYTES });
 
 describe("RFC 9562 §5.7: UUID version 7", () => {
-  test("is the RFC's own example (appendix A.6) for its time and randomness", () => {
+  test("matches the example of the RFC (appendix A.6)", () => {
     const bytes = Uint8Array.of(0x0c, 0xc3, 0x18, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f);
     expect(uuidv7(0x017f22e279b0, bytes)).toBe("017f22e2-79b0-7cc3-98c4-dc0c0c07398f");
   });
 
-  test("has the shape, the version and the variant", () => {
+  test("has the right shape, version and variant", () => {
     fc.assert(
       fc.property(moments, random, (now, bytes) => {
         expect(uuidv7(now, bytes)).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
@@ -20,7 +20,7 @@ describe("RFC 9562 §5.7: UUID version 7", () => {
     );
   });
 
-  test("holds the time in its first 48 bits", () => {
+  test("has the time in its first 48 bits", () => {
     fc.assert(
       fc.property(moments, random, (now, bytes) => {
         expect(Number.parseInt(uuidv7(now, bytes).replace("-", "").slice(0, 12), 16)).toBe(now);
@@ -38,7 +38,7 @@ describe("RFC 9562 §5.7: UUID version 7", () => {
     );
   });
 
-  test("keeps 74 bits of the randomness: each of them changes the id, the other six do not", () => {
+  test("uses 74 random bits: each of them changes the id, the other six do not", () => {
     const ids = new Set<string>();
     for (let bit = 0; bit < UUIDV7_RANDOM_BYTES * 8; bit++) {
       const bytes = new Uint8Array(UUIDV7_RANDOM_BYTES);
@@ -49,7 +49,7 @@ describe("RFC 9562 §5.7: UUID version 7", () => {
     expect(ids.size).toBe(75);
   });
 
-  test("takes its bytes from the offset on", () => {
+  test("takes its bytes from the offset", () => {
     fc.assert(
       fc.property(random, random, (before, bytes) => {
         const together = Uint8Array.of(...before, ...bytes);

@@ -7,7 +7,7 @@ import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
 import { readAdmission } from "../../../src/wire/admission.ts";
 import type { Envelope } from "../../../src/wire/admission.ts";
 import type { ReceivedSignal } from "../../../src/wire/message.ts";
-import { buriedSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
+import { givenUpSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
 const template = compileTemplate([
   { target: "external_id", path: "id", type: "string", required: true },
@@ -44,7 +44,7 @@ const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
   workOf({ endpoint: "product_org", ...envelope }, { id: "a1", plan }, at);
 const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
 
-test("§8.5 a signal for which the rules take too many steps is a dead letter that says so, with or without an email", () => {
+test("§8.5 makes a signal with too many rule steps a dead letter with a reason, with and without an email", () => {
   // Each reads all elements by itself.
   const ruleOn = (path: string): MappingRule => {
     const conditions: MappingCondition[] = [{ path, operator: "not_exists" }];
@@ -69,7 +69,7 @@ test("§8.5 a signal for which the rules take too many steps is a dead letter th
 });
 
 describe("§8.2 an account update", () => {
-  test("is no duplicate by its content", () =>
+  test("is never a duplicate because of its content", () =>
     expect(update({})).toEqual({
       kind: "account",
       account: { externalId: "a1", fields: { plan: "pro" }, attributes: {} },
@@ -77,18 +77,18 @@ describe("§8.2 an account update", () => {
       duplicateWindowMs: 0,
     }));
 
-  test("is a duplicate by its Idempotency-Key, whatever it says, whenever it comes within 7 days", () => {
+  test("is a duplicate because of its Idempotency-Key within 7 days, whatever its content", () => {
     expect(update({ idem: "k1:0" }).duplicateWindowMs).toBe(DUPLICATE_WINDOW_WITH_ID_MS);
     expect(hashOf({ idem: "k1:0" })).not.toBeNull();
     expect(hashOf({ idem: "k1:0" }, "free", AT + 6 * 24 * 3_600_000)).toBe(hashOf({ idem: "k1:0" }));
   });
 
-  test("is no duplicate with another Idempotency-Key, at another place in the body, or of another API key", () => {
+  test("is no duplicate with another Idempotency-Key, index or API key", () => {
     const hashes = [{ idem: "k1:0" }, { idem: "k2:0" }, { idem: "k1:1" }, { idem: "k1:0", key: "key_2" }];
     expect(new Set(hashes.map((envelope) => hashOf(envelope))).size).toBe(hashes.length);
   });
 
-  test("has the hash that a signal with its Idempotency-Key has", () => {
+  test("has the same hash as a signal with its Idempotency-Key", () => {
     const signal = workOf({ idem: "k1:0" }, { event: "A", email: "jane@example.com" });
     const { contentHash, duplicateWindowMs } = update({ idem: "k1:0" });
     expect(signal).toMatchObject({ kind: "signal", contentHash, duplicateWindowMs });
@@ -96,11 +96,11 @@ describe("§8.2 an account update", () => {
 });
 
 describe("§8.2 a signal", () => {
-  test("that can be no duplicate has neither hash nor window", () =>
+  test("that cannot be a duplicate has neither hash nor window", () =>
     expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
 });
 
-describe("what a message says of a signal's admission goes with the signal", () => {
+describe("the admission of a signal is passed on", () => {
   const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 1, accepted: 0 };
   const received = (envelope: Partial<Envelope>, payload = '{"event":"A"}'): ReceivedSignal => ({
     admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
@@ -118,7 +118,7 @@ describe("what a message says of a signal's admission goes with the signal", () 
     periodEndMs: AT + 5,
   };
 
-  test("with its source, its Idempotency-Key and the place that it leaves, where it has them", () => {
+  test("with source, Idempotency-Key and the place that it leaves", () => {
     expect(processSignal(received({}), workings).admission).toEqual(admission);
     const resent = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
     const envelope = { source: "web", idem: "k:0", resent: { ...resent, period_start: 0, period_end: 9 } };
@@ -142,8 +142,8 @@ describe("what a message says of a signal's admission goes with the signal", () 
     expect(rows).toMatchObject([{ row: 3, signals: [{ admission: { id: "sig_a" } }, { admission: { id: "sig_b" } }] }]);
   });
 
-  test("with its payload, also where the signal is given up", () => {
-    expect(buriedSignal(received({}, "{"), "Again and again")).toEqual({
+  test("with its payload, even if the signal is given up", () => {
+    expect(givenUpSignal(received({}, "{"), "Again and again")).toEqual({
       admission,
       payload: "{",
       work: { kind: "dead", reason: "Again and again" },
@@ -151,13 +151,13 @@ describe("what a message says of a signal's admission goes with the signal", () 
   });
 });
 
-describe("what cannot be processed is a dead letter that says why", () => {
+describe("a signal that cannot be processed is a dead letter with a reason:", () => {
   const reasonOf = (envelope: Partial<Envelope>, payload: unknown): string => {
     const work = processed(envelope, payload);
     return work.kind === "dead" ? work.reason : "";
   };
 
-  test("an account update of a key without a template, that is no object, or that the template does not fit", () => {
+  test("an account update of a key without a template, without an object, or that does not fit the template", () => {
     const account = { endpoint: "product_org" } as const;
     expect(reasonOf({ ...account, key: "key_9" }, { id: "a1" })).toBe(
       "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.",
@@ -166,7 +166,7 @@ describe("what cannot be processed is a dead letter that says why", () => {
     expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);
   });
 
-  test("text that is no JSON", () => {
+  test("text that is not JSON", () => {
     const row = { row: 1, at: AT, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
     const admission = readAdmission(row, { id: "sig_1", key: "key_1" }, 0);
     const { work } = processSignal({ admission, payload: "{" }, workings);
@@ -188,7 +188,7 @@ describe("the rules", () => {
       },
     ]);
 
-  test("score what they match; of one that asks for an email nobody has named yet nothing is said", () => {
+  test("score what they match, and give no outcome for rules that need an unknown email", () => {
     const match = [{ ruleId: "rule_1", ruleVersion: 2, scoringSignal: "s", points: 5 }];
     expect(processed({}, { event: "A", email: "a@example.com" }, AT, ruleOn("email"))).toMatchObject({
       evaluation: { rulesTried: 1, matches: match },
@@ -199,7 +199,7 @@ describe("the rules", () => {
     });
   });
 
-  test("say nothing of an identify call", () => {
+  test("give no outcome for an identify call", () => {
     const call = { type: "identify", userId: "u-1", traits: { email: "a@example.com" } };
     expect(processed({}, call, AT, ruleOn("email"))).toMatchObject({
       kind: "identify",

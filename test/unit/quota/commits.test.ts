@@ -1,23 +1,18 @@
-/** Design §7: which calls share a commit, and who waits for it. */
+/** Design §7: which calls share a commit, and how long a call waits for it. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { GroupCommit, GATHER_COMMITS, GATHER_MS, GATHER_ENOUGH_CALLS } from "../../../src/quota/incoming-calls.ts";
+import { COMMIT_INTERVAL_MS, SharedCommits } from "../../../src/quota/incoming-calls.ts";
 
 beforeEach(() => void vi.useFakeTimers({ now: 1_000_000 }));
 afterEach(() => void vi.useRealTimers());
 
-/** As long as a commit takes until its callers hear of it. */
-const DURABLE_MS = 2;
-
 class Senders {
+  /** Number of calls of each commit. */
   readonly sizes: number[] = [];
   readonly waitsMs: number[] = [];
-  readonly #commits = new GroupCommit<number, number>(
-    (calls) => {
-      this.sizes.push(calls.length);
-      return calls;
-    },
-    () => new Promise<void>((resolve) => void setTimeout(resolve, DURABLE_MS)),
-  );
+  readonly #commits = new SharedCommits<number, number>((calls) => {
+    this.sizes.push(calls.length);
+    return calls;
+  });
 
   async send(): Promise<void> {
     const sentMs = Date.now();
@@ -25,9 +20,8 @@ class Senders {
     this.waitsMs.push(Date.now() - sentMs);
   }
 
-  /** Calls at random moments, whoever sends them. */
-  async crowd(perSecond: number, seconds: number): Promise<number> {
-    const before = this.sizes.length;
+  /** Sends calls at random moments. @returns the mean number of calls per commit. */
+  async sendAtRandom(perSecond: number, seconds: number): Promise<number> {
     let calls = 0;
     let random = 1;
     for (let ms = 0; ms < seconds * 1_000; calls++) {
@@ -38,124 +32,66 @@ class Senders {
       void this.send();
     }
     await vi.advanceTimersByTimeAsync(100);
-    return calls / (this.sizes.length - before);
-  }
-
-  /** One sender who waits for each answer. */
-  async alone(calls: number): Promise<void> {
-    for (let n = 0; n < calls; n++) {
-      const answered = this.send();
-      await vi.advanceTimersByTimeAsync(0);
-      await vi.advanceTimersByTimeAsync(GATHER_MS);
-      await answered;
-      await vi.advanceTimersByTimeAsync(DURABLE_MS + 1);
-    }
+    return calls / this.sizes.length;
   }
 }
 
-describe("commits", () => {
-  test("of one sender who waits for each answer never wait, however fast they follow each other", async () => {
+describe("a shared commit", () => {
+  test("is made at once for a call that comes alone", async () => {
     const senders = new Senders();
-    for (let n = 0; n < 500; n++) {
+    for (let n = 0; n < 50; n++) {
       await senders.send();
-      // What is answered is heard of once it is durable.
-      await vi.advanceTimersByTimeAsync(DURABLE_MS + 1);
+      await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
     }
-    expect(senders.sizes).toEqual(Array.from({ length: 500 }, () => 1));
+    expect(senders.sizes).toEqual(Array.from({ length: 50 }, () => 1));
     expect(Math.max(...senders.waitsMs)).toBe(0);
   });
 
-  test("of many senders gather calls for some milliseconds above 50 commits a second", async () => {
+  test("includes calls that arrive within the interval after the previous commit", async () => {
     const senders = new Senders();
-    await senders.crowd(300, 2);
-    expect(await senders.crowd(300, 10)).toBeGreaterThan(2.2);
-    expect(Math.max(...senders.waitsMs)).toBeLessThanOrEqual(GATHER_MS);
-  });
-
-  test("below 50 a second wait for nobody", async () => {
-    const senders = new Senders();
-    await senders.crowd(20, 10);
-    expect(Math.max(...senders.waitsMs)).toBe(0);
-    expect(senders.sizes.filter((size) => size > 1).length).toBeLessThan(senders.sizes.length / 20);
-  });
-
-  test("gather no longer once enough calls have come", async () => {
-    const senders = new Senders();
-    await senders.crowd(300, 2);
-    const before = senders.sizes.length;
-    for (let n = 0; n < 3 * GATHER_ENOUGH_CALLS; n++) void senders.send();
+    for (let n = 0; n < 40; n++) void senders.send();
+    expect(senders.sizes).toEqual([1]);
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS - 1);
+    void senders.send();
     await vi.advanceTimersByTimeAsync(1);
-    expect(senders.sizes.slice(before)).toEqual([3 * GATHER_ENOUGH_CALLS]);
-    // Nothing is committed once more at the time until which the calls would have waited.
-    await vi.advanceTimersByTimeAsync(10 * GATHER_MS);
-    expect(senders.sizes.slice(before)).toEqual([3 * GATHER_ENOUGH_CALLS]);
+    expect(senders.sizes).toEqual([1, 40]);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(senders.sizes).toEqual([1, 40]);
   });
 
-  test("wait for nobody soon after the others have gone", async () => {
+  test("includes more than two of 300 calls a second, and delays none beyond the interval", async () => {
     const senders = new Senders();
-    await senders.crowd(300, 2);
-    await senders.alone(GATHER_COMMITS);
-    const before = senders.waitsMs.length;
-    await senders.alone(20);
-    expect(Math.max(...senders.waitsMs.slice(before))).toBe(0);
+    expect(await senders.sendAtRandom(300, 10)).toBeGreaterThan(2.2);
+    expect(Math.max(...senders.waitsMs)).toBeLessThanOrEqual(COMMIT_INTERVAL_MS);
   });
-});
 
-describe("calls that arrive together", () => {
-  const tick = () => vi.advanceTimersByTimeAsync(0);
-
-  test("share a commit, but for the first after one that came alone; who comes alone after a crowd waits once", async () => {
+  test("is made at once after the clock was set back", async () => {
     const senders = new Senders();
-    const send = async (calls: number): Promise<number[]> => {
-      const before = senders.sizes.length;
-      for (let n = 0; n < calls; n++) void senders.send();
-      const atOnce = senders.sizes.slice(before);
-      await tick();
-      // Too far apart to be frequent.
-      await vi.advanceTimersByTimeAsync(60_000);
-      return [atOnce.length, ...senders.sizes.slice(before)];
-    };
-    // How many commits are made at once, then the calls of each.
-    expect(await send(1)).toEqual([1, 1]);
-    expect(await send(3)).toEqual([1, 1, 2]);
-    expect(await send(3)).toEqual([0, 3]);
-    expect(await send(2)).toEqual([0, 2]);
-    expect(await send(1)).toEqual([0, 1]);
-    expect(await send(1)).toEqual([1, 1]);
-    expect(await send(2)).toEqual([1, 1, 1]);
-    expect(await send(2)).toEqual([0, 2]);
-    expect(vi.getTimerCount()).toBe(0);
+    await senders.send();
+    vi.setSystemTime(Date.now() - 60_000);
+    void senders.send();
+    expect(senders.sizes).toEqual([1, 1]);
   });
 
-  test("get each its own result", async () => {
-    const commits = new GroupCommit<number, string>(
-      (calls) => calls.map((call) => `result ${call}`),
-      async () => {},
-    );
+  test("returns each call its result", async () => {
+    const commits = new SharedCommits<number, string>((calls) => calls.map((call) => `result ${call}`));
     const results = Promise.all([1, 2, 3].map((call) => commits.submit(call)));
-    await tick();
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
     expect(await results).toEqual(["result 1", "result 2", "result 3"]);
   });
 
-  test("fail together where the commit fails, and the next one is made", async () => {
+  test("that fails rejects its calls, and the next commit succeeds", async () => {
     let isBroken = true;
-    const commits = new GroupCommit<number, number>(
-      (calls) => {
-        if (isBroken) throw new Error("disk full");
-        return calls;
-      },
-      async () => {},
-    );
+    const commits = new SharedCommits<number, number>((calls) => {
+      if (isBroken) throw new Error("disk full");
+      return calls;
+    });
     const results = Promise.allSettled([1, 2, 3].map((call) => commits.submit(call)));
-    await tick();
-    expect((await results).map((result) => result.status === "rejected" && String(result.reason))).toEqual([
-      "Error: disk full",
-      "Error: disk full",
-      "Error: disk full",
-    ]);
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
+    expect((await results).map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
     isBroken = false;
     const next = commits.submit(4);
-    await tick();
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
     expect(await next).toBe(4);
   });
 });

@@ -1,12 +1,12 @@
 /** Design §7: when what is committed leaves for the queue, and from where it is read. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
 import { Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
-import { MessagePacker } from "../../../src/quota/pack.ts";
-import type { PackedRow } from "../../../src/quota/pack.ts";
+import { MessagePacker } from "../../../src/quota/outbox.ts";
+import type { PackedRow } from "../../../src/quota/outbox.ts";
 import { writeRow } from "../../../src/wire/message.ts";
 
 const START = 1_000_000;
@@ -94,11 +94,11 @@ class Road {
 }
 
 function rowOf(row: number, bytes: number): PackedRow {
-  return { row, at: Date.now(), periodStart: 0, count: 1, bytes, isAgain: false, text: `[${row}]` };
+  return { row, at: Date.now(), periodStart: 0, count: 1, bytes, isResent: false, text: `[${row}]` };
 }
 
-describe("what fills no message", () => {
-  test("leaves at once after a quiet moment", async () => {
+describe("a partly filled message", () => {
+  test("leaves at once after an idle time", async () => {
     const road = new Road();
     road.commit();
     await road.pass(0);
@@ -111,7 +111,7 @@ describe("what fills no message", () => {
     ]);
   });
 
-  test("leaves every two seconds under a trickle, together", async () => {
+  test("leaves every two seconds under a trickle", async () => {
     const road = new Road();
     for (let n = 0; n < 10; n++) {
       road.commit();
@@ -129,7 +129,7 @@ describe("what fills no message", () => {
     expect(road.reads).toBe(0);
   });
 
-  test("holds no timer once it has left", async () => {
+  test("holds no timer after it left", async () => {
     const road = new Road();
     road.commit();
     road.commit();
@@ -138,11 +138,11 @@ describe("what fills no message", () => {
   });
 });
 
-describe("queue operations, three a message, for each signal", () => {
+describe("queue operations, three per message, for each signal", () => {
   test.each([
     { perSecond: 1, most: 1.6 },
     { perSecond: 20, most: 0.1 },
-  ])("are $most at most where $perSecond comes a second", async ({ perSecond, most }) => {
+  ])("are at most $most with $perSecond signals a second", async ({ perSecond, most }) => {
     const road = new Road();
     const signals = 100 * perSecond;
     for (let n = 0; n < signals; n++) {
@@ -156,7 +156,7 @@ describe("queue operations, three a message, for each signal", () => {
   });
 });
 
-test("a full message leaves when it is full, and what is begun behind it waits for its turn", async () => {
+test("sends a full message at once while the next one waits", async () => {
   const road = new Road();
   road.commit();
   await road.pass(1);
@@ -169,7 +169,7 @@ test("a full message leaves when it is full, and what is begun behind it waits f
 });
 
 describe("rows are read from the table", () => {
-  test("after a restart, all that are not settled", async () => {
+  test("after a restart, all unsettled ones", async () => {
     const road = new Road([rowOf(1, 100), rowOf(2, 100)]);
     await road.pass(1);
     road.commit();
@@ -197,7 +197,7 @@ describe("rows are read from the table", () => {
     expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
   });
 
-  test("where more waits than memory is to hold, none of them left out", async () => {
+  test("above the memory limit, without gaps", async () => {
     const road = new Road();
     const underWay = Promise.withResolvers<void>();
     road.outcomes.push(() => underWay.promise);
@@ -213,7 +213,7 @@ describe("rows are read from the table", () => {
   });
 });
 
-test("a call of the queue that never ends is given up, and made again", async () => {
+test("retries a queue call that never settles", async () => {
   const road = new Road();
   road.outcomes.push(() => new Promise(() => {}));
   road.commit();
@@ -223,7 +223,7 @@ test("a call of the queue that never ends is given up, and made again", async ()
   expect(road.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
 });
 
-test("an alarm ends when nothing is under way any more, what was when it rang included: a killed object has it rung again", async () => {
+test("keeps the alarm running until every send has ended, so that a killed object gets it again", async () => {
   const road = new Road();
   let answer: ((value?: unknown) => void) | undefined;
   road.outcomes.push(() => new Promise((resolve) => (answer = resolve)));
@@ -239,8 +239,8 @@ test("an alarm ends when nothing is under way any more, what was when it rang in
   expect(road.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
 });
 
-describe("what is not settled", () => {
-  test("is sent again when the oldest has waited for 15 minutes, as far as it is so old, and then not before 15 more", async () => {
+describe("unsettled rows", () => {
+  test("are resent when the oldest is 15 minutes old, and again after 15 more", async () => {
     const road = new Road();
     road.commit();
     await road.pass(60_000);
@@ -261,7 +261,7 @@ describe("what is not settled", () => {
     expect(road.sentSince(calls)).toEqual(["[1][2]"]);
   });
 
-  test("is sent again batch by batch, all of it", async () => {
+  test("are resent completely, batch by batch", async () => {
     const road = new Road();
     for (let n = 0; n < 10; n++) road.commit(MESSAGE_MAX_BYTES);
     await road.pass(60_000);
@@ -272,7 +272,7 @@ describe("what is not settled", () => {
     expect(road.sentSince(calls).join("")).toBe(road.rows.map(({ text }) => text).join(""));
   });
 
-  test("rings no alarm once all is settled", async () => {
+  test("set no alarm once all are settled", async () => {
     const road = new Road();
     road.commit();
     await road.pass(0);
@@ -292,7 +292,7 @@ describe("a full store", () => {
     return road;
   }
 
-  test("is asked with one message a minute, by the alarm only; all the rest waits", async () => {
+  test("gets one probe a minute, by the alarm only", async () => {
     const road = await full();
     expect([road.drain.storeFull, road.alarmAtMs]).toEqual([true, START + 60_000 + STORE_PROBE_MS]);
     const calls = road.sent.length;
@@ -312,7 +312,7 @@ describe("a full store", () => {
     expect(road.sentSince(calls)).toEqual(["[1]", "[1]"]);
   });
 
-  test("that does not answer is asked with the rows that follow, and from the oldest on after the last", async () => {
+  test("that does not answer gets the following rows as next probe, and the oldest after the last", async () => {
     const road = await full();
     const calls = road.sent.length;
     for (let probes = 0; probes < 5; probes++) {
@@ -324,7 +324,7 @@ describe("a full store", () => {
     expect(road.drain.storeFull).toBe(true);
   });
 
-  test("holds nothing up once nothing waits", async () => {
+  test("holds nothing up once the outbox is empty", async () => {
     const road = await full();
     road.settle(1, 2, 3);
     await road.pass(STORE_PROBE_MS);
@@ -336,7 +336,7 @@ describe("a full store", () => {
     expect(road.sentSince(calls)).toEqual(["[4]"]);
   });
 
-  test("that has room again gets everything, from the oldest on", async () => {
+  test("with room again gets every row from the oldest", async () => {
     const road = await full();
     const calls = road.sent.length;
     road.settle(1);
@@ -349,7 +349,7 @@ describe("a full store", () => {
     expect(road.sentSince(calls)).toEqual(["[2]", "[3]", "[4]"]);
   });
 
-  test("stops what is under way: what was sent does not count as sent once there is room again", async () => {
+  test("stops a send in progress, whose rows count as unsent later", async () => {
     const road = new Road();
     const underWay = Promise.withResolvers<void>();
     road.outcomes.push(() => underWay.promise);
@@ -365,7 +365,7 @@ describe("a full store", () => {
   });
 });
 
-test("each message says which row is the lowest that is not settled", async () => {
+test("names the lowest unsettled row in each message", async () => {
   const road = new Road();
   const header = { at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 0, accepted: 0 };
   for (let n = 0; n < 3; n++) {
@@ -377,7 +377,7 @@ test("each message says which row is the lowest that is not settled", async () =
   expect(road.lows).toEqual([1, 1, 3]);
 });
 
-test("a failure is logged with its workspace, how often it has failed and why", async () => {
+test("logs a failure with workspace, number of failures and error", async () => {
   const road = new Road();
   const log = vi.spyOn(console, "log");
   road.outcomes.push(() => Promise.reject(new Error("down")));

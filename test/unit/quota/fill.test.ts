@@ -4,7 +4,7 @@ import { Fill } from "../../../src/quota/outbox.ts";
 
 const MB = 1_000_000;
 
-test("a database is asked for its size when nothing is known, and then not before it may be full", () => {
+test("reads the database size at first use, and then not before the database may be full", () => {
   let size = 10 * MB;
   let asked = 0;
   const fill = new Fill(() => {
@@ -22,7 +22,7 @@ test("a database is asked for its size when nothing is known, and then not befor
   expect([fill.reaches(1_000 * MB), asked]).toEqual([false, 3]);
 });
 
-test("a database near its limit, or with a small limit, is asked for its size each time", () => {
+test("reads the size each time near the limit and with a small limit", () => {
   let asked = 0;
   const fill = new Fill(() => ++asked * MB);
   expect([1, 2, 3, 4].map(() => fill.reaches(3 * MB))).toEqual([false, false, true, true]);

@@ -1,7 +1,7 @@
 /** Design §7: signals into outbox rows, rows into messages; and the buckets of each key's request rate. */
 import { describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
-import { MessagePacker, RowPacker } from "../../../src/quota/pack.ts";
+import { MessagePacker, RowPacker } from "../../../src/quota/outbox.ts";
 import type { AdmitChunk } from "../../../src/quota/protocol.ts";
 import { RequestBuckets } from "../../../src/quota/incoming-calls.ts";
 import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
@@ -23,7 +23,7 @@ function arrived(packer: RowPacker): string[] {
 }
 
 describe("the rows of a commit", () => {
-  test("are one, as long as all signals fit a message; ordinals go on, and the first of a call are the accepted ones", () => {
+  test("are one row while all signals fit a message, with consecutive ordinals and the accepted ones first", () => {
     const packer = new RowPacker(HEADER, 5, 40);
     packer.add([chunk(1, 2)], 2, 0);
     packer.add([chunk(3, 2), chunk(5, 1)], 1, 2);
@@ -40,7 +40,7 @@ describe("the rows of a commit", () => {
     expect(row?.text.length).toBeLessThanOrEqual(row?.bytes ?? 0);
   });
 
-  test("leave out what found no room, also in the middle of a chunk", () => {
+  test("leave out rejected signals, even in the middle of a chunk", () => {
     const packer = new RowPacker(HEADER, 1, 0);
     packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], 4, 1);
     packer.add([chunk(10, 2)], 0, 0);
@@ -57,7 +57,7 @@ describe("the rows of a commit", () => {
     expect(packer.rows().map(({ count }) => count)).toEqual([7]);
   });
 
-  test("are several where one would not fit a message, and one that is exactly full takes no more", () => {
+  test("are several rows above a message's size; an exactly full row takes no more", () => {
     const packer = new RowPacker(HEADER, 1, 0);
     const half = (MESSAGE_MAX_BYTES - ROW_HEADER_BYTES) / 2;
     for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], 1, 0);
@@ -80,7 +80,7 @@ describe("messages", () => {
     return packer;
   }
 
-  test("are taken in order, at most so many and so long together; the first one in any case", () => {
+  test("are taken in order within the limits, but at least one", () => {
     const packer = packed(60_000, 50_000, 40_000, 30_000);
     expect(packer.bytes).toBe(180_000);
     expect(packer.take("all", 1, 250_000).map(({ rows }) => rows)).toEqual(["[1]"]);
@@ -93,13 +93,13 @@ describe("messages", () => {
     expect([packer.bytes, packer.isEmpty, packer.take("all", 9, 250_000)]).toEqual([0, true, []]);
   });
 
-  test("where one more byte would be too many wait for the next call", () => {
+  test("that would exceed the limit by a byte wait for the next call", () => {
     const packer = packed(60_000, 50_000, 40_000);
     expect(packer.take("all", 9, 109_999).map(({ rows }) => rows)).toEqual(["[1]"]);
     expect(packer.take("all", 9, 90_000).map(({ rows }) => rows)).toEqual(["[2]", "[3]"]);
   });
 
-  test("that have room stay open until all are to go", () => {
+  test("with room stay open until all are taken", () => {
     const packer = packed(30_000, 30_000, 1);
     expect([packer.hasFull, packer.isEmpty]).toEqual([true, false]);
     expect(packer.take("full", 9, 250_000)).toEqual([{ rows: "[1][2]", bytes: 60_000, lastRow: 2 }]);
@@ -110,8 +110,8 @@ describe("messages", () => {
   });
 });
 
-describe("§8.7: the buckets of keys", () => {
-  test("are each key's own, tell what is left without taking of it, and refuse what is beyond", () => {
+describe("§8.7: request rate of keys", () => {
+  test("is separate per key, shows the rest without using it, and refuses calls beyond", () => {
     const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
     expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
     expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: true }, rate: { remaining: 1, resetMs: 100 } });

@@ -10,7 +10,7 @@ function refusedCalls(keyId: string, calls: number, atMs: number): RefusedCalls 
   return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs };
 }
 
-test("a key stays quiet after a burst, also when more keys call than are remembered", () => {
+test("keeps a key quiet after a burst, even when more keys call than are remembered", () => {
   const bursts = new RefusalBursts();
   const burstOf = (keyId: string, atMs: number) => {
     bursts.called(keyId, REFUSAL_BURST_CALLS, atMs);

@@ -1,4 +1,4 @@
-/** Which outbox rows the store has recorded (store/state/recorded-rows.ts): each is recorded once, in whatever order it comes. */
+/** Recorded outbox rows (store/state/recorded-rows.ts): each row is recorded once, in any order. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -19,31 +19,31 @@ const step = fc.oneof(
   fc.record({ settled: row }),
 );
 
-test("rows count as recorded exactly if they came, are lost or are settled since the last loss, and each is fresh once", () => {
+test("rows are recorded if they came, are lost, or are settled since the last loss", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
       const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
       const model = new Set<number>();
       let lostUpTo = 0;
-      for (const one of steps) {
-        if ("take" in one) {
+      for (const taken of steps) {
+        if ("take" in taken) {
           const fresh = takeFreshRows(
             recorded,
-            one.take.map((number) => ({ row: number })),
+            taken.take.map((number) => ({ row: number })),
           );
-          expect(fresh.map((taken) => taken.row)).toEqual(
-            [...new Set(one.take)].filter((number) => !model.has(number)),
+          expect(fresh.map((entry) => entry.row)).toEqual(
+            [...new Set(taken.take)].filter((number) => !model.has(number)),
           );
-          for (const number of one.take) model.add(number);
-        } else if ("lost" in one) {
-          const [first, last] = one.lost;
+          for (const number of taken.take) model.add(number);
+        } else if ("lost" in taken) {
+          const [first, last] = taken.lost;
           loseRows(recorded, first, last);
           for (let number = first; number <= last; number++) model.add(number);
           lostUpTo = Math.max(lostUpTo, last);
         } else {
-          forgetRowsBelow(recorded, one.settled);
-          if (one.settled <= lostUpTo) continue;
-          for (let number = 0; number < one.settled; number++) model.add(number);
+          forgetRowsBelow(recorded, taken.settled);
+          if (taken.settled <= lostUpTo) continue;
+          for (let number = 0; number < taken.settled; number++) model.add(number);
         }
         for (let number = 1; number <= ROWS; number++) expect(hasRow(recorded, number)).toBe(model.has(number));
       }
@@ -51,7 +51,7 @@ test("rows count as recorded exactly if they came, are lost or are settled since
   );
 });
 
-test("what is remembered does not grow with the rows that are settled, whatever gaps starts of the counter leave", () => {
+test("stored ranges do not grow with settled rows, across gaps of counter restarts", () => {
   const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
   for (let start = 1; start <= 1_000; start++) {
     takeFreshRows(recorded, [{ row: start * 1_000 }, { row: start * 1_000 + 1 }]);
@@ -76,13 +76,13 @@ function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: 
   return { rounds, mostRanges };
 }
 
-test("a bounded number of ranges is remembered, and every row is recorded in the end, whatever order they come in", () => {
+test("stored ranges are bounded, and every row is recorded in the end, in any order", () => {
   const numbers = Array.from({ length: 4 * RECORDED_RANGES_MAX }, (_, n) => 1_000 + n + Math.floor(n / 7) * 1_000);
   const odd = [...numbers.filter((_, n) => n % 2 === 1), ...numbers.filter((_, n) => n % 2 === 0)];
   for (const order of [numbers, numbers.toReversed(), odd, odd.toReversed()]) {
     const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
     const { rounds, mostRanges } = deliverAll(recorded, order);
-    // The lowest row that is not settled may have a range of its own beyond them.
+    // The lowest unsettled row may add a range.
     expect(mostRanges).toBeLessThanOrEqual(RECORDED_RANGES_MAX + 1);
     expect(rounds).toBeLessThan(10_000);
     expect(JSON.stringify(recorded.rows).length).toBeLessThan(20_000);

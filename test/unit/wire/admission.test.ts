@@ -1,4 +1,4 @@
-/** How a signal was admitted is the same wherever it is read, also of one that is sent once more (design §6, §8). */
+/** An admission is the same for every reader, even of a resent signal (design §6, §8). */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { envelopeOfResent, readAdmission } from "../../../src/wire/admission.ts";
@@ -29,7 +29,7 @@ const admissions = fc.record<Required<Admission>>({
   resent: fc.record({ from: fc.constantFrom("held", "dead"), place: fc.nat() }),
 });
 
-test("a signal that is sent once more is read as it was admitted, whatever row and place it comes in", () => {
+test("a resent signal keeps its first admission in any row and place", () => {
   fc.assert(
     fc.property(admissions, fc.constantFrom("none", "source", "key"), rows, fc.nat(5), (all, lacks, row, index) => {
       const { pathSource, idempotencyKey, ...rest } = all;
@@ -43,7 +43,7 @@ test("a signal that is sent once more is read as it was admitted, whatever row a
   );
 });
 
-test("a signal that comes for the first time shares time, period and limit with its row, in the row's order", () => {
+test("a new signal shares time, period and limit with its row", () => {
   const row = { row: 7, at: 5, period_start: 1, period_end: 9, limit: 100, first: 99, count: 3, accepted: 2 };
   const read = [0, 1, 2].map((index) => readAdmission(row, { id: `sig_${index}`, key: "key_1" }, index));
   const shared = {

@@ -1,4 +1,4 @@
-/** What travels through the outbox and the queue arrives as it was written (design §7). */
+/** Messages arrive as they were written (design §7). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -75,7 +75,7 @@ const written = (of: { envelope: Envelope; payload: string }[]): string =>
   of.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
 
 describe("a queue message", () => {
-  test("is read as it was written, whatever envelopes and payloads hold", () => {
+  test("returns all envelopes and payloads", () => {
     fc.assert(
       fc.property(fc.uuid(), fc.maxSafeNat(), rows, (workspaceId, low, groups) => {
         const outbox = groups.map((group, index) => {
@@ -105,22 +105,22 @@ describe("a queue message", () => {
     );
   });
 
-  test("the signals of one call are read as if each had been written by itself", () => {
+  test("reads signals of `signalWriter` like signals of `writeSignal`", () => {
     const call = fc.record({ key: anyText, source: anyText }, { requiredKeys: ["key"] });
     fc.assert(
       fc.property(call, fc.uuid(), fc.option(anyText, { nil: undefined }), payloads, (common, uuid, idem, payload) => {
         const id = `sig_${uuid}`;
         const text = signalWriter(common)(id, idem, payload);
-        const own = idem === undefined ? { id } : { id, idem };
+        const ids = idem === undefined ? { id } : { id, idem };
         const row = rowOf(1, 1, 1, 1);
         expect(signalsOf(readMessage(writeMessage("ws_1", 0, writeRow(row, text))))).toEqual([
-          { admission: readAdmission(row, { ...common, ...own }, 0), payload },
+          { admission: readAdmission(row, { ...common, ...ids }, 0), payload },
         ]);
       }),
     );
   });
 
-  test("a row's accepted signals come first, the held follow, ordinals without a gap", () => {
+  test("reads accepted signals before held signals, with ordinals without gaps", () => {
     const three = ["1", "2", "3"].map((payload) => ({ envelope: { id: `sig_${payload}`, key: "key_1" }, payload }));
     const read = readMessage(writeMessage("ws_1", 0, writeRow(rowOf(1, 99, 3, 2), written(three))));
     expect(signalsOf(read).map(({ admission, payload }) => [admission.verdict, admission.ordinal, payload])).toEqual([
@@ -130,7 +130,7 @@ describe("a queue message", () => {
     ]);
   });
 
-  test("carries a payload byte for byte, duplicate keys and white space included", () => {
+  test("carries payloads byte for byte, with duplicate keys and white space", () => {
     for (const payload of HOSTILE) {
       const text = writeMessage(
         "ws_1",
@@ -141,7 +141,7 @@ describe("a queue message", () => {
     }
   });
 
-  test("the largest row record stays within the bytes set aside for it", () => {
+  test("limits the record of a row to ROW_HEADER_BYTES", () => {
     const most = Number.MAX_SAFE_INTEGER;
     const largest: OutboxRow = {
       row: most,
@@ -156,7 +156,7 @@ describe("a queue message", () => {
     expect(writeRow(largest, "").length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
   });
 
-  test("a row of version 1 is read as it lies in outboxes and queues", () => {
+  test("reads stored rows of version 1", () => {
     const row =
       '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":2,"accepted":1}' +
       '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
@@ -208,7 +208,7 @@ describe("a queue message", () => {
     expect(signalsOf(message).map((signal) => signal.admission.id)).toEqual(["sig_1", "sig_3"]);
   });
 
-  test("a row of a version yet to come is told apart from a broken one, and its neighbours are read", () => {
+  test("distinguishes a row of a newer version from a broken row, and reads its neighbours", () => {
     const newer = good(2).replace('"v":1', '"v":2').replace('{"id":"sig_2"', "whatever that version says");
     const message = readMessage(writeMessage("ws_1", 0, good(1) + newer + good(3)));
     expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
@@ -220,7 +220,7 @@ describe("a queue message", () => {
 });
 
 describe("the first signals of a text", () => {
-  test("are the ones written first, at most all of them", () => {
+  test("are the first in the text, at most all", () => {
     fc.assert(
       fc.property(signals, fc.nat(7), (of, count) => {
         expect(firstSignals(written(of), count)).toBe(written(of.slice(0, count)));
@@ -228,19 +228,19 @@ describe("the first signals of a text", () => {
     );
   });
 
-  test("are none where there are none", () => {
+  test("are empty for an empty text", () => {
     expect(firstSignals("", 3)).toBe("");
     expect(firstSignals("", 0)).toBe("");
   });
 });
 
-test("a message of version 0.1.0, which says nothing of the lowest unsettled row, is read", () => {
+test("a message of version 0.1.0 without `low` is read", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 1, accepted: 1 };
   const message = readMessage(`ws_1${writeRow(row, writeSignal({ id: "a", key: "k" }, "{}"))}`);
   expect(message).toMatchObject({ workspaceId: "ws_1", low: 0, rows: [{ row: { row: 3 } }] });
 });
 
-test("a row is unreadable where no release can read it; one of a later version is not", () => {
+test("a row is unreadable if no release can read it, which excludes newer versions", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 1, accepted: 1 };
   const text = writeRow(row, writeSignal({ id: "a", key: "k" }, "{}"));
   expect([text, text.replace('"v":1', '"v":2'), "\u001dnonsense", "nonsense", ""].map(isUnreadable)).toEqual([
@@ -252,10 +252,10 @@ test("a row is unreadable where no release can read it; one of a later version i
   ]);
 });
 
-test("a row that lacks a signal, or a half of one, is unreadable", () => {
+test("a row that lacks a signal or half a signal is unreadable", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
-  const one = writeSignal({ id: "a", key: "k" }, "{}");
-  for (const text of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
+  const signal = writeSignal({ id: "a", key: "k" }, "{}");
+  for (const text of [signal, `${signal}${signal}${signal}`, signal.slice(0, signal.lastIndexOf("\u001e"))]) {
     expect(readMessage(writeMessage("ws", 0, writeRow(row, text)))).toEqual({
       workspaceId: "ws",
       low: 0,

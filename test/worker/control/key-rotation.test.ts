@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import type { ControlDatabase } from "../../../src/control/database.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
-import { findKey } from "../../../src/control/stored-keys.ts";
+import { findKey } from "../../../src/control/api-keys.ts";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
 import { replaceKey } from "../../../src/workspace/end-key.ts";
 import { admitCall } from "../../support/counter.ts";

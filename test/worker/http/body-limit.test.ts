@@ -15,7 +15,7 @@ test.each(["/operator/plans", "/sign-in"])(
   },
 );
 
-test("a body of the operator API has at most as many bytes as are allowed, whether it says how many or not", async () => {
+test("limits the body of the operator API, with and without a declared length", async () => {
   const statusOf = async (bytes: number, headers: Record<string, string>) => {
     const body = "{}".padEnd(bytes);
     const answer = await call("/operator/plans/limited", { method: "PUT", headers: { ...OPERATOR, ...headers }, body });

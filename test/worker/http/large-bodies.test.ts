@@ -1,4 +1,4 @@
-/** What an isolate holds of large bodies at once (src/http/large-bodies.ts): beyond it a call is told to come again. */
+/** What an isolate holds of large bodies at once (src/http/body.ts): beyond it a call is told to come again. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -9,7 +9,7 @@ import {
   LARGE_BODY_PART_MS,
   LARGE_BODY_STORED_MS,
   LargeBody,
-} from "../../../src/http/large-bodies.ts";
+} from "../../../src/http/body.ts";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { newWorkspace } from "../../support/workspace.ts";
@@ -70,8 +70,8 @@ async function gzip(text: string): Promise<Uint8Array> {
 /** What a holder that holds nothing may take. */
 const room = () => new LargeBody("nobody").room(Date.now());
 
-describe("while large bodies take all the room that an isolate has for them", () => {
-  test("another is 503 with Retry-After, however it comes, and is listed; small ones are taken; later it is taken too", async () => {
+describe("while large bodies use the whole memory of an isolate", () => {
+  test("another is listed and answered 503 with Retry-After, small ones are accepted, and later it is too", async () => {
     const workspace = await newWorkspace();
     const others = [await newWorkspace(), await newWorkspace()];
     const stalled = others.map((other) => new StalledImport(other, BULK_MAX_BYTES));
@@ -109,7 +109,7 @@ describe("while large bodies take all the room that an isolate has for them", ()
     expect(await workspace.settled()).toMatchObject({ accepted: 4, balanced: true });
   });
 
-  test("nothing of it is kept by a call that is over, whatever came of it", async () => {
+  test("ended calls keep no memory, whatever their outcome", async () => {
     const workspace = await newWorkspace();
     const path = "/api/signal-staging/bulk/{key}";
     const packed = await gzip(" ".repeat(BULK_MAX_BYTES + 1));
@@ -130,7 +130,7 @@ describe("while large bodies take all the room that an isolate has for them", ()
   });
 });
 
-test.each([1, 3, 10])("%i stalled bulk imports of one key leave room for another workspace at once", async (count) => {
+test.each([1, 3, 10])("leaves room for another workspace beside %i stalled bulk imports of one key", async (count) => {
   const [one, other] = [await newWorkspace(), await newWorkspace()];
   const imports = Array.from({ length: count }, () => new StalledImport(one, BULK_MAX_BYTES));
   const stalled = await Promise.race(imports.map((stalledImport) => stalledImport.stalled()));
@@ -141,7 +141,7 @@ test.each([1, 3, 10])("%i stalled bulk imports of one key leave room for another
   expect((await stalled.end()).status).toBe(202);
 });
 
-test("another key of the same workspace takes from the same share", async () => {
+test("gives the keys of a workspace one common share", async () => {
   const workspace = await newWorkspace();
   const another = await workspace.newKey();
   const stalled = await new StalledImport(workspace, BULK_MAX_BYTES).stalled();
@@ -151,7 +151,7 @@ test("another key of the same workspace takes from the same share", async () => 
   await stalled.end();
 });
 
-test("a gzip body for which there is no room is refused before it is unpacked", async () => {
+test("refuses a gzip body without room before unpacking it", async () => {
   const holder = new LargeBody("packed");
   expect(holder.hold(LARGE_BODIES_HOLDER_MAX_BYTES - 1_000_000, Date.now())).toBe(true);
   const headers = { "content-encoding": "gzip" };
@@ -163,7 +163,7 @@ test("a gzip body for which there is no room is refused before it is unpacked", 
   expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
 });
 
-test("a body that is read or unpacked in vain says how many bytes it took", async () => {
+test("reports how many bytes a failed body took", async () => {
   const tell = async (body: BodyInit, headers: Record<string, string>, maxBytes = 1_000_000) => {
     const request = new Request("https://signals.example", { method: "POST", headers, body });
     const read = await readBody(request, { maxBytes, holder: "teller" });
@@ -180,7 +180,7 @@ test("a body that is read or unpacked in vain says how many bytes it took", asyn
   expect(await tell(new Uint8Array(5_000), { "content-length": "5000" }, 4_000)).toEqual(["body_too_large", 0]);
 });
 
-test("a sender that stalls in the middle of a large body is given up within seconds, and is told the minimum speed", async () => {
+test("gives up a large body that stalls within seconds and states the minimum speed", async () => {
   const workspace = await newWorkspace();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
@@ -195,7 +195,7 @@ test("a sender that stalls in the middle of a large body is given up within seco
   expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
 });
 
-test("bodies of some kilobytes that stall take room too, of their workspace alone, and are given up after 30 seconds", async () => {
+test("counts stalled bodies of some kilobytes in their workspace's share and gives them up after 30 seconds", async () => {
   const [workspace, other] = [await newWorkspace(), await newWorkspace()];
   const length = { "content-length": "262144" };
   const many = Math.floor(LARGE_BODIES_HOLDER_MAX_BYTES / 262_144);
@@ -216,7 +216,7 @@ test("bodies of some kilobytes that stall take room too, of their workspace alon
   expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
 });
 
-test("a body of unknown length arrives whole, also where it ends with one of its parts", async () => {
+test("reads a body of unknown length, even if it ends with a whole part", async () => {
   const ends = [16_384, 16_384 + 262_144, 16_384 + 2 * 262_144];
   for (const length of ends.flatMap((end) => [end - 1, end, end + 1])) {
     const body = new Uint8Array(length).map((_, index) => index % 251);
@@ -227,10 +227,10 @@ test("a body of unknown length arrives whole, also where it ends with one of its
   }
 });
 
-describe("a place among the large bodies", () => {
+describe("a reservation for a large body", () => {
   const half = LARGE_BODIES_HOLDER_MAX_BYTES;
 
-  test("grows with its body while there is room, and is free when it is let go of", () => {
+  test("grows with the body while there is room, and is free after its release", () => {
     const [one, other] = [new LargeBody("a"), new LargeBody("a")];
     expect(one.hold(1_000_000, 0)).toBe(true);
     expect(one.hold(half - 10, 0)).toBe(true);
@@ -242,7 +242,7 @@ describe("a place among the large bodies", () => {
     other.letGo();
   });
 
-  test("is of its holder's share, and of the room of all", () => {
+  test("counts in its holder's share and in the common room", () => {
     const [one, other, third] = [new LargeBody("a"), new LargeBody("b"), new LargeBody("c")];
     expect(one.hold(half + 1, 0)).toBe(false);
     expect(one.hold(half, 0)).toBe(true);
@@ -253,7 +253,7 @@ describe("a place among the large bodies", () => {
     other.letGo();
   });
 
-  test("is free some time after nothing was heard of its body, whose call may have ended without a word", () => {
+  test("expires after its call ended silently", () => {
     const [gone, other] = [new LargeBody("a"), new LargeBody("a")];
     const goneMs = 2 * LARGE_BODY_PART_MS;
     gone.hold(half, 1_000);

@@ -60,7 +60,7 @@ async function listed(workspace: TestWorkspace, key: TestKey): Promise<Partial<L
 const deactivate = (workspace: TestWorkspace, key: TestKey) => workspace.operator("POST", `/keys/${key.id}/deactivate`);
 
 describe("§5.3, §5.4, §7: 401", () => {
-  test("every cause gives the same answer, with WWW-Authenticate", async () => {
+  test("has the same answer with WWW-Authenticate for every cause", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
@@ -96,7 +96,7 @@ describe("§5.3, §5.4, §7: 401", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
   });
 
-  test("a key with a secret takes the right one, and a key without ignores the header", async () => {
+  test("is avoided by the right secret, and a key without a secret ignores the header", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const headers = { "x-api-secret": withSecret.secret ?? "" };
@@ -105,14 +105,14 @@ describe("§5.3, §5.4, §7: 401", () => {
     expect((await workspace.send(SIGNAL, { headers: { "x-api-secret": "" } })).status).toBe(202);
   });
 
-  test("the secret of another key is wrong", async () => {
+  test("is the answer to the secret of another key", async () => {
     const workspace = await newWorkspace();
     const [one, other] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
     const headers = { "x-api-secret": other.secret ?? "" };
     expect((await workspace.send(SIGNAL, { key: one.key, headers })).status).toBe(401);
   });
 
-  test("a new key works at once, and a key that was unknown is asked for again", async () => {
+  test("is not cached for unknown keys: a new key works at once", async () => {
     const workspace = await newWorkspace();
     const key = await workspace.newKey();
     const setHash = (hash: string) =>
@@ -123,7 +123,7 @@ describe("§5.3, §5.4, §7: 401", () => {
     expect((await workspace.send(SIGNAL, { key: key.key })).status).toBe(202);
   });
 
-  test("what a replica does not know is asked at the primary; what the primary does not know is asked once", async () => {
+  test("asks the primary after the replica, and asks the primary once for an unknown key", async () => {
     const workspace = await newWorkspace();
     const { key } = await workspace.newKey();
     const behind = replicated({ nearest: "replica" });
@@ -158,7 +158,7 @@ function replicated({ nearest }: { nearest: "replica" | "primary" }): { database
 }
 
 describe("§5.2, §7: 403", () => {
-  test("a key is refused on the other family's endpoints", async () => {
+  test("refuses a key on the endpoints of the other family", async () => {
     const workspace = await newWorkspace();
     const accountKey = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
     const wrong = await workspace.send(SIGNAL, { path: PRODUCT_ORGS });
@@ -175,7 +175,7 @@ describe("§5.2, §7: 403", () => {
     expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
   });
 
-  test("comes only after the secret has passed, and before the body is looked at", async () => {
+  test("is checked after the secret and before the body", async () => {
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ secret: true });
     const post = (headers: Record<string, string>, body: unknown = SIGNAL) =>
@@ -186,7 +186,7 @@ describe("§5.2, §7: 403", () => {
     expect((await post({ "x-api-secret": key.secret ?? "" }, "{ broken")).status).toBe(403);
   });
 
-  test("an expired key is a 401 on the other family's endpoints too", async () => {
+  test("yields to 401 for an expired key", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
@@ -196,7 +196,7 @@ describe("§5.2, §7: 403", () => {
 });
 
 describe("§3.1: expiration", () => {
-  test("is exact to the millisecond, also while the key is cached", async () => {
+  test("is exact to the millisecond, even while the key is cached", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
@@ -211,7 +211,7 @@ describe("§3.1: expiration", () => {
 });
 
 describe("§3.1: deactivation (invariant 4)", () => {
-  test("holds when it returns, although the key is cached", async () => {
+  test("takes effect when it returns, although the key is cached", async () => {
     const workspace = await newWorkspace();
     const other = await workspace.newKey();
     expect((await workspace.send(SIGNAL)).status).toBe(202);
@@ -222,7 +222,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 2 });
   });
 
-  test("of 64 callers at full speed, none gets a 202 for a call that began after it had returned", async () => {
+  test("lets no call of 64 concurrent callers through that began after it returned", async () => {
     const workspace = await newWorkspace();
     let returned = false;
     let accepted = 0;
@@ -246,7 +246,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted });
   });
 
-  test("a deactivated key is a 401 whatever else is wrong with the call", async () => {
+  test("answers 401 regardless of other problems of the call", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     await workspace.send([SIGNAL, SIGNAL]);
     const overQuota = await workspace.send(SIGNAL);
@@ -276,7 +276,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     }
   });
 
-  test("calls with a deactivated key are in the list of rejections, and are no use of it", async () => {
+  test("lists calls with the key as rejections, and does not count them as use", async () => {
     const workspace = await newWorkspace();
     await deactivate(workspace, workspace.key);
     const { request_id } = await (await workspace.send(SIGNAL)).json<Problem>();
@@ -286,7 +286,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
   });
 });
 
-describe("a deactivated key whose payload template was dropped", () => {
+describe("refuses a deactivated key whose payload template was dropped", () => {
   test.each([
     ["which the Quota Counter knows to be deactivated", true],
     ["which the Quota Counter has forgotten", false],
@@ -313,7 +313,7 @@ describe("a deactivated key whose payload template was dropped", () => {
 });
 
 describe("§7.1: the request rate of a key", () => {
-  test("lets a burst through, then answers 429 with Retry-After; then lets through as many as the rate gives back", async () => {
+  test("allows a burst, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const burst = await concurrently(64, 1_010, () => workspace.send(SIGNAL));
@@ -344,7 +344,7 @@ describe("§7.1: the request rate of a key", () => {
   });
 });
 
-describe("design §5: an isolate sheds what is far beyond the rate", () => {
+describe("design §5: an isolate refuses calls far beyond the rate", () => {
   /** Four at once are let through; after that none for a long time. */
   const slow = { ...env, REQUEST_RATE_PER_SECOND: "0.0001", REQUEST_BURST: "1" };
 
@@ -368,7 +368,7 @@ describe("design §5: an isolate sheds what is far beyond the rate", () => {
     };
   }
 
-  test("without asking the counter, but for one call a second", async () => {
+  test("without asking the counter, except for one call a second", async () => {
     stopClock();
     const { send, reached } = sender(await newWorkspace());
     const statuses: number[] = [];
@@ -380,7 +380,7 @@ describe("design §5: an isolate sheds what is far beyond the rate", () => {
     expect(reached()).toBe(6);
   });
 
-  test("a key that is deactivated gets its 401 all the same", async () => {
+  test("and still answers 401 for a deactivated key", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const { send, reached } = sender(workspace);
@@ -391,7 +391,7 @@ describe("design §5: an isolate sheds what is far beyond the rate", () => {
   });
 });
 
-describe("design §5: failed authentications are limited by client address", () => {
+describe("design §5: failed authentications are limited by client network", () => {
   /** Calls that go beyond the limit although a minute may end among them. */
   const MANY = 2 * TEST_AUTH_FAILURES_PER_MINUTE + 50;
 
@@ -406,7 +406,7 @@ describe("design §5: failed authentications are limited by client address", () 
     return statuses;
   }
 
-  test("with a 429 and Retry-After, for that address, and not for keys that are known", async () => {
+  test("with 429 and Retry-After, for that network only, and never for known keys", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const right = { "x-api-secret": withSecret.secret ?? "" };
@@ -428,7 +428,7 @@ describe("design §5: failed authentications are limited by client address", () 
     );
   });
 
-  test("beyond the limit every cause looks the same, too", async () => {
+  test("with the same answer for every cause", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
@@ -474,7 +474,7 @@ describe("design §5: failed authentications are limited by client address", () 
     30_000,
   );
 
-  test("a /64 counts as one, as whoever has an address of it has all of them", async () => {
+  test("with one limit for an IPv6 /64", async () => {
     const workspace = await newWorkspace();
     const groups = Array.from(crypto.getRandomValues(new Uint16Array(4)), (group) => group.toString(16)).join(":");
     expect(await flood(workspace, (n) => `${groups}::${n.toString(16)}`)).toEqual(new Set([401, 429]));
@@ -482,7 +482,7 @@ describe("design §5: failed authentications are limited by client address", () 
     expect((await workspace.send(SIGNAL, { key: unknownKey(), headers })).status).toBe(429);
   });
 
-  test("guesses of a secret keep nobody out; malformed keys cost nothing and are not limited", async () => {
+  test("so that guesses of a secret lock nobody out, and malformed keys are free", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const [guessing, noisy] = [newAddress(), newAddress()];
@@ -498,7 +498,7 @@ describe("design §5: failed authentications are limited by client address", () 
   });
 });
 
-describe("design §5: an isolate that has been told that a key is deactivated remembers it", () => {
+describe("design §5: an isolate caches that a key is deactivated", () => {
   /** Bindings of which every use throws: a call may cost nothing. */
   const unreachable = new Proxy(
     {},
@@ -518,7 +518,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     return { request, answer: worker.fetch(request, environment, createExecutionContext()) };
   };
 
-  test("its 401 asks nobody and leaves the body unread", async () => {
+  test("and answers 401 without any call and without reading the body", async () => {
     const workspace = await newWorkspace();
     const other = await workspace.newKey();
     await workspace.send(SIGNAL, { key: other.key });
@@ -532,7 +532,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
   });
 
-  test("nothing else is taken for a deactivation: whatever a key was refused for, it is good until it is deactivated", async () => {
+  test("and caches no other refusal of a key", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 3 });
     const key = await workspace.newKey({ secret: true });
@@ -554,7 +554,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     expect([await good(), await statusOf("{ broken", right), await good()]).toEqual([401, 401, 401]);
   });
 
-  test("the counter hears of a deactivated key's calls as a count, the first after a second, then once a minute", async () => {
+  test("and reports its calls to the counter as a count, after a second and then once a minute", async () => {
     stopClock();
     const workspace = await newWorkspace();
     await deactivate(workspace, workspace.key);
@@ -579,12 +579,12 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     // Some call of the last seconds waits for the end of the minute, in real time.
     const key = deactivatedKey(workspace.key.key);
     expect(key?.refused).toMatchObject([{ calls: 58 }]);
-    expect(key?.refusedToldMs).toBeGreaterThan(NOW + 60_000);
+    expect(key?.refusedReportMs).toBeGreaterThan(NOW + 60_000);
   });
 });
 
-describe("a database that does not answer", () => {
-  test("delays new keys; those known within the last ten minutes go on, and none that was deactivated", async () => {
+describe("a database that fails", () => {
+  test("delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
@@ -610,7 +610,7 @@ describe("a database that does not answer", () => {
 });
 
 describe("§2.1: last used", () => {
-  test("is the last authenticated call, accepted or refused, and never one with a wrong secret", async () => {
+  test("is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ secret: true });
@@ -638,7 +638,7 @@ describe("§2.1: last used", () => {
 });
 
 describe("§7: refused calls are in the admin's list with their reason", () => {
-  test("also those for a wrong secret and an expired key", async () => {
+  test("including calls with a wrong secret and an expired key", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
@@ -657,7 +657,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     );
   });
 
-  test("a burst without a secret and with a wrong one is counted exactly, each by itself", async () => {
+  test("with exact counts for a burst without a secret and with a wrong one", async () => {
     const workspace = await newWorkspace();
     const { id, key } = await workspace.newKey({ secret: true });
     await concurrently(8, 40, (n) =>
@@ -676,7 +676,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     expect(await listed(workspace, { id, key })).toMatchObject({ last_used_at: null });
   });
 
-  test("a call that is refused takes from the key's bucket as any other, and is told that it comes too fast", async () => {
+  test("and use up the request rate of the key like any other call", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const answers = await concurrently(64, 1_010, () => workspace.send("{ broken"));
@@ -698,7 +698,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
   });
 });
 
-test("an answer to a call without a workspace says nothing of limits", async () => {
+test("omits limits from answers to calls without a workspace", async () => {
   const response = await call("/api/signal-staging/webhook/nothing", { method: "POST", body: "{}" });
   expect(response.headers.get("ratelimit")).toBeNull();
 });
@@ -708,8 +708,8 @@ async function sha256Hex(text: string): Promise<string> {
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-describe("look-ups that find nothing are limited by isolate", () => {
-  test("keys that this isolate does not know wait with a 429 then, from every network; known keys never do", async () => {
+describe("unsuccessful look-ups are limited per isolate", () => {
+  test("with 429 for unknown keys from every network, and never for known keys", async () => {
     stopClock(NOW + 24 * 3_600_000);
     const workspace = await newWorkspace();
     const [known, fresh] = [workspace.key.key, await workspace.newKey()];

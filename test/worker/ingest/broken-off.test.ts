@@ -90,7 +90,7 @@ describe("a large body", () => {
   });
 });
 
-describe("a call that breaks off where sending all of it again is harmless is 503 with Retry-After and the results so far", () => {
+describe("answers 503 with Retry-After and the results so far if a call breaks off and repeating it is harmless", () => {
   test.each([
     ["each signal has an id of its own", withIds(), {}],
     ["the call has an Idempotency-Key", body(), { "idempotency-key": "once" }],
@@ -124,7 +124,7 @@ describe("a call that breaks off where sending all of it again is harmless is 50
     30_000,
   );
 
-  test("as when it is of account updates", async () => {
+  test("and does so for account updates", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const workspace = await newWorkspace({
       key: { endpoint_type: "product_org", payload_template: template },
@@ -143,7 +143,7 @@ describe("a call that breaks off where sending all of it again is harmless is 50
   });
 });
 
-describe("a call that breaks off where sending all of it again is not harmless", () => {
+describe("a call that breaks off and must not be repeated as a whole", () => {
   test.each([
     ["no signal has an id", body()],
     ["a signal that was stored has no id", body((n) => (n === 3 ? {} : { id: `m${n}` }))],
@@ -157,7 +157,7 @@ describe("a call that breaks off where sending all of it again is not harmless",
     expect((await workspace.counter.books()).admitted).toBe(accepted);
   });
 
-  test("is told by the signals that were stored: whether only others have an id, or lack one, does not matter", async () => {
+  test("reports per item, depending only on the stored signals", async () => {
     const workspace = await newWorkspace();
     const without = await send(
       workspace,
@@ -174,7 +174,7 @@ describe("a call that breaks off where sending all of it again is not harmless",
   });
 });
 
-test("a fault before anything is stored is 503, and nothing is", async () => {
+test("answers 503 and stores nothing after a fault before the first slice", async () => {
   const workspace = await newWorkspace();
   const answer = await send(workspace, body(), { slice: 1, fault: down });
   expect(answer.status).toBe(503);
@@ -182,14 +182,14 @@ test("a fault before anything is stored is 503, and nothing is", async () => {
   expect((await workspace.counter.books()).admitted).toBe(0);
 });
 
-test("invalid signals in the first slice are no reason for a 202 when nothing could be stored", async () => {
+test("answers no 202 for invalid signals in the first slice if nothing could be stored", async () => {
   const workspace = await newWorkspace();
   const signals = body((n) => (n < 30 ? { event: "" } : {}));
   expect((await send(workspace, signals, { slice: 2, fault: down })).status).toBe(503);
   expect((await send(workspace, signals, { slice: 2, fault: deactivated })).status).toBe(401);
 });
 
-test("a key that is deactivated meanwhile is said so per item, not unavailable", async () => {
+test("reports a key that is deactivated during the call per item instead of as unavailable", async () => {
   const workspace = await newWorkspace();
   const answer = await send(workspace, withIds(), { slice: 2, fault: deactivated });
   expect(answer.status).toBe(202);

@@ -11,7 +11,7 @@ function pieces(text: string): string[] {
   return Array.from({ length: text.length - 8 }, (_, at) => text.slice(at, at + 8));
 }
 
-test("a key, a secret and personal data are stored and shown nowhere when a call that carries them is refused", async () => {
+test("stores and shows no key, secret or personal data of a refused call", async () => {
   const { workspace, member, owner, home } = await newMembers();
   const template = [
     { target: "external_id", path: "id", type: "string" },

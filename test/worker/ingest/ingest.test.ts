@@ -94,7 +94,7 @@ describe("§4: the five endpoints", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 5, processed: 5, balanced: true });
   });
 
-  test("product org calls are counted and stored with the body they came with", async () => {
+  test("store product org calls with the sent body and count them", async () => {
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: TEMPLATE } });
     const update = `{"id":"acme","plan":"pro","seats":9007199254740993, "flags":{"beta":true}}`;
     const id = await idOf(await workspace.send(update, { path: PRODUCT_ORGS }));
@@ -106,7 +106,7 @@ describe("§4: the five endpoints", () => {
     expect(await refusalOf(await workspace.send("7", { path: PRODUCT_ORGS }))).toEqual([422, "signal_not_object"]);
   });
 
-  test("a trailing slash changes nothing", async () => {
+  test("accept a trailing slash", async () => {
     const workspace = await newWorkspace();
     for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK]) {
       expect((await workspace.send(signal(), { path: `${path}/` })).status, path).toBe(202);
@@ -114,7 +114,7 @@ describe("§4: the five endpoints", () => {
     expect((await workspace.send(signal(), { path: `${PRODUCT_ORGS}/` })).status).toBe(403);
   });
 
-  test("`batch` after a key is the batch endpoint, and anything before a key is a source", async () => {
+  test("treat `batch` after a key as the batch endpoint and text before a key as the source", async () => {
     const workspace = await newWorkspace();
     const viaBatch = await idOf(await workspace.send(signal("a"), { path: BATCH }));
     const viaSource = await idOf(
@@ -126,7 +126,7 @@ describe("§4: the five endpoints", () => {
   });
 });
 
-test("§1: a signal becomes points on a person", async () => {
+test("§1: turns a signal into points of a person", async () => {
   const workspace = await newWorkspace();
   await workspace.operator("POST", "/rules", {
     name: "forms",
@@ -143,7 +143,7 @@ test("§1: a signal becomes points on a person", async () => {
 });
 
 describe("§4: {source}", () => {
-  test("is decoded, and wins over what the body says", async () => {
+  test("is decoded and overrides the body", async () => {
     const workspace = await newWorkspace();
     const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%092/{key}";
     const id = await idOf(await workspace.send(signal("x", { source: "body" }), { path }));
@@ -151,7 +151,7 @@ describe("§4: {source}", () => {
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ source: "Acme Forms & Söhne/\t2" });
   });
 
-  test("is refused when it is empty, too long, or an API key", async () => {
+  test("is refused if it is empty, too long, or an API key", async () => {
     const workspace = await newWorkspace();
     const other = await workspace.newKey();
     const from = (source: string) => workspace.send(signal(), { path: `/api/signal-staging/webhook/${source}/{key}` });
@@ -162,7 +162,7 @@ describe("§4: {source}", () => {
     expect(await accepted(workspace)).toBe(1);
   });
 
-  test("where the path has none, the body's source is used, and a CDP's is detected", async () => {
+  test("defaults to the source of the body, and a CDP's format is detected", async () => {
     const workspace = await newWorkspace();
     const sourceOf = async (body: unknown) => {
       const id = await idOf(await workspace.send(body));
@@ -176,7 +176,7 @@ describe("§4: {source}", () => {
 });
 
 describe("§4, design §9: several signals in one call", () => {
-  test("a CDP's webhook destination posts thousands of events to the single-signal URL", async () => {
+  test("accept thousands of events of a CDP at the single-signal URL", async () => {
     const workspace = await newWorkspace();
     const events = Array.from({ length: 4_000 }, (_, n) => ({ ...JSON.parse(TRACK), messageId: `m-${n}`, n }));
     const response = await workspace.send(events);
@@ -190,7 +190,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
   });
 
-  test("Segment's SDK: an envelope with a write key, and Basic authorization that means nothing here", async () => {
+  test("accept Segment's SDK: an envelope with a write key, and meaningless Basic authorization", async () => {
     const workspace = await newWorkspace();
     const body = `{"batch":[${IDENTIFY},${TRACK}],"writeKey":"w","sentAt":"2026-02-23T22:28:55.111Z"}`;
     const headers = { authorization: "Basic dzo=", "user-agent": "analytics-node/3" };
@@ -198,7 +198,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(await response.json()).toMatchObject({ status: "accepted", accepted: 2 });
   });
 
-  test("RudderStack's SDK: gzip, labelled as a form", async () => {
+  test("accept RudderStack's SDK: gzip, labelled as a form", async () => {
     const workspace = await newWorkspace();
     const body = await gzip(`{"batch":[${IDENTIFY},${TRACK},${PAGE}],"timestamp":"2026","sentAt":"2026"}`);
     const headers = { "content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip" };
@@ -210,7 +210,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(items).toMatchObject([{ name: "Peter Gibbons", company: "Initech", title: "Engineer" }]);
   });
 
-  test("bulk takes a line for each signal, and a broken line spoils no other", async () => {
+  test("accept a bulk call with a line per signal, and refuse only the broken line", async () => {
     const workspace = await newWorkspace();
     const lines = [TRACK, "", PAGE.replace("}", ""), '{"event":"a","properties":{"id":9007199254740993}}\r', "  "];
     const response = await workspace.send(lines.join("\n"), {
@@ -234,7 +234,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(JSON.stringify([...stored.values()])).toContain("9007199254740993");
   });
 
-  test("lines are for bulk only; elsewhere the answer says so", async () => {
+  test("accept lines only as bulk, and say so elsewhere", async () => {
     const workspace = await newWorkspace();
     const response = await workspace.send(`${TRACK}\n${PAGE}`, { path: BATCH });
     expect(await problemOf(response)).toMatchObject({
@@ -244,7 +244,7 @@ describe("§4, design §9: several signals in one call", () => {
     });
   });
 
-  test("good items are kept when others are bad, and each is told what happened to it", async () => {
+  test("keep good items beside bad ones and report each", async () => {
     const workspace = await newWorkspace();
     const bad: [unknown, string][] = [
       [{ properties: {} }, "event_missing"],
@@ -278,7 +278,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect([...(await storedTexts(workspace)).values()]).toEqual(['{"event":"first"}', '{"event":"last"}']);
   });
 
-  test("if no item is kept, the status is the first item's own, and the results come along", async () => {
+  test("have the status of the first item if no item is kept", async () => {
     const workspace = await newWorkspace();
     const large = signal("x", { properties: { a: "x".repeat(65_536) } });
     const first = await workspace.send([signal(""), large], { path: BATCH });
@@ -300,7 +300,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(await accepted(workspace)).toBe(0);
   });
 
-  test("if no item is kept and any was refused for quota, the status is 429: a retry may help", async () => {
+  test("have status 429 if no item is kept and any was refused for quota", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     await workspace.send([signal("a"), signal("b")]);
     const response = await workspace.send([signal(""), signal("c")]);
@@ -315,7 +315,7 @@ describe("§4, design §9: several signals in one call", () => {
     });
   });
 
-  test("an array of one is answered with results; an object that names an event is one signal, whatever it carries", async () => {
+  test("return results for an array of one, and treat an object with an event name as one signal", async () => {
     const workspace = await newWorkspace();
     expect(await (await workspace.send([signal()])).json()).toMatchObject({ accepted: 1, results: [{ index: 0 }] });
     const carrying = await workspace.send(signal("x", { batch: [1, 2] }));
@@ -337,7 +337,7 @@ describe("design §9: the body decides, not its label", () => {
     expect((await workspace.send(FORM, { headers: { "content-type": type } })).status).toBe(202);
   });
 
-  test("JSON without a label is taken, with a length and without, and after a byte order mark", async () => {
+  test("accepts JSON without a label, with and without a length, and after a byte order mark", async () => {
     const workspace = await newWorkspace();
     const path = WEBHOOK.replace("{key}", workspace.key.key);
     const post = (body: BodyInit, headers: Record<string, string> = {}) =>
@@ -350,7 +350,7 @@ describe("design §9: the body decides, not its label", () => {
     await workspace.settled();
   });
 
-  test("what is no JSON is a 415 where it is labelled as something else, and a 400 elsewhere", async () => {
+  test("answers 415 for labelled text that is not JSON, otherwise 400", async () => {
     const workspace = await newWorkspace();
     const form = "email=jane%40example.com&event=x";
     const labelled = (type: string) => workspace.send(form, { headers: { "content-type": type } });
@@ -381,7 +381,7 @@ describe("design §9: the body decides, not its label", () => {
     expect(await refusalOf(response)).toEqual([415, "content_encoding_unsupported"]);
   });
 
-  test("gzip of several members is one body, as tools write it that append; their sizes are added up", async () => {
+  test("reads gzip of several members as one body and adds up their sizes", async () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };
     const members = await Promise.all([TRACK.slice(0, 40), TRACK.slice(40), ""].map(gzip));
@@ -396,7 +396,7 @@ describe("design §9: the body decides, not its label", () => {
   /** A signal of so many bytes. */
   const sized = (bytes: number) => `{"event":"x","padding":"${"x".repeat(bytes - 26)}"}`;
 
-  test("a byte order mark does not count", async () => {
+  test("does not count a byte order mark", async () => {
     const workspace = await newWorkspace();
     const largest = sized(65_536);
     for (const body of [`\ufeff${largest}`, `\ufeff${largest.replace("xx", "é")}`]) {
@@ -407,7 +407,7 @@ describe("design §9: the body decides, not its label", () => {
     expect(detail).toContain("65537 bytes");
   });
 
-  test("a large body is read in parts, and arrives whole, with its length declared, streamed, and unpacked", async () => {
+  test("reads a large body in parts: declared, streamed and unpacked", async () => {
     // Letters of three bytes, so that some of them are cut by any border between two parts.
     const items = Array.from({ length: 40 }, (_, n) => `{"event":"x","n":${n},"padding":"${"漢".repeat(10_000)}"}`);
     const body = utf8(`[${items.join(",")}]`);
@@ -431,7 +431,7 @@ describe("design §9: the body decides, not its label", () => {
     }
   });
 
-  test("what is labelled gzip and is none, or is cut off, is a 400", async () => {
+  test("answers 400 for a broken or truncated gzip body", async () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };
     for (const body of [utf8(FORM), (await gzip(FORM)).slice(0, 60)]) {
@@ -441,7 +441,7 @@ describe("design §9: the body decides, not its label", () => {
   });
 });
 
-describe("design §9: what is no JSON is told where it goes wrong, and why", () => {
+describe("design §9: a JSON error names position and reason", () => {
   const template = (company: string) => `{ "email": "jane@example.com", "event": "x",\n  "company": ${company} }`;
   test.each([
     ["a token that was not encoded", template("Acme & Sons"), "Acme", /without quotes.*Request Token Encoding/s],
@@ -460,13 +460,13 @@ describe("design §9: what is no JSON is told where it goes wrong, and why", () 
     expect(detail).toContain(`line ${before.length}, column ${column} (character ${body.indexOf(wrong) + 1})`);
   });
 
-  test("a body that was cut off", async () => {
+  test("of a truncated body", async () => {
     const workspace = await newWorkspace();
     const { detail } = await problemOf(await workspace.send(TRACK.slice(0, 100)));
     expect(detail).toMatch(/character 101\).*cut off/);
   });
 
-  test("an empty body, a batch of nothing, and JSON that is no object", async () => {
+  test("of an empty body, an empty batch, and JSON without an object", async () => {
     const workspace = await newWorkspace();
     for (const body of ["", " \n\t "]) {
       expect(await refusalOf(await workspace.send(body))).toEqual([400, "body_empty"]);
@@ -483,7 +483,7 @@ describe("design §9: what is no JSON is told where it goes wrong, and why", () 
 });
 
 describe("§8.9: limits", () => {
-  test("a signal has at most 65,536 bytes, whatever its characters", async () => {
+  test("allow a signal of 65,536 bytes, whatever its characters", async () => {
     const workspace = await newWorkspace();
     const sized = (bytes: number, character: string) => {
       const width = utf8(character).length;
@@ -502,7 +502,7 @@ describe("§8.9: limits", () => {
     await workspace.settled();
   });
 
-  test("bytes that are no UTF-8 count as the three that are stored for each", async () => {
+  test("count invalid UTF-8 bytes as the three bytes that are stored", async () => {
     const workspace = await newWorkspace();
     const withStray = (count: number) => {
       const [head, tail] = [utf8('{"event":"x","properties":{"a":"'), utf8('"}}')];
@@ -522,7 +522,7 @@ describe("§8.9: limits", () => {
     expect(stored.size).toBe(2);
   });
 
-  test("a signal has at most 32 levels, and thousands of them do no harm", async () => {
+  test("allow 32 levels in a signal, and survive thousands", async () => {
     const workspace = await newWorkspace();
     const deep = (levels: number) => `{"event":"x","properties":${'{"a":'.repeat(levels - 1)}1${"}".repeat(levels)}`;
     expect((await workspace.send(deep(32))).status).toBe(202);
@@ -532,7 +532,7 @@ describe("§8.9: limits", () => {
     expect(await refusalOf(await workspace.send(brackets))).toEqual([422, "signal_too_deep"]);
   });
 
-  test("a batch has at most 5,000 signals, a bulk 10,000", async () => {
+  test("allow 5,000 signals in a batch and 10,000 in a bulk call", async () => {
     const workspace = await newWorkspace();
     const items = (count: number) => `[${Array.from({ length: count }, () => '{"event":"x"}').join(",")}]`;
     for (const path of [WEBHOOK, FROM_SOURCE, BATCH]) {
@@ -547,7 +547,7 @@ describe("§8.9: limits", () => {
     await workspace.settled();
   });
 
-  test("an answer has at most a megabyte, however many signals are refused: the last ones have a code and no detail", async () => {
+  test("limit an answer to a megabyte: the last refused signals have a code without detail", async () => {
     const workspace = await newWorkspace();
     const answer = await workspace.send(`[${Array(10_000).fill('{"event":7}').join(",")}]`, { path: BULK });
     const text = await answer.text();
@@ -559,7 +559,7 @@ describe("§8.9: limits", () => {
     expect(results[9_999]).toEqual({ index: 9_999, ...refused });
   });
 
-  test("a body has at most 8 MB, a bulk 16, with its length declared, streamed, and unpacked", async () => {
+  test("allow 8 MB in a body and 16 MB in a bulk call: declared, streamed and unpacked", async () => {
     const workspace = await newWorkspace();
     const padded = (bytes: number) => `${" ".repeat(bytes - 13)}{"event":"x"}`;
     const asStream = (text: string) => new Blob([text]).stream();
@@ -586,7 +586,7 @@ describe("§8.9: limits", () => {
     expect((await (await newWorkspace()).send(`[${padded(8 * MB)}]`, { path: BULK })).status).toBe(202);
   });
 
-  test("an event's name has at most 255 characters, counted as readers do", async () => {
+  test("allow 255 characters in an event name, counted as readers do", async () => {
     const workspace = await newWorkspace();
     expect((await workspace.send(signal("𝒳".repeat(255)))).status).toBe(202);
     expect(await refusalOf(await workspace.send(signal("𝒳".repeat(256))))).toEqual([422, "event_invalid"]);
@@ -613,7 +613,7 @@ describe("§2.2: one invalid signal", () => {
     expect(items).toMatchObject([{ status: 422, code, detail, request_id, key_id: workspace.key.id, signals: 1 }]);
   });
 
-  test("of a batch an element with a control character in its event or source is refused alone, and named", async () => {
+  test("is refused alone and named if its event or source has a control character", async () => {
     const workspace = await newWorkspace();
     const batch = [signal("a\t\n"), signal("Form sent\u0007"), signal("b", { source: "crm\u0000" }), signal("c\nd")];
     const response = await workspace.send(batch);
@@ -633,7 +633,7 @@ describe("§2.2: one invalid signal", () => {
     });
   });
 
-  test("an empty token is no value, and a CDP call is taken as it comes", async () => {
+  test("ignores empty tokens, and accepts a CDP call as it comes", async () => {
     const workspace = await newWorkspace();
     for (const body of [
       signal("x", { email: null, source: null, properties: null }),
@@ -650,7 +650,7 @@ describe("§2.2: one invalid signal", () => {
   });
 });
 
-describe("design §9: a payload is stored as it was sent", () => {
+describe("design §9: stores a payload as sent", () => {
   test.each([
     ["integers above 2^53", '{"event":"x","properties":{"id":12345678901234567890,"n":1.0e3}}'],
     ["spaces, line breaks and the order of names", '{ "properties" : {"b":1,\r\n\t"a":2}, "event":"x" }'],
@@ -674,7 +674,7 @@ describe("design §9: a payload is stored as it was sent", () => {
     expect(({} as Record<string, unknown>)["p"]).toBeUndefined();
   });
 
-  test("a name of Object.prototype gives a signal no field that it does not have", async () => {
+  test("reads no field from names of Object.prototype", async () => {
     const workspace = await newWorkspace();
     const response = await workspace.send('{"__proto__":{"event":"x"},"properties":{}}');
     expect(await refusalOf(response)).toEqual([422, "event_missing"]);
@@ -682,7 +682,7 @@ describe("design §9: a payload is stored as it was sent", () => {
 });
 
 describe("design §8.2: Idempotency-Key", () => {
-  test("makes a second call with it a duplicate, whatever that holds; items of one call are none", async () => {
+  test("makes a second call a duplicate whatever its content, but not the items of one call", async () => {
     const workspace = await newWorkspace();
     const headers = { "idempotency-key": "order 1" };
     expect((await workspace.send([signal("a"), signal("a")], { headers })).status).toBe(202);
@@ -691,7 +691,7 @@ describe("design §8.2: Idempotency-Key", () => {
     expect(await workspace.settled()).toMatchObject({ accepted: 5, processed: 3, duplicates: 2 });
   });
 
-  test("has 1 to 255 printable ASCII characters", async () => {
+  test("allows 1 to 255 printable ASCII characters", async () => {
     const workspace = await newWorkspace();
     const post = (key: string) => workspace.send(signal(), { headers: { "idempotency-key": key } });
     expect((await post("~".repeat(255))).status).toBe(202);
@@ -705,7 +705,7 @@ describe("design §8.2: Idempotency-Key", () => {
 });
 
 describe("design §9: errors", () => {
-  test("a problem has exactly these members, and its id is in the header, as it is with a success", async () => {
+  test("have exactly the documented members, and an id that is also in the header", async () => {
     const workspace = await newWorkspace();
     const refused = await workspace.send({ event: 7 });
     const problem = await problemOf(refused);
@@ -722,7 +722,7 @@ describe("design §9: errors", () => {
     expect(taken.headers.get("x-request-id")).toMatch(/^req_[0-9a-f-]{36}$/);
   });
 
-  test("an unknown path is a 404", async () => {
+  test("answer 404 for an unknown path", async () => {
     const workspace = await newWorkspace();
     for (const path of [
       "/api",
@@ -752,7 +752,7 @@ describe("design §9: errors", () => {
     }
   });
 
-  test("no answer holds the path or the key, and none is a 410", async () => {
+  test("never contain the path or the key, and are never 410", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     const dead = await workspace.newKey();
     await workspace.operator("POST", `/keys/${dead.id}/deactivate`);

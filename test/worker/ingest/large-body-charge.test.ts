@@ -55,7 +55,7 @@ describe("a body counts as one request for each started 32 KB", () => {
     }
   });
 
-  test("account data counts in the same way", async () => {
+  test("also for account data", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
     const path = "/api/product-orgs/webhook/{key}";
@@ -65,14 +65,14 @@ describe("a body counts as one request for each started 32 KB", () => {
     expect([refused.status, left(refused)]).toEqual([400, 980]);
   });
 
-  test("a refused body counts with the bytes that were unpacked", async () => {
+  test("also if refused, by its unpacked bytes", async () => {
     const workspace = await newWorkspace();
     const refused = await workspace.send(await gzip(" ".repeat(BULK_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
     expect([refused.status, left(refused)]).toEqual([413, 1_000 - 512]);
   });
 });
 
-test("a gzip body that is broken at its end counts with what was unpacked before the error", async () => {
+test("charges a gzip body with a broken end for the bytes before the error", async () => {
   const workspace = await newWorkspace();
   const packed = await gzip(" ".repeat(1_000_000));
   const lastOfChecksum = packed.length - 5;
@@ -84,7 +84,7 @@ test("a gzip body that is broken at its end counts with what was unpacked before
   expect([noGzip.status, left(noGzip)]).toEqual([400, left(refused) - 1]);
 });
 
-test("a body with many small signals counts as one request for each started 100 of them", async () => {
+test("counts a body with many small signals as one request per started 100 of them", async () => {
   const workspace = await newWorkspace();
   for (const [signals, total] of [
     [100, 1],
@@ -96,7 +96,7 @@ test("a body with many small signals counts as one request for each started 100 
   }
 });
 
-test("the mappings of all account updates of a body share a budget: the excess is refused, its neighbours are kept", async () => {
+test("limits the mapping steps of all account updates of a body and refuses only the excess", async () => {
   const template = [
     { target: "external_id", path: "id", type: "string" },
     ...Array.from({ length: 99 }, (_, n) => ({ target: `attributes.a${n}`, path: `list[].a${n}`, type: "json" })),
@@ -113,7 +113,7 @@ test("the mappings of all account updates of a body share a budget: the excess i
 });
 
 describe("many large bodies of one key", () => {
-  test("are a 429 beyond the rate; small calls of the key wait, and other workspaces do not", async () => {
+  test("get 429 beyond the rate; small calls of the key wait, other workspaces do not", async () => {
     const [workspace, other] = [await newWorkspace(), await newWorkspace()];
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const send = () => workspace.send(packed, { path: BULK, headers: GZIPPED });
@@ -127,7 +127,7 @@ describe("many large bodies of one key", () => {
     expect((await workspace.send({ event: "small" })).status).toBe(202);
   });
 
-  test("sent at the same time are not parsed beyond the rate, and the refusal names the requests that a body counts as", async () => {
+  test("sent concurrently are not parsed beyond the rate, and the refusal states their number of requests", async () => {
     const workspace = await newWorkspace();
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");
@@ -165,7 +165,7 @@ describe("many large bodies of one key", () => {
     expect((await workspace.send({ event: "small" })).status).toBe(429);
   });
 
-  test("get through with a burst that is smaller than what they count as", async () => {
+  test("pass a burst that is smaller than their number of requests", async () => {
     const workspace = await newWorkspace();
     const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
     const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;

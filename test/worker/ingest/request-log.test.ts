@@ -39,7 +39,7 @@ const SIGNAL = { email: "jane@example.com", event: "E" };
 const stranger = () => ({ key: composeKey((n) => crypto.getRandomValues(new Uint8Array(n))) });
 const ofEvent = (lines: Line[], event: string) => lines.filter((line) => line["event"] === event);
 
-test("successful requests of a second are one line of the log: calls, signals, the slowest", async () => {
+test("logs the successful requests of a second in one line: calls, signals, the slowest", async () => {
   const { key } = await newWorkspace();
   const ids: (string | null)[] = [];
   const lines = await logged(async (post) => {
@@ -54,7 +54,7 @@ test("successful requests of a second are one line of the log: calls, signals, t
   expect(ids).toContain(sum?.["slowest_request_id"]);
 });
 
-test("of refusals a few have their own line in the log, whoever's they are; the rest is counted by code", async () => {
+test("logs a few refusals individually and counts the rest by code", async () => {
   const workspace = await newWorkspace();
   const guarded = await workspace.newKey({ secret: true });
   const headers = { "x-api-secret": "wrong" };
@@ -73,7 +73,7 @@ test("of refusals a few have their own line in the log, whoever's they are; the 
   expect(ofEvent(lines, "requests")).toMatchObject([{ calls: 0, refused: { unauthorized: 9, event_missing: 2 } }]);
 });
 
-test("a fault has its own line in the log, however many there are", async () => {
+test("logs each fault individually", async () => {
   await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
   try {
     const calls = REFUSED_LOG_LINES_PER_SECOND + 3;
@@ -87,7 +87,7 @@ test("a fault has its own line in the log, however many there are", async () => 
   }
 });
 
-test("with the variable that asks for it each request has its line in the log: route, status, workspace, code, never the path", async () => {
+test("logs each request with LOG_REQUESTS: route, status, workspace, code, never the path", async () => {
   const workspace = await newWorkspace();
   const act = async (post: Post) => {
     await post(workspace.key, SIGNAL);

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
+import { allHealthJson } from "../../../src/operator/health-routes.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
 import { healthWithin } from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";

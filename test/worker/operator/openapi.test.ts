@@ -10,7 +10,7 @@ import { ACCESS } from "../../support/access.ts";
 import { readHtml, type Part } from "../../support/html.ts";
 import { listen } from "../../support/receiver.ts";
 import { until } from "../../support/until.ts";
-import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi-examples.ts";
+import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi.ts";
 
 const ORIGIN = "https://signals.example";
 const AUTHORISED = { authorization: "Bearer test-operator" };

@@ -6,7 +6,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { Hono } from "hono";
 import { findKeyFacts } from "../../../src/control/key-facts.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
-import { deactivateKey, findKey, listKeys } from "../../../src/control/stored-keys.ts";
+import { deactivateKey, findKey, listKeys } from "../../../src/control/api-keys.ts";
 import type { AppEnv } from "../../../src/env.ts";
 import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import { requestLog } from "../../../src/http/request-log.ts";

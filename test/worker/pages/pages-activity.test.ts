@@ -1,7 +1,7 @@
 /** Settings › Activity: the audit log, newest first, by what was done and who did it. */
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { listAudit, type AuditFilter } from "../../../src/control/audit-list.ts";
+import { listAudit, type AuditFilter } from "../../../src/control/audit.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { AUDIT_COPY } from "../../../src/pages/activity/audit-copy.tsx";
 import { newMembers, type Members } from "../../support/members.ts";

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/stored-keys.ts";
+import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/api-keys.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";

@@ -88,7 +88,7 @@ describe("a batch of several workspaces", () => {
     { attempts: 1, delaySeconds: 5 },
     { attempts: 3, delaySeconds: 20 },
     { attempts: 5, delaySeconds: 80 },
-  ])("of which one fails delays that one's messages, after $attempts attempts by $delaySeconds s", async (retry) => {
+  ])("delays only the messages of a failing workspace, after $attempts attempts by $delaySeconds s", async (retry) => {
     const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
     const bodies = [first, failing, third, failing].map(({ id }, index) =>
       messageOf(id, [{ id: `sig_${index}`, payload: { email: "a@example.com", event: `e${index}` } }]),
@@ -149,7 +149,7 @@ describe("the rules of a batch of many workspaces", () => {
       }),
     );
 
-  test("are read together: their versions in one query, and those that are not known here in another", async () => {
+  test("are read with one query for all versions and one for the uncached rules", async () => {
     const workspaces = await withRules(5);
     const first = askedD1();
     await consumeMessages(batchOf(workspaces, "1"), { bindings: first.bindings });
@@ -164,7 +164,7 @@ describe("the rules of a batch of many workspaces", () => {
     expect(second.queries()).toHaveLength(1);
   });
 
-  test("are read by each workspace itself where they cannot be had together", async () => {
+  test("are read per workspace if the common query fails", async () => {
     const workspaces = await withRules(2);
     const { bindings } = askedD1(1);
     const { retryMessages } = await consumeMessages(batchOf(workspaces, "1"), { bindings });
@@ -173,8 +173,8 @@ describe("the rules of a batch of many workspaces", () => {
   });
 });
 
-describe("§8: one poisonous signal never takes its neighbours along", () => {
-  test("broken JSON alone is a dead letter, with the reason, and all are settled", async () => {
+describe("§8: one bad signal never affects its neighbours", () => {
+  test("a broken JSON text is a dead letter with a reason, and all signals are settled", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), '{"event":', good("b")]);
     await consumeMessages(bodies);
     expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
@@ -185,7 +185,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
   });
 
-  test("an account update whose key has no payload template any more is a dead letter, alone, and stays one", async () => {
+  test("an account update without its key's payload template stays a dead letter", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const accounts = { endpoint_type: "product_org", payload_template: template };
     const workspace = await newWorkspace({ key: accounts });
@@ -253,7 +253,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await workspace.books()).toMatchObject(books);
   });
 
-  test("one for which its workspace's rules take too long: it alone is a dead letter, in no other workspace anything waits", async () => {
+  test("a signal that takes too many rule steps is a dead letter, and no other workspace waits", async () => {
     const [greedy, neighbour] = [await newWorkspace(), await newWorkspace()];
     for (let number = 0; number < 30; number++) {
       const value = Array.from({ length: 100 }, (_, index) => `value ${number} ${index}`);
@@ -304,11 +304,11 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
   );
 });
 
-describe("while one version of the service takes another's place", () => {
+describe("during a deployment", () => {
   /** What the next version would have written. */
   const newer = (body: string) => body.replace('"v":1', '"v":2');
 
-  test("a message of the next version comes again until a consumer of that version gets it; its other rows are recorded at once", async () => {
+  test("a message of the next version is retried until the new consumer gets it; its other rows are recorded at once", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
     const [a = "", b = ""] = bodies.flatMap((body) => body.split("\u001d").slice(1));
     const mixed = `${counter.id}\u001d${a}\u001d${newer(b)}`;
@@ -341,7 +341,7 @@ describe("while one version of the service takes another's place", () => {
     },
   );
 
-  test("a counter that starts with rows of the next version in its outbox sends them, and goes on counting", async () => {
+  test("a counter with rows of the next version in its outbox sends them and goes on counting", async () => {
     const { counter, ids } = await onTheWay([good("a")]);
     await runInDurableObject(counter.stub, (_, { storage }) => {
       storage.sql.exec(`UPDATE outbox SET body = replace(body, '"v":1', '"v":2')`);
@@ -359,7 +359,7 @@ describe("while one version of the service takes another's place", () => {
   });
 });
 
-test("§8: one message that has failed before, among fresh ones, has each signal of the batch recorded by itself", async () => {
+test("§8: isolates the signals of a batch if one of its messages has failed before", async () => {
   const [counter, payloads] = [await newCounter(), ["a", "v", "b"].map((name) => JSON.parse(good(name)) as object)];
   await refuse(counter.id, "people WHEN NEW.email = 'v@example.com'");
   const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
@@ -370,7 +370,7 @@ test("§8: one message that has failed before, among fresh ones, has each signal
 });
 
 describe("§1.2: a fault delays work, never drops it", () => {
-  test("a message that fails time and again is let go, not buried: its rows come again from the outbox", async () => {
+  test("a message that fails repeatedly is acknowledged and comes again from the outbox", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);
     const bindings = withStore(counter.id, { record: unreachable });
     const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
@@ -382,8 +382,8 @@ describe("§1.2: a fault delays work, never drops it", () => {
   });
 });
 
-describe("the dead-letter queue", () => {
-  test("records what is given up with the reason, once, and settles it", async () => {
+describe("the dead letter queue", () => {
+  test("records given-up signals with the reason once, and settles them", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
     await consumeMessages(bodies, { queue: "signals-dlq" });
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0, lost: 0 });
@@ -398,14 +398,14 @@ describe("the dead-letter queue", () => {
     expect((await store.people({}, PAGE)).items).toEqual([]);
   });
 
-  test("takes back nothing that was recorded before", async () => {
+  test("changes nothing that was recorded before", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);
     for (const queue of ["signals", "signals-dlq"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
   });
 
-  test("what it has buried stays dead, however often it is delivered, until it is replayed", async () => {
+  test("keeps its dead letters dead despite further deliveries, until they are replayed", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);
     for (const queue of ["signals-dlq", "signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["dead"]);
@@ -422,7 +422,7 @@ describe("the dead-letter queue", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0, lost: 0 });
   });
 
-  test("of which one signal cannot be recorded even so keeps what came before it", async () => {
+  test("keeps the signals before one that still cannot be recorded", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), good("poison")]);
     await refuse(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
     expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
@@ -430,7 +430,7 @@ describe("the dead-letter queue", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2, lost: 0 });
   });
 
-  test("retries what it cannot record", async () => {
+  test("retries if it cannot record", async () => {
     const { counter, bodies } = await onTheWay([good("a")]);
     const bindings = withStore(counter.id, { record: unreachable });
     const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });
@@ -439,15 +439,15 @@ describe("the dead-letter queue", () => {
   });
 });
 
-describe("every step may be repeated", () => {
-  test("the same messages at the same time, over and over, count once", async () => {
+describe("every step may be repeated:", () => {
+  test("the same messages concurrently and repeatedly count once", async () => {
     const { counter, bodies } = await onTheWay(["a", "b", "c", "d"].map(good));
     await Promise.all(Array.from({ length: 6 }, () => consumeMessages(bodies.toReversed())));
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 4 });
     expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0, lost: 0 });
   });
 
-  test("recorded and not settled: the next attempt settles", async () => {
+  test("the next attempt settles signals that were recorded but not settled", async () => {
     const { counter, bodies } = await onTheWay([good("a")]);
     const down = { ...env, QUOTA_COUNTER: { getByName: () => ({ settle: unreachable }) } } as unknown as Env;
     expect((await consumeMessages(bodies, { bindings: down })).retryMessages).toHaveLength(1);
@@ -457,7 +457,7 @@ describe("every step may be repeated", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
   });
 
-  test("recorded and not linked, as `link` failed: the store's alarm links", async () => {
+  test("the store's alarm links after a failure of `link`", async () => {
     const workspace = await newWorkspace();
     await workspace.operator("POST", "/rules", {
       name: "r",
@@ -485,7 +485,7 @@ describe("every step may be repeated", () => {
 });
 
 describe("mapping rules", () => {
-  test("that change between two batches apply to what is processed from then on", async () => {
+  test("apply in a new version from the next batch on", async () => {
     const workspace = await newWorkspace();
     const store = signalStore(env, workspace.id);
     const scoreAfter = async (id: string) => {

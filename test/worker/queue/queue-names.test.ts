@@ -6,7 +6,7 @@ import worker from "../../../src/index.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 
-describe("what an environment's own queue carries is taken for what it is:", () => {
+describe("recognizes the queues of each environment by their name:", () => {
   test.each(["deliveries", "deliveries-staging", "staging-deliveries"])("deliveries in %s", async (queue) => {
     const asked: string[] = [];
     const getByName = () => ({ take: async ({ id }: { id: string }) => (asked.push(id), null) });

@@ -1,8 +1,8 @@
 /** Held signals that are released (design §6) and dead letters that are replayed (design §8): once more, counted once. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { buriedSignal } from "../../../src/queue/process.ts";
-import type { SignalToRecord } from "../../../src/store/protocol/signals-to-record.ts";
+import { givenUpSignal } from "../../../src/queue/process.ts";
+import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
@@ -64,7 +64,7 @@ async function scored(workspace: TestWorkspace): Promise<string[]> {
 afterEach(() => vi.useRealTimers());
 
 describe("design §6: a release of held signals", () => {
-  test("takes as many as a larger plan has room for, oldest first; each is scored, and counted once", async () => {
+  test("accepts as many as a larger plan has room for, oldest first, scored and counted once", async () => {
     const workspace = await withRule({ signalLimit: 3 });
     const ids = await sendAll(workspace, 6);
     await workspace.settled();
@@ -87,7 +87,7 @@ describe("design §6: a release of held signals", () => {
     expect(await trace(workspace, ids[5])).toMatchObject({ status: "held", points: 0 });
   });
 
-  test("takes all of them with overages on, and they are metered as overage", async () => {
+  test("accepts all with overages enabled and meters them as overage", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -97,7 +97,7 @@ describe("design §6: a release of held signals", () => {
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0, overage: 2 });
   });
 
-  test("a released signal names the place it leaves, on its way and to the store", async () => {
+  test("names the place that the signal leaves, in the message and to the store", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 3);
     await workspace.settled();
@@ -112,11 +112,11 @@ describe("design §6: a release of held signals", () => {
     await release(workspace);
     const released = await counter.unsettled();
     expect(released).toMatchObject([{ ordinal: 3, resent: { from: "held", place } }]);
-    const buried = released.map(({ payload, ...admission }) => buriedSignal({ admission, payload }, ""));
+    const buried = released.map(({ payload, ...admission }) => givenUpSignal({ admission, payload }, ""));
     expect(buried.map(({ admission }) => admission.resent)).toEqual([{ from: "held", place }]);
   });
 
-  test("takes none without room, and is never made by itself", async () => {
+  test("accepts none without room, and never starts by itself", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -125,7 +125,7 @@ describe("design §6: a release of held signals", () => {
     expect(await workspace.settled()).toMatchObject({ held: 2, processed: 2 });
   });
 
-  test("that is asked for at the same time and again releases each signal once", async () => {
+  test("accepts each signal once despite concurrent and repeated requests", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -139,7 +139,7 @@ describe("design §6: a release of held signals", () => {
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
   });
 
-  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
+  test("keeps Idempotency-Keys: of two signals with the same key one is a duplicate", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 2);
     for (const n of [3, 4]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
@@ -150,7 +150,7 @@ describe("design §6: a release of held signals", () => {
     expect(await scored(workspace)).toEqual(["p1@example.com", "p2@example.com", "p3@example.com"]);
   });
 
-  test("loses and doubles nothing where both objects are killed right after it", async () => {
+  test("loses and doubles nothing if both objects are killed right after it", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -162,7 +162,7 @@ describe("design §6: a release of held signals", () => {
     expect(await scored(workspace)).toHaveLength(4);
   });
 
-  test("what was released in time is not purged, even when the period ends on its way", async () => {
+  test("protects signals from the purge, even if the period ends on their way", async () => {
     const workspace = await withRule({ signalLimit: 1 });
     const [, heldId = ""] = await sendAll(workspace, 2);
     await workspace.settled();
@@ -206,7 +206,7 @@ describe("design §8: a replay of dead letters", () => {
     return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
   }
 
-  test("takes all of them after a fix: they score, and the books stay balanced throughout", async () => {
+  test("scores all of them after a fix and keeps the books balanced", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     const ids = await sendAll(workspace, 3);
@@ -221,7 +221,7 @@ describe("design §8: a replay of dead letters", () => {
     expect(await replay(workspace)).toEqual({ replayed: 0 });
   });
 
-  test("takes one where one is asked for; what is still broken is a dead letter again, with the reason", async () => {
+  test("replays a single one, which becomes a dead letter again if it is still broken", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     const [first = "", second = ""] = await sendAll(workspace, 2);
@@ -234,7 +234,7 @@ describe("design §8: a replay of dead letters", () => {
     expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
   });
 
-  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
+  test("keeps Idempotency-Keys: of two signals with the same key one is a duplicate", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
@@ -244,7 +244,7 @@ describe("design §8: a replay of dead letters", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 1, duplicates: 1, dead_lettered: 0, balanced: true });
   });
 
-  test("takes none of another workspace, and none that is not dead", async () => {
+  test("ignores other workspaces and signals that are not dead", async () => {
     const [workspace, other] = [await withRule({}), await withRule({})];
     const ids = await sendAll(workspace, 1);
     await workspace.settled();

@@ -64,7 +64,7 @@ function summed(keyId: string, calls: number, code: RefusedCall["code"] = "unaut
   return { ...refusal(keyId, code), cause: null, calls, signals: calls, ...when };
 }
 
-describe("in any history of calls, restarts and clocks", () => {
+describe("call statistics", () => {
   const KEYS = ["key_1", "key_2"] as const;
 
   type Step =
@@ -248,7 +248,7 @@ describe("in any history of calls, restarts and clocks", () => {
   }
 
   test(
-    "counts are exact, but for those of the minute before a crash",
+    "are exact after any history of calls, restarts and clock changes, except for the minute before a crash",
     { timeout: amount(60_000, 600_000) },
     async () => {
       await fc.assert(
@@ -270,7 +270,7 @@ describe("calls of a key by day", () => {
     return (await counter.stub.keyCalls(keyId)).days[dayOf(Date.now())];
   }
 
-  test("a call that is refused in part for several reasons, or in several slices, is one refused call", async () => {
+  test("counts a partly refused call once, even with several reasons or slices", async () => {
     const counter = await counterAtStart(2);
     const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
     const [first, second] = ["req_a", "req_b"];
@@ -289,13 +289,13 @@ describe("calls of a key by day", () => {
     ]);
   });
 
-  test("a body in several slices is one accepted call", async () => {
+  test("counts a body in several slices as one accepted call", async () => {
     const counter = await counterAtStart();
     for (const firstSlice of [true, false, false]) await counter.admit(2, { firstSlice });
     expect(await today(counter)).toEqual({ accepted: 1, refused: 0 });
   });
 
-  test("a few calls are written before the idle object leaves memory", async () => {
+  test("writes a few calls before the idle object is evicted", async () => {
     const counter = await counterAtStart();
     for (let n = 0; n < 4; n++) {
       await counter.admit(1);
@@ -307,7 +307,7 @@ describe("calls of a key by day", () => {
     expect(await today(counter)).toEqual({ accepted: 4, refused: 0 });
   });
 
-  test("days older than a month are dropped, the last use is kept", async () => {
+  test("drops days older than a month and keeps the last use", async () => {
     const counter = await counterAtStart();
     await counter.admit(1);
     await pass(counter, MINUTE);
@@ -320,7 +320,7 @@ describe("calls of a key by day", () => {
     expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, refused: 1 } });
   });
 
-  test("of more keys than are kept, those called longest ago are dropped", async () => {
+  test("drops the keys with the oldest calls above the limit", async () => {
     const counter = await counterAtStart();
     await counter.stub.countRefused([summed("key_old", 1), summed("key_busy", 1)]);
     await pass(counter, DAY);
@@ -341,7 +341,7 @@ describe("calls of a key by day", () => {
 });
 
 describe("refused calls", () => {
-  test("the quota's refusals say what their sender was told, and are in the usage after a minute and a crash", async () => {
+  test("list the quota's refusals with the sender's error text, still after a minute and a crash", async () => {
     const counter = await counterAtStart(1);
     await counter.counted(2);
     await counter.counted(3);
@@ -354,7 +354,7 @@ describe("refused calls", () => {
     expect(await counter.stub.usage()).toMatchObject({ accepted: 1, held: 1, rejected: 3 });
   });
 
-  test("counts that cannot be written stay in memory and are written by the next alarm", async () => {
+  test("stay in memory after a failed write and are written by the next alarm", async () => {
     const counter = await counterAtStart();
     const repair = await counter.breakStatement("INSERT OR REPLACE INTO refusals");
     await counter.stub.refused(refusal());
@@ -368,7 +368,7 @@ describe("refused calls", () => {
     expect(calls.days).toEqual({ [dayOf(START)]: { accepted: 0, refused: 1 } });
   });
 
-  test("a flood costs a few rows a minute, and pushes out nothing that happened once", async () => {
+  test("cost a few rows a minute in a flood, and evict no single refusal", async () => {
     const counter = await counterAtStart(0);
     await counter.stub.refused(refusal("key_1", "event_missing"));
     const minutes = amount(2, 5);
@@ -394,7 +394,7 @@ describe("refused calls", () => {
 });
 
 describe("the key's page", () => {
-  test("shows calls by day as a chart that says in words what it shows, and as a table", async () => {
+  test("shows calls by day as a chart with a text alternative, and as a table", async () => {
     const { workspace, home, owner } = await newMembers();
     const path = `${home}/settings/api-keys/${workspace.key.id}`;
     expect(textOf(await owner.see(path))).toContain("Calls None in the last 30 days.");

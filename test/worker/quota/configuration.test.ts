@@ -29,7 +29,7 @@ async function expectNewest(late: LateConfiguration): Promise<void> {
   expect(await late.usage()).toMatchObject({ signalLimit, overages, paid, configVersion });
 }
 
-describe("in any history of changes and faults", () => {
+describe("any history of configuration changes and faults", () => {
   /** A sender is told what the quota says, never that the service has not heard of a plan yet. */
   const VERDICTS = ["accepted", "held", "extra_room_exceeded", "allowance_exceeded"];
 
@@ -174,7 +174,7 @@ describe("in any history of changes and faults", () => {
     }
   }
 
-  test("no sender is refused for it, an older push never wins, and one more call brings the newest", async () => {
+  test("refuses no sender, applies no older push, and reaches the newest version with one more call", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 16 }), async (steps) => {
         const history = await History.make();
@@ -191,7 +191,7 @@ describe("in any history of changes and faults", () => {
 });
 
 describe("an upgrade whose push fails", () => {
-  test.each(BREAKS)("at %s is answered with 200, and decides from the call behind the next", async (breaks) => {
+  test.each(BREAKS)("answers 200 at %s, and decides from the call after the next", async (breaks) => {
     const late = await LateConfiguration.make(1);
     expect([await late.call(), await late.call(), await late.call()]).toEqual([
       "accepted",
@@ -226,7 +226,7 @@ describe("an upgrade whose push fails", () => {
 });
 
 describe("the edge", () => {
-  test("pushes overages, on and off, that a call finds to be newer than the counter's, once", async () => {
+  test("pushes overages once when a call finds a newer version than the counter's", async () => {
     const late = await LateConfiguration.make(1);
     await late.call();
     for (const overages of [true, false, true]) {
@@ -242,7 +242,7 @@ describe("the edge", () => {
     }
   });
 
-  test("pushes nothing while the replica knows no newer version, nor where the key is remembered", async () => {
+  test("pushes nothing if the replica knows no newer version or the key is cached", async () => {
     const late = await LateConfiguration.make(1);
     await late.call();
     await late.putPlan({ signal_limit: 2 });
@@ -258,7 +258,7 @@ describe("the edge", () => {
     await expectNewest(late);
   });
 
-  test("answers before the push is done, and makes one at a time", async () => {
+  test("answers before the push ends, and runs one push at a time", async () => {
     const late = await LateConfiguration.make(5);
     await late.putPlan({ signal_limit: 9 });
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -273,7 +273,7 @@ describe("the edge", () => {
     await expectNewest(late);
   });
 
-  test("pushes every five seconds while that fails, also after a push that never ends", async () => {
+  test("retries a failing push every five seconds, also after a push that never ends", async () => {
     const late = await LateConfiguration.make(50);
     await late.putPlan({ signal_limit: 60 });
     late.breaks = "the counter";
@@ -296,7 +296,7 @@ describe("the edge", () => {
     await expectNewest(late);
   });
 
-  test("configures a counter that has lost everything, with what the primary says, before it calls again", async () => {
+  test("configures a counter that lost everything from the primary before it calls again", async () => {
     const late = await LateConfiguration.make(7);
     await runInDurableObject(late.workspace.counter, (_, { storage }) => storage.sql.exec("DELETE FROM ledger"));
     await evictDurableObject(late.workspace.counter);
@@ -306,7 +306,7 @@ describe("the edge", () => {
   });
 });
 
-test("held signals are released by the newest plan, also where it has reached no counter yet", async () => {
+test("releases held signals by the newest plan, even before it reached the counter", async () => {
   const late = await LateConfiguration.make(1);
   expect([await late.call(), await late.call()]).toEqual(["accepted", "held"]);
   await late.workspace.settled();
@@ -315,8 +315,8 @@ test("held signals are released by the newest plan, also where it has reached no
   expect(await released.json()).toMatchObject({ released: 1, still_held: 0 });
 });
 
-describe("a plan's new terms", () => {
-  test("raise the version of 10,000 workspaces in one statement, and call none of their objects", async () => {
+describe("new terms of a plan", () => {
+  test("raise the version of 10,000 workspaces in one statement and call no object", async () => {
     const late = await LateConfiguration.make(5);
     await env.DB.prepare(
       `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 9999)
@@ -342,7 +342,7 @@ describe("a plan's new terms", () => {
     expect(await versionOf(other.id)).toBe(before);
   });
 
-  test("raise no version where nothing but name, price and offer change; nor does a workspace's new name", async () => {
+  test("raise no version if only name, price or offer change, nor does a new workspace name", async () => {
     const late = await LateConfiguration.make(5);
     const { configVersion } = await late.stored();
     pass(1_000);
@@ -358,8 +358,8 @@ describe("a plan's new terms", () => {
   });
 });
 
-describe("a D1 that was restored", () => {
-  test("has the last word once the workspace is recovered, although the counter had a later version", async () => {
+describe("a restored D1", () => {
+  test("decides after the recovery, although the counter had a later version", async () => {
     const late = await LateConfiguration.make(5);
     const before = await late.stored();
     pass(1_000);
@@ -373,7 +373,7 @@ describe("a D1 that was restored", () => {
     await expectNewest(late);
   });
 
-  test("does not make the edge push with each call where a look-up of before had a later version", async () => {
+  test("does not make the edge push with each call after a cached look-up of a later version", async () => {
     const late = await LateConfiguration.make(50);
     const before = await late.stored();
     pass(1_000);
@@ -388,7 +388,7 @@ describe("a D1 that was restored", () => {
     expect(late.pushed).toEqual([before.configVersion]);
   });
 
-  test("has its versions raised above the counter's, its own and the time", async () => {
+  test("gets versions above the counter's, its own and the time", async () => {
     const { id } = await newWorkspace({ key: null });
     const db = controlDatabase(env.DB);
     const version = async () => (await workspaceConfig(db, id))?.quota.configVersion;
@@ -402,7 +402,7 @@ describe("a D1 that was restored", () => {
   });
 });
 
-describe("a period closes with the configuration that held at its end", () => {
+describe("a period closes with the configuration effective at its end", () => {
   const at = (month: number, day: number): number => Date.UTC(2031, month - 1, day);
   const JAN_15 = at(1, 15);
   const newMonthly = (): Promise<TestCounter> =>
@@ -421,7 +421,7 @@ describe("a period closes with the configuration that held at its end", () => {
     }
   }
 
-  test("where the push arrives after its end, before anything has closed it", async () => {
+  test("when the push arrives after the end but before the period was closed", async () => {
     const counter = await newMonthly();
     await drive(counter, 1);
     vi.setSystemTime(at(2, 10));
@@ -433,7 +433,7 @@ describe("a period closes with the configuration that held at its end", () => {
     });
   });
 
-  test("where the push arrives after it was closed: it is judged again, and its counts stay", async () => {
+  test("when the push arrives after it was closed: it is judged again with the same counts", async () => {
     const counter = await newMonthly();
     await drive(counter, 4);
     const removed = { streak: 3, extraRoomRemoved: true };
@@ -451,7 +451,7 @@ describe("a period closes with the configuration that held at its end", () => {
     });
   });
 
-  test("where the plan was smaller then: the extra room is removed after all", async () => {
+  test("when the plan was smaller then: the extra room is removed afterwards", async () => {
     const counter = await newCounter({ signalLimit: 9, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
     await drive(counter, 4);
     expect(await usage(counter)).toMatchObject({ streak: 0, extraRoomRemoved: false });
@@ -461,7 +461,7 @@ describe("a period closes with the configuration that held at its end", () => {
     expect(await usage(counter)).toMatchObject({ streak: 3, extraRoomRemoved: true });
   });
 
-  test("to the millisecond: what changed at its end, or later, leaves it as it was", async () => {
+  test("to the millisecond: a change at the end or later does not affect it", async () => {
     for (const [versionMs, limit] of [
       [at(2, 1) - 1, 50],
       [at(2, 1), 2],
@@ -477,7 +477,7 @@ describe("a period closes with the configuration that held at its end", () => {
     }
   });
 
-  test("to the millisecond, also where it was closed already", async () => {
+  test("to the millisecond, also if it was closed already", async () => {
     const counter = await newMonthly();
     await drive(counter, 3);
     await counter.configure({ signalLimit: 50, configVersion: at(2, 1) });
@@ -488,7 +488,7 @@ describe("a period closes with the configuration that held at its end", () => {
     expect(await usage(counter)).toMatchObject({ streak: 0, history });
   });
 
-  test("and the extra room that three periods have ended stays removed, whatever comes later", async () => {
+  test("and extra room that three periods removed stays removed", async () => {
     const counter = await newMonthly();
     await drive(counter, 5);
     await counter.configure({ signalLimit: 50, configVersion: at(4, 15) });
@@ -496,7 +496,7 @@ describe("a period closes with the configuration that held at its end", () => {
     expect(billingPeriodAt(Date.parse(ANCHOR), at(5, 10)).startMs).toBe(at(5, 1));
   });
 
-  test("an older configuration, or the same once more, changes nothing and writes nothing", async () => {
+  test("and an older or equal configuration changes and writes nothing", async () => {
     const counter = await newMonthly();
     await counter.configure({ signalLimit: 20, configVersion: NOW + 5 });
     const before = await usage(counter);

@@ -22,7 +22,7 @@ function send(workspace: TestWorkspace, body: unknown, bindings: Env): Promise<R
   return worker.fetch(request, bindings, createExecutionContext());
 }
 
-describe("a call of the counter that fails", () => {
+describe("a failing call of the counter", () => {
   test.each([
     { fault: { retryable: true }, calls: 3, status: 202 },
     { fault: { retryable: true, overloaded: true }, calls: 1, status: 503 },
@@ -40,7 +40,7 @@ describe("a call of the counter that fails", () => {
   });
 });
 
-test("what is invalid in a body of several slices is listed once", async () => {
+test("lists the invalid signals of a body in several slices once", async () => {
   const workspace = await newWorkspace();
   const slices: AdmitCall[] = [];
   const admit = async (call: AdmitCall): Promise<AdmitResult> => {

@@ -54,8 +54,8 @@ async function ring(counter: TestCounter, ms: number): Promise<void> {
   await runDurableObjectAlarm(counter.stub);
 }
 
-describe("a level of usage", () => {
-  test("is told with the commit that reaches it, once a period: 80, 100 and 200 %, and the first refusal", async () => {
+describe("a usage level", () => {
+  test("is notified with the commit that reaches it, once a period: 80, 100 and 200 %, and the first refusal", async () => {
     const { counter, destinations } = await counterThatTells();
     await counter.admit(7);
     await counter.admit(1);
@@ -77,7 +77,7 @@ describe("a level of usage", () => {
     expect(levels(destinations).slice(4)).toEqual(["80", "100"]);
   });
 
-  test("is told once more after the limit was raised beyond it, and by the change itself where the limit was lowered", async () => {
+  test("is notified again after the limit was raised, and by the change itself if the limit was lowered", async () => {
     const { counter, destinations } = await counterThatTells();
     await counter.admit(21);
     await counter.configure({ signalLimit: 100 });
@@ -95,7 +95,7 @@ describe("a level of usage", () => {
     expect(levels(destinations).slice(7)).toEqual(["first_refusal"]);
   });
 
-  test("with overages on, is told all the same, and of no refusal", async () => {
+  test("is notified with overages enabled, but no refusal is", async () => {
     const { counter, destinations } = await counterThatTells({ overages: true });
     await counter.admit(100);
     await handedOn(counter);
@@ -106,7 +106,7 @@ describe("a level of usage", () => {
     ]);
   });
 
-  test("that was reached before somebody wanted to know is no news; what comes then is", async () => {
+  test("that was reached before the subscription is not notified; later levels are", async () => {
     const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
     await counter.admit(9);
     await counter.stub.wantEvents({ types: ["usage.level"], thresholds: [] });
@@ -116,7 +116,7 @@ describe("a level of usage", () => {
     expect(levels(destinations)).toEqual(["100"]);
   });
 
-  test("is not told of a commit that fails; and once where the object is started anew in between", async () => {
+  test("is not notified for a failed commit, and once despite a restart in between", async () => {
     const { counter, destinations } = await counterThatTells();
     const mend = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
     await expect(counter.admit(8)).rejects.toThrow("disk full");
@@ -135,7 +135,7 @@ describe("a level of usage", () => {
   });
 });
 
-test("a period's end is told with its counts, and what follows from it; several that have ended one by one", async () => {
+test("notifies the end of each period with its counts and consequences", async () => {
   const { counter, destinations } = await counterThatTells();
   await counter.admit(15);
   at(57 * 24 * 60 * MINUTE);
@@ -162,7 +162,7 @@ test("a period's end is told with its counts, and what follows from it; several 
   ]);
 });
 
-test("periods that end before and after a late configuration holds are told with the one that held at their ends", async () => {
+test("notifies periods around a late configuration with the one effective at their ends", async () => {
   const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
   await counter.admit(15);
   at(57 * 24 * 60 * MINUTE);
@@ -177,7 +177,7 @@ test("periods that end before and after a late configuration holds are told with
 const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
   counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
 
-test("whatever raises it, the alarm hands on what an object leaves that is killed before it has", async () => {
+test("hands notifications over by the alarm if the object is killed before", async () => {
   const { counter, destinations } = await counterThatTells();
   await counter.admit(5);
   await counter.settle(1);
@@ -195,7 +195,7 @@ test("whatever raises it, the alarm hands on what an object leaves that is kille
 });
 
 describe("a burst of refusals", () => {
-  test("is told when at least 20 calls, and more than a tenth, of five minutes were refused, and then not for some time", async () => {
+  test("is notified at 20 refused calls and a tenth of all within five minutes, then not for six hours", async () => {
     const { counter, destinations } = await counterThatTells({ signalLimit: 100_000 });
     for (let calls = 0; calls < 10 * REFUSAL_BURST_CALLS - REFUSAL_BURST_CALLS; calls++) await counter.admit(1);
     for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
@@ -223,7 +223,7 @@ describe("a burst of refusals", () => {
     expect(ofType(destinations.taken, "refusals.burst")).toHaveLength(2);
   });
 
-  test("is none where they are spread over more than five minutes, and a call is one, whatever it was refused for", async () => {
+  test("does not span more than five minutes, and counts a call once for all its reasons", async () => {
     const { counter, destinations } = await counterThatTells();
     for (let minute = 0; minute < REFUSAL_BURST_CALLS; minute++) {
       at(minute * MINUTE);
@@ -248,7 +248,7 @@ describe("a burst of refusals", () => {
   });
 });
 
-test("a delay is told when the oldest signal has waited for ten minutes, and again only after it has recovered", async () => {
+test("notifies a delay after ten minutes, and again only after recovery", async () => {
   const { counter, destinations } = await counterThatTells({ signalLimit: 1_000 });
   await counter.admit(2);
   at(MINUTE);
@@ -286,13 +286,13 @@ describe("rows and alarms", () => {
     });
   }
 
-  test("are as many as before where nothing is raised, whether somebody wants to know or not", async () => {
+  test("stay the same while no notification is raised, with and without a subscriber", async () => {
     const plain = await costOf([], 1);
     expect(plain.rows).toBe(2);
     expect(await costOf([...eventTypes], 1)).toEqual(plain);
   });
 
-  test("are three more where a level is reached: the event, the note that it was told, and handing it on", async () => {
+  test("grow by three at a usage level: the notification, the ledger and the hand-over", async () => {
     const plain = await costOf([], 80);
     const { rows, alarms } = await costOf([...eventTypes], 80);
     expect([rows - plain.rows, alarms - plain.alarms]).toEqual([3, 0]);

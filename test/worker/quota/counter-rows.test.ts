@@ -5,7 +5,7 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
-import type { SignalAgain } from "../../../src/quota/protocol.ts";
+import type { ResentSignal } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
 import { amount } from "../../support/amount.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
@@ -52,16 +52,16 @@ async function costOfSignals(signals: number, everyMs: number, settledAfter: num
 }
 
 describe("a signal costs", () => {
-  test("one row when it comes and one when it is settled, where it comes alone once a second", async () => {
+  test("one row on arrival and one when settled, at one a second", async () => {
     expect(await costOfSignals(amount(45, 180), 1_000, 1)).toBeLessThanOrEqual(2.15);
     expect(await costOfSignals(amount(45, 180), 1_000, 2)).toBeLessThanOrEqual(2.15);
   });
 
-  test("as many rows where it comes twenty times a second, settled forty at a time", async () => {
+  test("as many rows at twenty a second, settled forty at a time", async () => {
     expect(await costOfSignals(amount(80, 400), 50, 40)).toBeLessThanOrEqual(2.05);
   });
 
-  test("a fortieth of a row in batches of 100, which are settled one by one", async () => {
+  test("a fortieth of a row in batches of 100, settled one by one", async () => {
     const counter = await newCounterAtStart();
     const { rows, alarms } = await countRows(counter, async () => {
       for (let n = 1; n <= 20; n++) {
@@ -72,7 +72,7 @@ describe("a signal costs", () => {
     expect((rows + alarms) / 2_000).toBeLessThanOrEqual(0.025);
   });
 
-  test("an alarm where it comes in a quiet minute, and none while nothing comes", async () => {
+  test("an alarm in a quiet minute, and nothing while no signal arrives", async () => {
     const counter = await newCounterAtStart();
     const cost = async (ms: number, work: () => Promise<unknown>) => {
       const { alarms } = await countRows(counter, async () => {
@@ -105,7 +105,7 @@ const restarts = [
   { title: "is killed", stop: () => abortAllDurableObjects() },
 ];
 
-describe.each(restarts)("when the object $title, its counts are as they were", ({ stop }) => {
+describe.each(restarts)("when the object $title, its counts stay the same", ({ stop }) => {
   async function expectKept(counter: TestCounter): Promise<void> {
     const before = await stateOf(counter);
     await stop(counter);
@@ -113,7 +113,7 @@ describe.each(restarts)("when the object $title, its counts are as they were", (
     expect(await stateOf(counter)).toEqual(before);
   }
 
-  test("with every row settled, the last one too", async () => {
+  test("with every row settled", async () => {
     const counter = await newCounterAtStart(3);
     await counter.counted(2);
     await counter.counted(5);
@@ -123,7 +123,7 @@ describe.each(restarts)("when the object $title, its counts are as they were", (
     expect(await counter.counted(1)).toEqual([0, 0, 1]);
   });
 
-  test("with the last row settled before the others, and used again", async () => {
+  test("with the last row settled before the others, and reused", async () => {
     const counter = await newCounterAtStart();
     for (let n = 0; n < 3; n++) await counter.counted(1);
     await counter.settle(3);
@@ -171,7 +171,7 @@ describe.each(restarts)("when the object $title, its counts are as they were", (
   });
 });
 
-function held(id: string, periodStartMs: number): SignalAgain {
+function held(id: string, periodStartMs: number): ResentSignal {
   const text = writeSignal({ id, key: "key_1" }, "{}");
   return { id, periodStartMs, text, bytes: text.length };
 }

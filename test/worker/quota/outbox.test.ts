@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
-import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
+import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
 import { findInFlight, WATCH_MS } from "../../../src/quota/quota-counter.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
@@ -65,8 +65,8 @@ async function settled(counter: TestCounter) {
   return env.SIGNAL_STORE.getByName(counter.id).totals();
 }
 
-describe("a queue that fails", () => {
-  test("is tried again by the alarm only, after 5 s and then ever later; nothing is lost", async () => {
+describe("a failing queue", () => {
+  test("is retried only by the alarm, first after 5 s and then with growing delays, without loss", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -91,7 +91,7 @@ describe("a queue that fails", () => {
     await until(() => expect(queue.rows.at(-1)).toEqual([3]));
   });
 
-  test("between two sendBatch calls: what it took is not sent again, the rest is", async () => {
+  test("between two sendBatch calls gets only the messages that it has not taken", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(down);
@@ -110,7 +110,7 @@ describe("a queue that fails", () => {
     ]);
   });
 
-  test("after it has taken the messages: they come twice, and count once", async () => {
+  test("after it took the messages causes duplicates, which count once", async () => {
     const counter = await newCounter();
     await counter.sendTo(async (messages) => {
       await env.SIGNALS.sendBatch(messages);
@@ -143,7 +143,7 @@ describe("a queue that fails", () => {
 });
 
 describe("a queue that loses messages", () => {
-  test("gets them again 15 minutes after they were admitted, not before, and as long as they are not settled", async () => {
+  test("gets them again 15 minutes after admission while they are unsettled", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -167,7 +167,7 @@ describe("a queue that loses messages", () => {
     expect(queue.rows).toHaveLength(3);
   });
 
-  test("is not waited for by new signals: what is admitted while old rows are sent again goes right after", async () => {
+  test("does not delay new signals while old rows are resent", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -185,7 +185,7 @@ describe("a queue that loses messages", () => {
     await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
   });
 
-  test("that fails when they come again is tried after 5 s and not 15 minutes later", async () => {
+  test("is retried after 5 s, not 15 minutes, when the resend fails", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -204,7 +204,7 @@ describe("a queue that loses messages", () => {
 });
 
 describe("settle", () => {
-  test("may be repeated, may come late, and may name rows that never were", async () => {
+  test("accepts repeated, late and unknown row numbers", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     for (let call = 0; call < 3; call++) await counter.counted(2);
@@ -213,7 +213,7 @@ describe("settle", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4, lost: 0 });
   });
 
-  test("of an old row never deletes a new one: a row's number is used once, also after a crash", async () => {
+  test("of an old row never deletes a new row: numbers are used once, even after a crash", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);
@@ -228,7 +228,7 @@ describe("settle", () => {
 });
 
 describe("packing", () => {
-  test("rows that wait while a message is under way share the next one, which goes without an alarm", async () => {
+  test("sends rows that waited for a send in progress in one message, without an alarm", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     const sent = Promise.withResolvers<void>();
@@ -243,7 +243,7 @@ describe("packing", () => {
     expect(queue.rows[1]).toEqual(Array.from({ length: 30 }, (_, index) => index + 2));
   });
 
-  test("a large signal travels alone, and no message or batch is larger than the queue takes", async () => {
+  test("sends a large signal alone, and exceeds no limit of messages or batches", async () => {
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(down);
@@ -272,7 +272,7 @@ describe("packing", () => {
     expect(SEND_BATCH_MAX_BYTES).toBeLessThan(QUEUE_BATCH_BYTES);
   });
 
-  test("a bulk's signals arrive whole and in order, some messages long", async () => {
+  test("keeps signals of a bulk call whole and in order over several messages", async () => {
     const counter = await newCounter({ signalLimit: 2_000 });
     const ids = Array.from({ length: 2_000 }, (_, index) => `sig_${counter.id}_${index}`);
     const { chunks } = admitCall(2_000, { ids, payload: JSON.stringify({ event: "x", text: "y".repeat(200) }) });
@@ -327,7 +327,7 @@ function countReads(sql: SqlStorage) {
 }
 
 describe("a signal in flight", () => {
-  test("is found by its id, also when another signal's payload quotes that", async () => {
+  test("is found by its id, even if another payload quotes the id", async () => {
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     const [id, other] = [newId("sig"), newId("sig")];
@@ -339,7 +339,7 @@ describe("a signal in flight", () => {
     expect(await (await newCounter()).stub.inFlight(id)).toBeNull();
   });
 
-  test("is found among many of other times, settled ones between them", async () => {
+  test("is found among many signals of other times, with settled ones between them", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const start = Date.now();
@@ -356,7 +356,7 @@ describe("a signal in flight", () => {
     expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
   });
 
-  test("is found among rows of sparse numbers", async () => {
+  test("is found among rows with gaps in their numbers", async () => {
     const { counter, ids } = await counterOfTwoMinutes();
     await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
       const [first] = counter.rowsAt(1);
@@ -366,7 +366,7 @@ describe("a signal in flight", () => {
     });
   });
 
-  test("is found when its commit came up to ten seconds after its id, and the clocks differed by seconds", async () => {
+  test("is found with a commit ten seconds after its id and clocks that differ by seconds", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const start = Date.now();
@@ -376,7 +376,7 @@ describe("a signal in flight", () => {
     expect(found.map((admission) => admission?.id)).toEqual(ids);
   });
 
-  test("is looked for by SQLite: only the row that holds its id comes to JavaScript, and only seconds of rows are read", async () => {
+  test("is searched by SQLite, which returns one row and reads only the rows of some seconds", async () => {
     const { counter, ids } = await counterOfTwoMinutes();
     await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
       const reads = countReads(sql);
@@ -388,7 +388,7 @@ describe("a signal in flight", () => {
     });
   });
 
-  test("is counted, in all and by period, through failed commits, settling twice and a restart", async () => {
+  test("is counted in total and by period through failed commits, repeated settling and a restart", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const { periodStartMs = 0 } = (await counter.stub.usage()) ?? {};
@@ -412,7 +412,7 @@ describe("a signal in flight", () => {
     expect(await unsettled()).toEqual([2, 2, 0]);
   });
 
-  test("is counted once where a settle breaks off in the middle, and is repeated", async () => {
+  test("is counted once if settling fails in the middle and is repeated", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     for (const signals of [3, 2, 1]) await counter.counted(signals);
@@ -429,7 +429,7 @@ describe("a signal in flight", () => {
     expect(await unsettled()).toBe(2);
   });
 
-  test("is the oldest that waits, whatever stands before it", async () => {
+  test("is the oldest waiting one, regardless of earlier rows", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     for (const signals of [1, 1, 1]) await counter.counted(signals);

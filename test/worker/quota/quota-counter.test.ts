@@ -3,7 +3,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
-import type { SignalAgain } from "../../../src/quota/protocol.ts";
+import type { ResentSignal } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
 import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
@@ -39,7 +39,7 @@ async function settled(counter: TestCounter) {
 }
 
 describe("§8, invariant 3: verdicts", () => {
-  test("of 64 callers at once: each signal gets the table's verdict for its ordinal, without gaps and repeats", async () => {
+  test("of 64 concurrent callers follow the table for each ordinal, without gaps or repetition", async () => {
     const limit = 100;
     const counter = await newCounter({ signalLimit: limit });
     await counter.sendTo(lose);
@@ -68,7 +68,7 @@ describe("§8, invariant 3: verdicts", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: limit, held: limit, rejected: sent - 2 * limit });
   });
 
-  test("a signal that is refused takes no ordinal", async () => {
+  test("give a refused signal no ordinal", async () => {
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     expect(await counter.counted(5)).toEqual([2, 2, 1]);
@@ -77,7 +77,7 @@ describe("§8, invariant 3: verdicts", () => {
     expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  test("an object that no plan has reached asks for it and counts nothing", async () => {
+  test("are not made without a configuration: the object asks for it and counts nothing", async () => {
     const stub = env.QUOTA_COUNTER.getByName(`ws_${crypto.randomUUID()}`);
     expect(await stub.admit(admitCall(1))).toEqual({ outcome: "unconfigured" });
     expect(await stub.usage()).toBeNull();
@@ -85,7 +85,7 @@ describe("§8, invariant 3: verdicts", () => {
   });
 });
 
-test("a plan that could not be stored has not reached the object", async () => {
+test("reports a configuration that could not be stored as missing", async () => {
   const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
   const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
   await runInDurableObject(counter.stub, (instance) => {
@@ -96,8 +96,8 @@ test("a plan that could not be stored has not reached the object", async () => {
   expect(await counter.admit()).toEqual({ outcome: "unconfigured" });
 });
 
-describe("design §7: group commit", () => {
-  test("64 calls at once share commits: one outbox row for each, and no other", async () => {
+describe("design §7: shared commits", () => {
+  test("write one outbox row each for 64 concurrent calls", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);
@@ -106,13 +106,13 @@ describe("design §7: group commit", () => {
         Promise.all(Array.from({ length: 64 }, async () => instance.admit(admitCall(1)))),
       ),
     );
-    // The first alone, at once; those that came meanwhile together.
-    expect(rows).toBe(2);
-    expect(await counter.rows()).toHaveLength(3);
+    // The first call has a commit of its own, if no commit was made within the last milliseconds.
+    expect([1, 2]).toContain(rows);
+    expect(await counter.rows()).toHaveLength(1 + rows);
     expect(await counter.unsettled()).toHaveLength(65);
   });
 
-  test("a commit has one row up to a message's size, and as few as that allows beyond", async () => {
+  test("write one row up to a message's size, and as few as possible above", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const payload = JSON.stringify({ text: "x".repeat(10_000) });
@@ -162,7 +162,7 @@ describe("design §7: group commit", () => {
 });
 
 describe("§3.1, invariant 4: revoked keys", () => {
-  test("a call that already waits for its commit is refused when its key is revoked", async () => {
+  test("refuse a call that waits for its commit during the revocation", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const outcomes = await runInDurableObject(counter.stub, async (instance) => {
@@ -175,7 +175,7 @@ describe("§3.1, invariant 4: revoked keys", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 2 });
   });
 
-  test("amid concurrent calls: what starts after the revocation returned is refused, and every count was told", async () => {
+  test("refuse every call that starts after the revocation returned, amid concurrent calls", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const early = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
@@ -188,7 +188,7 @@ describe("§3.1, invariant 4: revoked keys", () => {
     expect(await counter.unsettled()).toHaveLength(counted);
   });
 
-  test("stay revoked through eviction and crash", async () => {
+  test("stay revoked after eviction and crash", async () => {
     const counter = await newCounter();
     await counter.stub.revoke("key_old");
     await evictDurableObject(counter.stub);
@@ -202,7 +202,7 @@ describe("§3.1, invariant 4: revoked keys", () => {
 });
 
 describe("§8.6: plan and overages", () => {
-  test("take effect with the next signal; the anchor stays as it was first", async () => {
+  test("take effect with the next signal and keep the first anchor", async () => {
     setTime(month(3, 15));
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
@@ -228,14 +228,14 @@ describe("§8.6: plan and overages", () => {
   });
 });
 
-describe("§8.6: what is metered as overage", () => {
-  const held = (counter: TestCounter, count: number, periodStartMs: number): SignalAgain[] =>
+describe("§8.6: the overage count", () => {
+  const held = (counter: TestCounter, count: number, periodStartMs: number): ResentSignal[] =>
     Array.from({ length: count }, (_, n) => {
       const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
       return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
     });
 
-  test("is a signal beyond the limit, once: held ones before it are not metered again when they are released", async () => {
+  test("counts each signal beyond the limit once, and not the held ones before when they are released", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 10 });
     await counter.sendTo(lose);
@@ -254,7 +254,7 @@ describe("§8.6: what is metered as overage", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
   });
 
-  test("is each released one beyond the limit, once, however often its release is asked for", async () => {
+  test("counts each released signal beyond the limit once, despite repeated releases", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 4 });
     await counter.sendTo(lose);
@@ -276,7 +276,7 @@ describe("§8.6: what is metered as overage", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
   });
 
-  test("begins at nothing with each period, and stays with the one that has ended", async () => {
+  test("starts at zero with each period and stays with the ended one", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2, overages: true });
     await counter.sendTo(lose);
@@ -289,7 +289,7 @@ describe("§8.6: what is metered as overage", () => {
 });
 
 describe("§8.5: billing periods", () => {
-  test("end with the alarm, and ring it once more for the next end", async () => {
+  test("end with the alarm, which is set again for the next end", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -309,7 +309,7 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
   });
 
-  test("end with the first call when the alarm is late; an alarm that rings after that, twice, changes nothing", async () => {
+  test("end with the first call if the alarm is late; later alarms change nothing", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -324,7 +324,7 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toEqual(before);
   });
 
-  test("a refused call is told of the period it came in, too", async () => {
+  test("appear in the answer to a refused call as of the call's time", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -337,7 +337,7 @@ describe("§8.5: billing periods", () => {
     });
   });
 
-  test("several that have ended are closed one by one; an idle one is within the allowance", async () => {
+  test("are closed one by one after several ended; an idle one is within the allowance", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
@@ -352,7 +352,7 @@ describe("§8.5: billing periods", () => {
     expect((await usageOf(counter)).history).toHaveLength(3);
   });
 
-  test("the third in a row over the allowance ends the extra room; no quiet month and no upgrade brings it back", async () => {
+  test("remove the extra room after the third in a row over the allowance, for good", async () => {
     setTime(month(1, 2));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -386,7 +386,7 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: false });
   });
 
-  test("a period's count is judged by the plan that it ended with, not by one that came late", async () => {
+  test("are judged by the plan at their end, not by a later one", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -396,7 +396,7 @@ describe("§8.5: billing periods", () => {
     expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
   });
 
-  test("the books of one period count what was admitted in it", async () => {
+  test("have books that count what was admitted in them", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
@@ -422,7 +422,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     expect(await counter.counted(8)).toEqual([0, 2, 6]);
   });
 
-  test("when the messages are lost, and the object is killed before anything is settled", async () => {
+  test("when messages are lost and the object is killed before settling", async () => {
     const counter = await newCounter();
     const lost: unknown[] = [];
     await counter.sendTo(async (messages) => lost.push(...messages));
@@ -434,7 +434,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 8, unsettled: 0, lost: 0 });
   });
 
-  test("when the object is killed and nobody calls it: its alarm starts it", async () => {
+  test("when the object is killed without further calls: its alarm starts it", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(3);
@@ -445,7 +445,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     );
   });
 
-  test("an alarm that is already to come is not put off by what a restarted object is called for", async () => {
+  test("and calls of a restarted object do not postpone its alarm", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);

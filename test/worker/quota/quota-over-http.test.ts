@@ -66,8 +66,8 @@ async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: numb
 const ordinals = (limit: number, last: number) =>
   Array.from({ length: last }, (_, index) => ({ ordinal: index + 1, verdict: index < limit ? "accepted" : "held" }));
 
-describe("§8.2 to §8.4: 64 callers at once (invariants 2 and 3)", () => {
-  test("of single signals exactly L are accepted, exactly L held, the rest refused until the period's end", async () => {
+describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
+  test("with single signals get exactly L accepted, L held and the rest refused until the period ends", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 50, anchor: ANCHOR });
     const answers = await concurrently(CALLERS, 150, () => workspace.send(signal()));
@@ -85,7 +85,7 @@ describe("§8.2 to §8.4: 64 callers at once (invariants 2 and 3)", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 100, processed: 50, held: 50, balanced: true });
   });
 
-  test("of batches it is exactly as many, item by item", async () => {
+  test("with batches get the same counts, item by item", async () => {
     const workspace = await newWorkspace({ signalLimit: 50 });
     const answers = await concurrently(CALLERS, 70, (index) => verdicts(workspace, signals(1 + (index % 5))));
     expect(tally(answers.flat())).toEqual({ accepted: 50, held: 50, extra_room_exceeded: 210 - 100 });
@@ -98,7 +98,7 @@ describe("§8.2 to §8.4: 64 callers at once (invariants 2 and 3)", () => {
     expect(await storedOrdinals(workspace)).toEqual(ordinals(50, 100));
   });
 
-  test("every endpoint counts: one for each signal, each account update and each identify", async () => {
+  test("count one for each signal, account update and identify, on every endpoint", async () => {
     const workspace = await newWorkspace({ signalLimit: 4 });
     const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
     await workspace.send(signal(), { path: "/api/signal-staging/webhook/web/{key}" });
@@ -108,7 +108,7 @@ describe("§8.2 to §8.4: 64 callers at once (invariants 2 and 3)", () => {
     expect(await usageOf(workspace)).toMatchObject({ accepted: 4, held: 1 });
   });
 
-  test("a duplicate counts: it was accepted", async () => {
+  test("count a duplicate, because it was accepted", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     const same = { event: "x", messageId: "m" };
     expect(await verdictOf(await workspace.send(same))).toBe("accepted");
@@ -145,7 +145,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
     expect(await storedOrdinals(workspace)).toEqual(ordinals(10, 20));
   });
 
-  test("one call may pass both boundaries", async () => {
+  test("may pass both boundaries", async () => {
     const workspace = await newWorkspace({ signalLimit: 2 });
     expect(await verdicts(workspace, signals(6))).toEqual([
       ...times(2, "accepted"),
@@ -154,7 +154,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
     ]);
   });
 
-  test("its invalid items take no ordinal", async () => {
+  test("gives its invalid items no ordinal", async () => {
     const workspace = await newWorkspace({ signalLimit: 2 });
     const items = [signal(), {}, signal(), {}, signal(), signal(), {}, signal()];
     expect(await verdicts(workspace, items)).toEqual([
@@ -171,7 +171,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
     expect(await storedOrdinals(workspace)).toEqual(ordinals(2, 4));
   });
 
-  test("a body that is admitted in several slices is decided as one", async () => {
+  test("in several slices is decided as a whole", async () => {
     const workspace = await newWorkspace({ signalLimit: 30 });
     // 100 signals of 40 KB: four slices of a megabyte.
     const large = signals(100).map((one) => ({ ...one, padding: "x".repeat(40_000) }));
@@ -185,14 +185,14 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
 });
 
 describe("§8.6: overages and upgrades", () => {
-  test("with overages on everything is accepted, and what is beyond the limit is metered", async () => {
+  test("accept everything with overages enabled and meter signals beyond the limit", async () => {
     const workspace = await newWorkspace({ signalLimit: 5, overages: true });
     const answers = await concurrently(CALLERS, 40, () => verdict(workspace));
     expect(tally(answers)).toEqual({ accepted: 40 });
     expect(await usageOf(workspace)).toMatchObject({ accepted: 40, held: 0, rejected: 0, overage: 35 });
   });
 
-  test("overages take effect with the next signal, both ways; what was held stays held", async () => {
+  test("take effect with the next signal in both directions; held signals stay held", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
     const set = (overages: boolean) => workspace.operator("PATCH", "", { overages });
@@ -203,7 +203,7 @@ describe("§8.6: overages and upgrades", () => {
     expect(await usageOf(workspace)).toMatchObject({ accepted: 2, held: 1, rejected: 2, overage: 1 });
   });
 
-  test("a plan takes effect with the next signal, up and down", async () => {
+  test("apply a new plan with the next signal, up and down", async () => {
     const workspace = await newWorkspace({ signalLimit: 2 });
     expect(await verdicts(workspace, signals(5))).toEqual([
       ...times(2, "accepted"),
@@ -218,7 +218,7 @@ describe("§8.6: overages and upgrades", () => {
     expect(await usageOf(workspace)).toMatchObject({ accepted: 4, held: 4, signal_limit: 4 });
   });
 
-  test("a plan whose limit is raised takes effect for its workspaces within a minute of their next call", async () => {
+  test("apply a plan's raised limit within a minute of a workspace's next call", async () => {
     stopClock();
     const plan = await newPlan(1);
     const workspace = await newWorkspace({ plan, anchor: ANCHOR });
@@ -246,7 +246,7 @@ describe("§8.5: the extra room ends", () => {
 
   const withRoom = ["accepted", "accepted", "held"];
 
-  test("after three paid periods in a row over the allowance; then the limit is the end, for good", async () => {
+  test("after three paid periods in a row over the allowance, for good", async () => {
     stopClock(months[0]);
     const workspace = await newWorkspace({ signalLimit: 2, anchor: ANCHOR });
     expect(await drive(workspace)).toEqual([
@@ -275,7 +275,7 @@ describe("§8.5: the extra room ends", () => {
     expect(await drive(workspace)).toEqual([withRoom, withRoom, withRoom, withRoom]);
   });
 
-  test("not when a period in between stays within the allowance", async () => {
+  test("not if a period in between stays within the allowance", async () => {
     stopClock(months[0]);
     const workspace = await newWorkspace({ signalLimit: 2, anchor: ANCHOR });
     for (const [index, count] of [3, 3, 2, 3, 3, 3].entries()) {
@@ -286,7 +286,7 @@ describe("§8.5: the extra room ends", () => {
 });
 
 describe("§8: periods", () => {
-  test("the first signal of a new period is accepted, to the millisecond", async () => {
+  test("accept the first signal of a new period, to the millisecond", async () => {
     stopClock(Date.parse("2031-01-31T23:59:59.999Z"));
     const workspace = await newWorkspace({ signalLimit: 1, anchor: ANCHOR });
     expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
@@ -303,8 +303,8 @@ describe("§8: periods", () => {
   });
 });
 
-describe("§7: what is refused never counts", () => {
-  test("401, 403 and every 4xx leave no trace in the usage, and take no ordinal", async () => {
+describe("§7: refused calls never count", () => {
+  test("and 401, 403 and every 4xx leave the usage unchanged and take no ordinal", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     const withSecret = await workspace.newKey({ secret: true });
     const statuses = [
@@ -330,7 +330,7 @@ describe("design §9: RateLimit headers", () => {
   const state = (requests: number, left: number, resetS = 1) =>
     `"request-rate";r=${requests};t=${resetS}, "billing-period";r=${left};t=${PERIOD_LEFT_S}`;
 
-  test("tell how much is left of the request rate and until the first refusal, on good and refused calls", async () => {
+  test("show the remaining requests and signals until the first refusal, on accepted and refused calls", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(limits(await workspace.send(signal()))).toEqual([policy, state(999, 19)]);
@@ -350,13 +350,13 @@ describe("design §9: RateLimit headers", () => {
     expect(limits(refused)).toEqual([policy, state(993, 0)]);
   });
 
-  test("say nothing of the period with overages on: there is no refusal", async () => {
+  test("omit the period with overages enabled, because no signal is refused", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR, overages: true });
     expect(limits(await workspace.send(signal()))).toEqual(['"request-rate";q=1000;w=2', '"request-rate";r=999;t=1']);
   });
 
-  test("a call that is refused as the first one of a new period is told of that period", async () => {
+  test("show the new period on a refusal that is its first call", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     await workspace.send(signals(15));

@@ -45,7 +45,7 @@ async function afterAlarm(counter: TestCounter, afterMs: number) {
 
 const NONSENSE = "\u001dnonsense";
 
-test("a row that cannot be read is set aside after 45 minutes, counts as in flight, is told, and holds back no other", async () => {
+test("sets an unreadable row aside after 45 minutes, shows it as in flight and blocks no other row", async () => {
   const [workspace, counter] = await withRows((body, index) => (index === 0 ? NONSENSE : body));
   const early = await afterAlarm(counter, UNREADABLE_AFTER_MS - 60_000);
   expect(early.aside).toEqual([]);
@@ -66,7 +66,7 @@ test("a row that cannot be read is set aside after 45 minutes, counts as in flig
   ]);
 });
 
-test("the last row keeps the counts although it is set aside", async () => {
+test("keeps the counts when the last row is set aside", async () => {
   const [workspace, counter] = await withRows(() => NONSENSE);
   const { rows, aside } = await afterAlarm(counter, UNREADABLE_AFTER_MS);
   expect([rows.length, aside.length]).toEqual([0, 2]);
@@ -75,7 +75,7 @@ test("the last row keeps the counts although it is set aside", async () => {
   expect(await workspace.books()).toMatchObject({ accepted: 2, in_flight: 2, balanced: true });
 });
 
-test("a row of a later version waits for a release that can read it", async () => {
+test("keeps a row of a later version for a release that can read it", async () => {
   const [, counter] = await withRows((body) => body.replace('"v":1', '"v":2'));
   const { rows, aside } = await afterAlarm(counter, UNREADABLE_AFTER_MS);
   expect([rows.length, aside.length]).toEqual([2, 0]);

@@ -24,7 +24,7 @@ async function daysOf(counter: TestCounter) {
 }
 
 describe("usage by day", () => {
-  test("costs no row with a commit: two, of the day and the ledger, when a new day comes", async () => {
+  test("costs no row with a commit, and two rows with a new day", async () => {
     setTime(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);
@@ -36,7 +36,7 @@ describe("usage by day", () => {
     expect(await cost()).toBe(1);
   });
 
-  test("holds the period's counts as they stood at the end of each day on which something came", async () => {
+  test("holds the period's counts at the end of each day with signals", async () => {
     setTime(at(3, 5));
     const counter = await newCounter({ signalLimit: 4 });
     await counter.sendTo(lose);
@@ -51,7 +51,7 @@ describe("usage by day", () => {
     ]);
   });
 
-  test("a period that ends within a day gives that day an entry of its own in each", async () => {
+  test("has an entry for each of two periods that share a day", async () => {
     setTime(at(3, 31, 9));
     const counter = await newCounter({ anchorMs: Date.UTC(2026, 0, 30, 10) });
     await counter.sendTo(lose);
@@ -66,7 +66,7 @@ describe("usage by day", () => {
     ]);
   });
 
-  test("goes on after a restart in the night, and when the clock goes back", async () => {
+  test("continues after a restart at night and after the clock went back", async () => {
     setTime(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);
@@ -83,7 +83,7 @@ describe("usage by day", () => {
     ]);
   });
 
-  test("forgets periods that began more than thirteen months ago", async () => {
+  test("drops periods that began more than thirteen months ago", async () => {
     setTime(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);

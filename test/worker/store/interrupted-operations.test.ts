@@ -1,6 +1,6 @@
 /**
- * Releases, replays and deletions that are interrupted at each of their calls: each finishes by itself, or shows that it has
- * not begun. Nothing is sent or counted twice, and the audit log has the numbers.
+ * Releases, replays and deletions that are interrupted at each call: each finishes by itself, or reports that it did not begin. No
+ * signal is sent or counted twice, and the audit log has the numbers.
  */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -110,8 +110,8 @@ async function finishes(
   expect((await entries(workspace, action)).at(-1)?.detail).toEqual(numbers);
 }
 
-describe.each(HARMS)("where a call that has taken effect %s", (harm) => {
-  test("a release releases each held signal once, and the audit log says how many", async () => {
+describe.each(HARMS)("after a call that took effect %s,", (harm) => {
+  test("a release releases each held signal once, and the audit log has the number", async () => {
     let calls = 0;
     for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
       /* oxlint-disable no-await-in-loop -- one history after the other */
@@ -137,7 +137,7 @@ describe.each(HARMS)("where a call that has taken effect %s", (harm) => {
     expect(calls).toBe(9);
   }, 120_000);
 
-  test("a replay replays each dead letter once, and the audit log says how many", async () => {
+  test("a replay replays each dead letter once, and the audit log has the number", async () => {
     let calls = 0;
     for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
       /* oxlint-disable no-await-in-loop -- one history after the other */
@@ -159,7 +159,7 @@ describe.each(HARMS)("where a call that has taken effect %s", (harm) => {
     expect(calls).toBe(6);
   }, 120_000);
 
-  test("a deletion leaves nothing of the person in the store or in Destinations, or says that it did not begin", async () => {
+  test("a deletion removes the person from the store and Destinations, or reports that it did not begin", async () => {
     let calls = 0;
     for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
       /* oxlint-disable no-await-in-loop -- one history after the other */
@@ -199,7 +199,7 @@ describe.each(HARMS)("where a call that has taken effect %s", (harm) => {
   }, 120_000);
 });
 
-/** Whatever is sent becomes dead letters. */
+/** All signals become dead letters. */
 const buryAll: SendBatch = (messages) =>
   consumeMessages(
     messages.map(({ body }) => body),
@@ -251,7 +251,7 @@ describe("a resumed job", () => {
 
   const released = async (workspace: TestWorkspace) => (await entries(workspace, "held.released"))[0]?.detail;
 
-  test("is tried again a minute after the counter did not answer, and is a failing job meanwhile", async () => {
+  test("retries a minute after the counter did not answer, and counts as failing until then", async () => {
     const workspace = await interruptedRelease();
     expect((await workspace.store.health()).failingJobs).toMatchObject([{ job: "send_again" }]);
     await ringDueAlarms(workspace);
@@ -262,7 +262,7 @@ describe("a resumed job", () => {
     expect((await workspace.store.health()).failingJobs).toEqual([]);
   });
 
-  test("releases nothing more once overages are off", async () => {
+  test("stops a release when overages are switched off", async () => {
     const workspace = await interruptedRelease();
     await workspace.operator("PATCH", "", { overages: false });
     await workspace.operator("PATCH", "", { plan: await newPlan(10 * SIGNALS) });
@@ -274,7 +274,7 @@ describe("a resumed job", () => {
     expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 0 });
   });
 
-  test("releases nothing more once its billing period has ended", async () => {
+  test("stops a release when the billing period ends", async () => {
     const workspace = await interruptedRelease();
     const { periodEndMs = 0 } = (await workspace.counter.usage()) ?? {};
     await workspace.settled();
@@ -288,7 +288,7 @@ describe("a resumed job", () => {
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });
   });
 
-  test("leaves out signals that were held, or became dead letters, after it had begun", async () => {
+  test("leaves out signals that became held or dead after the job began", async () => {
     const workspace = await withRule();
     await sendToDeadLetters(workspace, SIGNALS);
     vi.spyOn(QuotaCounter.prototype, "replay").mockImplementation(() => {
@@ -305,7 +305,7 @@ describe("a resumed job", () => {
     expect((await entries(workspace, "dead_letters.replayed"))[0]?.detail).toEqual({ replayed: SIGNALS });
   });
 
-  test("waits with a replay while the outbox is full, and goes on when it has room", async () => {
+  test("waits while the outbox is full, and continues a replay when there is room", async () => {
     const workspace = await withRule();
     await sendToDeadLetters(workspace, 2);
     const full = vi.spyOn(Outbox.prototype, "isFull").mockReturnValue(true);
@@ -322,7 +322,7 @@ describe("a resumed job", () => {
     expect(second?.detail).toEqual({ joined: expect.stringMatching(/^aud_/) as string });
   });
 
-  test("ends a release where no more signals fit, and the next release begins anew", async () => {
+  test("ends a release when no room is left, before a new release", async () => {
     const workspace = await withRule({ plan: await newPlan(2) });
     await send(workspace, 4);
     await workspace.settled();
@@ -334,7 +334,7 @@ describe("a resumed job", () => {
 });
 
 describe("a deletion in D1", () => {
-  test("names the email by its hash only, and clears rows older than 31 days, of all workspaces", async () => {
+  test("stores only the hash of the email, and clears rows older than 31 days in all workspaces", async () => {
     const [workspace, other] = [await withRule(), await newWorkspace()];
     const old = new Date(Date.now() - 32 * DAY).toISOString();
     await env.DB.prepare("INSERT INTO deletions (id, workspace_id, requested_at, email_hash) VALUES (?, ?, ?, 'x')")
@@ -347,7 +347,7 @@ describe("a deletion in D1", () => {
     expect(results).toEqual([{ id, email_hash: hashOfName({ kind: "email", value: JANE }) }]);
   });
 
-  test("that joins a deletion under way names the receipt of that deletion in the audit log", async () => {
+  test("names the receipt of the running deletion in the audit log", async () => {
     const workspace = await withRule();
     await send(workspace, 1);
     await workspace.settled();

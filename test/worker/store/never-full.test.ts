@@ -1,6 +1,6 @@
 /**
- * A workspace that fills up (design §8: Full), from the sender to the pages: nothing that was acknowledged is
- * lost, whoever can do something is told in time, and what makes room works all the while.
+ * A workspace that fills up (design §8: Full), from the sender to the pages: no acknowledged signal is lost, admins are warned in time,
+ * and the chores that make room keep working.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -12,7 +12,7 @@ import {
   OUTBOX_MAX_BYTES,
   STORE_MAX_BYTES,
 } from "../../../src/limits.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
 import { FULL_DRAINED_MS } from "../../../src/store/deletion/person-deletions.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
@@ -62,7 +62,7 @@ const see = async (page: string) => textOf(await members.owner.see(`${members.ho
 const storeBytes = async () => (await workspace.store.health()).bytes;
 const noise = () => Buffer.from(crypto.getRandomValues(new Uint8Array(15_000))).toString("base64");
 
-/** Some 20 KB that no compression makes smaller. */
+/** Some 20 KB that do not compress. */
 let sent = 0;
 const large = (email = `p${++sent}@example.com`) => ({
   email,
@@ -71,12 +71,12 @@ const large = (email = `p${++sent}@example.com`) => ({
   text: noise(),
 });
 
-/** Bindings of the store: full from so many bytes on, with an R2 that takes nothing or the real one. */
+/** Sets the size limit of the store, and an R2 that fails unless a real bucket is given. */
 function limitStore(maxBytes: number, { COLD = NO_R2 } = {}): Promise<void> {
   return withBindings(workspace.id, { STORE_MAX_BYTES: String(maxBytes), COLD });
 }
 
-/** From so many bytes more than there are, the outbox takes no new calls. */
+/** Limits the outbox to its current size and `more` bytes. */
 function limitOutbox(more: number): Promise<void> {
   return runInDurableObject(workspace.counter, (instance, { storage }) => {
     const limit = { OUTBOX_MAX_BYTES: String(storage.sql.databaseSize + more) };
@@ -90,7 +90,7 @@ async function accepted(body: unknown): Promise<string> {
   return (await answer.json<{ id: string }>()).id;
 }
 
-/** Points for everybody, and so much of one person, received long ago, that the store is full without much else. */
+/** A rule for all signals, and old signals of one person that nearly fill the store. */
 async function filled(): Promise<void> {
   const rule = { name: "r", event: "*", match: "all", conditions: [], scoring_signal: "s", points: 1 };
   await workspace.operator("POST", "/rules", rule);
@@ -102,7 +102,7 @@ async function filled(): Promise<void> {
   await limitStore((await storeBytes()) + 80_000);
 }
 
-/** Sends until the store is full, and some more. Returns the ids of all that were acknowledged. */
+/** Sends until the store is full, and ten signals more. Returns the ids of all acknowledged signals. */
 async function sendUntilFull(): Promise<string[]> {
   const ids: string[] = [];
   while (!(await workspace.counter.backlog()).storeFull) {
@@ -159,50 +159,47 @@ describe("a full store", () => {
     ],
   ];
 
-  test.each(ways)(
-    "loses nothing that was acknowledged: all of it is processed, once, after %s",
-    async (_, makeRoom) => {
-      await filled();
-      const ids = await sendUntilFull();
-      const before = await storeBytes();
-      const waiting = (await workspace.counter.backlog()).unsettledSignals;
-      expect(waiting).toBeGreaterThan(9);
-      const everything = BULK_SIGNALS + ids.length;
-      expect(await workspace.books()).toMatchObject({
-        accepted: everything,
-        processed: everything - waiting,
-        in_flight: waiting,
-        balanced: true,
-      });
-      // Asked in vain: what waits goes on waiting, and what is stored does not grow.
-      const log = vi.spyOn(console, "log");
-      const told = () => log.mock.calls.filter(([line]) => String(line).startsWith('{"event":"store_full"')).length;
-      for (const minute of [1, 2]) {
-        await probe();
-        await until(async () => expect(told()).toBe(minute));
-        expect(await storeBytes()).toBe(before);
-        expect(await workspace.counter.backlog()).toMatchObject({ storeFull: true, unsettledSignals: waiting });
-      }
-      expect((await statusesOf(ids)).filter((status) => status === "processed 1")).toHaveLength(ids.length - waiting);
-
-      await makeRoom();
-      const { bytes, maxBytes } = await workspace.store.health();
-      expect(bytes).toBeLessThan(maxBytes - 200_000);
+  test.each(ways)("processes every acknowledged signal once after %s", async (_, makeRoom) => {
+    await filled();
+    const ids = await sendUntilFull();
+    const before = await storeBytes();
+    const waiting = (await workspace.counter.backlog()).unsettledSignals;
+    expect(waiting).toBeGreaterThan(9);
+    const everything = BULK_SIGNALS + ids.length;
+    expect(await workspace.books()).toMatchObject({
+      accepted: everything,
+      processed: everything - waiting,
+      in_flight: waiting,
+      balanced: true,
+    });
+    // While the store is full, signals wait and the database does not grow.
+    const log = vi.spyOn(console, "log");
+    const logged = () => log.mock.calls.filter(([line]) => String(line).startsWith('{"event":"store_full"')).length;
+    for (const minute of [1, 2]) {
       await probe();
-      expect(await workspace.settled()).toMatchObject({
-        accepted: everything,
-        processed: everything,
-        in_flight: 0,
-        balanced: true,
-      });
-      expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
-      expect(await workspace.counter.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 0 });
-      expect(await health()).toMatchObject({ outbox: { signals: 0, oldest_at: null } });
-      await expectToAddUp(workspace.id, { hasDropped: true });
-    },
-  );
+      await until(async () => expect(logged()).toBe(minute));
+      expect(await storeBytes()).toBe(before);
+      expect(await workspace.counter.backlog()).toMatchObject({ storeFull: true, unsettledSignals: waiting });
+    }
+    expect((await statusesOf(ids)).filter((status) => status === "processed 1")).toHaveLength(ids.length - waiting);
 
-  test("deletes what waits of a person who is deleted meanwhile, as soon as it comes", async () => {
+    await makeRoom();
+    const { bytes, maxBytes } = await workspace.store.health();
+    expect(bytes).toBeLessThan(maxBytes - 200_000);
+    await probe();
+    expect(await workspace.settled()).toMatchObject({
+      accepted: everything,
+      processed: everything,
+      in_flight: 0,
+      balanced: true,
+    });
+    expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
+    expect(await workspace.counter.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 0 });
+    expect(await health()).toMatchObject({ outbox: { signals: 0, oldest_at: null } });
+    await expectToAddUp(workspace.id, { hasDropped: true });
+  });
+
+  test("deletes waiting signals of a deleted person when they arrive", async () => {
     await filled();
     await sendUntilFull();
     const id = await accepted(large("big@example.com"));
@@ -214,7 +211,7 @@ describe("a full store", () => {
     expect((await workspace.operator<{ items: [] }>("GET", "/people?email=big@example.com")).items).toEqual([]);
   });
 
-  test("remembers whom to delete for as long as what was received before may wait, and no longer", async () => {
+  test("remembers deleted names only while earlier signals may still wait", async () => {
     await filled();
     await sendUntilFull();
     await accepted(large("big@example.com"));
@@ -237,7 +234,7 @@ describe("a full store", () => {
     await limitStore(STORE_MAX_BYTES);
     await ring(workspace.id, { seal: false, setNext: true });
     expect(await names()).toHaveLength(2);
-    // What is not to be forgotten yet is nothing to be done either.
+    // Names that are still remembered need no alarm.
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(alarmMs).toBeGreaterThan(Date.now());
     await probe();
@@ -247,7 +244,7 @@ describe("a full store", () => {
     expect(await names()).toHaveLength(1);
   });
 
-  test("looks for room itself where its limit was lowered: payloads that are young move at once", async () => {
+  test("moves young payloads at once after its limit was lowered", async () => {
     await withBindings(workspace.id);
     expect((await workspace.send([large(), large(), large(), large(), large(), large()])).status).toBe(202);
     await workspace.settled();
@@ -256,7 +253,7 @@ describe("a full store", () => {
     const id = await accepted({ email: "small@example.com", event: "Visit" });
     await until(async () => expect(await workspace.counter.backlog()).toMatchObject({ storeFull: true }));
     await until(async () => {
-      // The store's own alarm, as it rings by this clock.
+      // Runs the alarm of the store by the fake clock.
       const dueMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
       if (dueMs !== null && dueMs <= Date.now()) await runDurableObjectAlarm(workspace.store);
       expect((await coldState(workspace.id)).warm).toEqual([]);
@@ -266,11 +263,11 @@ describe("a full store", () => {
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ status: "processed" });
   });
 
-  test("applies no rule to the past until it has room: that would fill it further", async () => {
+  test("applies no rule to stored signals until there is room", async () => {
     await filled();
     const rule = { name: "past", event: "Visit", match: "all", conditions: [], scoring_signal: "p", points: 10 };
     const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
-    await limitStore(await storeBytes());
+    await limitStore(1);
     await workspace.operator("POST", `/rules/${id}/apply`);
     await ring(workspace.id, { seal: false });
     const job = () => workspace.operator("GET", `/rules/${id}/apply`);
@@ -283,8 +280,8 @@ describe("a full store", () => {
   });
 });
 
-describe("who can do something is told", () => {
-  test("of a workspace that is well: how much there is, and that nothing waits", async () => {
+describe("the pages and the health answer", () => {
+  test("show the used storage, and that no signal waits", async () => {
     await accepted(large());
     await workspace.settled();
     const { status, store, outbox, duplicates_covered_seconds: covered } = await health();
@@ -302,7 +299,7 @@ describe("who can do something is told", () => {
     expect(text).not.toMatch(/storage is (used|full)/);
   });
 
-  test("from 80 % on, with what to do, and not before", async () => {
+  test("warn from 80 % of the storage on, and suggest actions", async () => {
     await accepted(large());
     await workspace.settled();
     const bytes = await storeBytes();
@@ -318,7 +315,7 @@ describe("who can do something is told", () => {
     expect(await see("signals")).not.toContain("The storage is full");
   });
 
-  test("when it is full: how much waits and since when, on the pages and by the operator API", async () => {
+  test("show how many signals wait, and since when, in a full store", async () => {
     await filled();
     await sendUntilFull();
     vi.setSystemTime(Date.now() + 3 * 60_000);
@@ -335,7 +332,7 @@ describe("who can do something is told", () => {
     expect(await see("signals")).toContain("The storage is full: signals are accepted, but none is processed.");
   });
 
-  test("how far back duplicates are found, where memory holds less than seven days of them", async () => {
+  test("show how far back duplicates are found if memory is short", async () => {
     const cover = (coveredMs: number) =>
       runInDurableObject(workspace.store, (instance) => {
         const { originals } = (instance as unknown as { state: StoreState }).state;
@@ -350,7 +347,7 @@ describe("who can do something is told", () => {
 });
 
 describe("senders to a full outbox", () => {
-  test("get 503 before the outbox is full, nothing of which is counted; the pages say why; what was accepted is processed", async () => {
+  test("get 503 before the outbox is full, while accepted signals are still processed", async () => {
     await filled();
     const ids = await sendUntilFull();
     await limitOutbox(200_000);
@@ -386,7 +383,7 @@ describe("senders to a full outbox", () => {
     await accepted(large());
   });
 
-  test("get 503 for a full outbox also when the store has room, and the pages do not blame it", async () => {
+  test("get 503 for a full outbox even if the store has room, and the pages do not blame the store", async () => {
     await limitOutbox(0);
     expect((await workspace.send(large())).status).toBe(UNAVAILABLE);
     expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });
@@ -398,7 +395,7 @@ describe("senders to a full outbox", () => {
 });
 
 describe("a full outbox", () => {
-  test("takes no held signal and no dead letter back: they stay where they are until it has room", async () => {
+  test("leaves held signals and dead letters in their places until there is room", async () => {
     await workspace.operator("PATCH", "", { plan: await newPlan(1) });
     await accepted({ email: "a@example.com", event: "Visit" });
     const held = await accepted({ email: "b@example.com", event: "Visit" });

@@ -1,10 +1,7 @@
-/** The Signal Store where there is very much of something, and where something was taken back. */
+/** The Signal Store with very many rows of one kind, and after rollbacks. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
-import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
-import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
-import { afterPurge } from "../../../src/store/log/line-remains.ts";
 import { People } from "../../../src/store/people/people.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { writeAndRecount } from "../../../src/store/people/recount.ts";
@@ -31,7 +28,7 @@ const identify = (ids: object, name = "ann"): Sent => ({
 });
 const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
 
-/** Records them, and takes it back. */
+/** Records signals and rolls back. */
 function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
   try {
     store.storage.transactionSync(() => {
@@ -44,7 +41,7 @@ function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
 }
 
 describe("duplicates in the store", () => {
-  test("are found where a batch before them was taken back", () =>
+  test("are found after the batch before was rolled back", () =>
     inStore((store) => {
       fail(store, NOW, nobody, visit(1));
       store.record(NOW, visit(1));
@@ -52,7 +49,7 @@ describe("duplicates in the store", () => {
       expect(statuses(store)).toEqual(["anonymous", "duplicate"]);
     }));
 
-  test("that come late are looked for on disk no further than memory does not reach", () =>
+  test("are searched on disk only where memory does not reach", () =>
     inStore((store) => {
       const at = [NOW - 8 * DAY, NOW - 7 * DAY - 2 * HOUR, NOW - 6 * DAY, NOW - 3 * HOUR];
       for (const [n, atMs] of at.entries()) {
@@ -71,7 +68,7 @@ describe("duplicates in the store", () => {
       ]);
     }));
 
-  test("that come late in either window are looked for on disk in that window alone", () =>
+  test("are searched on disk separately for each window", () =>
     inStore((store) => {
       const form = (n: number): Sent => ({ payload: { event: "Form", email: "a@example.com", n } });
       for (let day = 8; day > 0; day--) {
@@ -99,7 +96,7 @@ describe("duplicates in the store", () => {
     }));
 });
 
-test("what a segment says of its groups tells them apart, whatever is in their names", () =>
+test("group marks of a segment distinguish event names with any characters", () =>
   inStore((store) => {
     const event = (name: string, source: string): Sent => ({
       payload: { event: name, source, email: "a@example.com" },
@@ -114,29 +111,7 @@ test("what a segment says of its groups tells them apart, whatever is in their n
     }
   }));
 
-test("held signals that were all released are let alone at the end of their period", () =>
-  inStore((store) => {
-    const { held } = store.state;
-    const segments = Math.ceil(PURGE_ROWS / SEGMENT_MAX_LINES) + 2;
-    for (let n = 0; n < segments; n++) {
-      const signals = Array.from({ length: SEGMENT_MAX_LINES }, (_, each): Sent => {
-        return { ...nobody, verdict: "held", periodEndMs: NOW + 10, ordinal: n * SEGMENT_MAX_LINES + each };
-      });
-      store.record(NOW, ...signals);
-      store.seal();
-    }
-    for (const segment of held.walk(0)) {
-      const released = segment.seqs().map((seq) => {
-        return [seq, { ...afterPurge(segment.facts(seq)), status: "released" as const }] as const;
-      });
-      held.rewrite(segment, new Map(released));
-    }
-    // Their segments' rows say so: the end of the period need not look at them.
-    expect(held.rows("instr(statuses, 'h') > 0")).toEqual([]);
-    expect(nextPurgeMs(store.state)).toBeNull();
-  }));
-
-test("held signals are released page by page, each of which reads the rows of a few segments", () =>
+test("a page of a release reads the rows of a few segments", () =>
   inStore((store) => {
     const [segments, periodEndMs] = [300, NOW + 10 * DAY];
     for (let n = 0; n < segments; n++) {
@@ -156,7 +131,7 @@ test("held signals are released page by page, each of which reads the rows of a 
     expect(ordinals).toEqual(Array.from({ length: segments }, (_, n) => n + 1));
   }));
 
-test("a visitor whose signals lie far apart is linked in steps that read so many segments", () =>
+test("a step of linking reads a bounded number of segments", () =>
   inStore(async (store) => {
     const count = RULE_STEP_SEGMENTS + 40;
     for (let n = 0; n < count; n++) {
@@ -179,7 +154,7 @@ test("a visitor whose signals lie far apart is linked in steps that read so many
     expectStateToAddUp(store.state);
   }));
 
-test("who loses a line that nothing is known from is not counted again from all the others", () =>
+test("a person who loses a line without first or last signal or trait needs no recount", () =>
   inStore((store) => {
     const segments = 200;
     store.record(NOW, identify({ anonymousId: "a-1" }));
@@ -201,30 +176,7 @@ test("who loses a line that nothing is known from is not counted again from all 
     expect(name()).toBeNull();
   }));
 
-test("a line that counts no longer, of a rule that scores once a day, is replaced without asking for each of very many", () =>
-  inStore((store) => {
-    store.frequency = "once_per_day";
-    const days = 3;
-    for (let day = 0; day < days; day++) {
-      const form = { event: "E", email: "ann@example.com" };
-      store.record(
-        NOW + day * DAY,
-        ...Array.from({ length: 700 }, (_, n): Sent => ({ payload: { ...form, id: `${day}-${n}` } })),
-      );
-    }
-    const people = new People(store.state);
-    const first = store.state.signals.read(1);
-    const scored = first && scoredBy(first);
-    const reads = rowsRead(store.sql, () => {
-      people.rescore(1, new Map([[1, { before: scored, after: null }]]));
-      people.write();
-    });
-    // Some rows are the list itself, hundreds of lines each.
-    expect(reads).toBeLessThan(200);
-    expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: days * store.points });
-  }));
-
-test("where a rule that scores once a day is removed, nobody's list is gone through for what is removed as well", () =>
+test("the removal of a once-a-day rule does not search timelines for replacements", () =>
   inStore((store) => {
     store.frequency = "once_per_day";
     const form = { event: "E", email: "ann@example.com" };
@@ -241,8 +193,8 @@ test("where a rule that scores once a day is removed, nobody's list is gone thro
     expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: 0 });
   }));
 
-describe("ids that are paired one with the next", () => {
-  test("in a chain as long as anybody likes make no dead letter, and become somebody's up to a bound", () =>
+describe("paired ids", () => {
+  test("in a long chain make no dead letter, and are linked up to a bound", () =>
     inStore((store) => {
       const length = CLAIM_SPREADS_TO + 9_000;
       store.record(NOW, ...Array.from({ length }, (_, n) => alias(`u-${n}`, `u-${n + 1}`)));
@@ -256,7 +208,7 @@ describe("ids that are paired one with the next", () => {
 });
 
 describe("a batch", () => {
-  test("says the same as its signals one by one, whatever their ids are made of", async () => {
+  test("has the same result as its signals recorded separately, with any ids", async () => {
     const ids = ["v-1", "v\0-1", "v\0-2", 'v"1', "v\\u0000-1", "v'1", "v\u2028-1", "\u{1f600}-1", "01", "1", "1.0"];
     const people = (from: number) => ids.map((id, n) => identify({ anonymousId: id, userId: `u-${from + n}` }, `${n}`));
     const batches: Sent[][] = [
@@ -271,7 +223,8 @@ describe("a batch", () => {
         store.rulesVersion = 1;
         let ordinal = 0;
         for (const batch of batches) {
-          for (const some of split(batch)) store.record(NOW, ...some.map((one) => ({ ...one, ordinal: ++ordinal })));
+          for (const some of split(batch))
+            store.record(NOW, ...some.map((signal) => ({ ...signal, ordinal: ++ordinal })));
           store.seal();
         }
         expectStateToAddUp(store.state);
@@ -283,7 +236,7 @@ describe("a batch", () => {
         };
       });
     const together = await recorded((batch) => [batch]);
-    expect(together).toEqual(await recorded((batch) => batch.map((one) => [one])));
+    expect(together).toEqual(await recorded((batch) => batch.map((signal) => [signal])));
     expect(together.people.length).toBe(ids.length);
   });
 });

@@ -1,4 +1,4 @@
-/** What the Signal Store tells of people's scores and of dead letters: when, how often, and at what cost. */
+/** Events of the Signal Store about scores and dead letters: when, how often, and at what cost. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -29,7 +29,7 @@ const ANN = "ann@example.com";
 const BOB = "bob@example.com";
 
 let sent = 0;
-/** Scores, when its event is E. */
+/** Scores if its event is E. */
 const signal = (email: string, event = "E"): Sent => ({ payload: { event, email, messageId: `m-${sent++}` } });
 const visit = (visitor: string, event = "E"): Sent => ({
   payload: { type: "track", event, messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}` },
@@ -52,7 +52,7 @@ const crossed = (store: TestStore) =>
     score,
   ]);
 
-/** The rule by which TestStore scores event E, as it is now. */
+/** The current rule with which TestStore scores event E. */
 const ruleOf = ({ rulesVersion, points }: TestStore) => ({
   id: "rule_1",
   version: rulesVersion ?? 1,
@@ -79,7 +79,7 @@ async function applyRule(store: TestStore, points: number): Promise<void> {
 }
 
 describe("a threshold", () => {
-  test("is told with the batch that makes a score rise to it, and not before the score has fallen below it again", () =>
+  test("is reported when a batch raises the score to it, and again only after the score was below", () =>
     inStore((store) => {
       want(store, [10, 50]);
       store.points = 30;
@@ -100,7 +100,7 @@ describe("a threshold", () => {
       expect(crossed(store)).toEqual([[ANN, 50, 49, 50]]);
     }));
 
-  test("that a score comes to and falls below again within a batch is not told", () =>
+  test("is not reported if the score falls below it in the same batch", () =>
     inStore((store) => {
       want(store);
       [store.points, store.rulesVersion] = [60, 2];
@@ -115,7 +115,7 @@ describe("a threshold", () => {
       expect(crossed(store)).toEqual([]);
     }));
 
-  test("is told of a visitor's earlier signals too, whether they are linked at once or by a job", () =>
+  test("is reported for linked signals of a visitor, linked at once or by a job", () =>
     inStore(async (store) => {
       want(store);
       [store.points, store.rulesVersion] = [30, 1];
@@ -130,7 +130,7 @@ describe("a threshold", () => {
     }));
 
   test(
-    "with positive points, is told the same however signals are ordered, repeated and split into batches",
+    "is reported equally for any order, repetition and split of signals with positive points",
     { timeout: 30_000 },
     async () => {
       const history = fc.array(
@@ -163,14 +163,17 @@ describe("a threshold", () => {
                 .map((threshold) => `${email} ${threshold}`),
             )
             .sort();
-          const told = await inStore(async (store) => {
+          const reported = await inStore(async (store) => {
             want(store, [10, 15, 30]);
             store.rulesVersion = 1;
             const events: string[] = [];
-            const places = [...all, ...identifies, ...all.slice(0, 3)].map((one) => ({ one, at: order.next().value }));
-            const queue = places.sort((one, other) => one.at - other.at).map(({ one }) => one);
+            const places = [...all, ...identifies, ...all.slice(0, 3)].map((item) => ({
+              item,
+              at: order.next().value,
+            }));
+            const queue = places.sort((a, b) => a.at - b.at).map((place) => place.item);
             while (queue.length > 0) {
-              // Signals that are not judged by the rules as they are now are linked by jobs.
+              // Jobs link signals that older rules have evaluated.
               if (newRules.next().value) store.rulesVersion++;
               store.record(NOW, ...queue.splice(0, sizes.next().value));
               if (newRules.next().value) await linkAll(store);
@@ -180,7 +183,7 @@ describe("a threshold", () => {
               events.push(`${email} ${threshold}`);
             return events.sort();
           });
-          expect(told).toEqual(expected);
+          expect(reported).toEqual(expected);
         }),
         { numRuns: 150, limitMs: 10_000 },
       );
@@ -189,7 +192,7 @@ describe("a threshold", () => {
 });
 
 test(
-  "a threshold, with points of either sign, is told as often as a batch leaves a score at or above it that was below",
+  "a threshold is reported once for each batch that raises a score to it from below",
   {
     timeout: 30_000,
   },
@@ -226,10 +229,10 @@ test(
   },
 );
 
-const byText = (one: unknown, other: unknown) => JSON.stringify(one).localeCompare(JSON.stringify(other));
+const byText = (a: unknown, b: unknown) => JSON.stringify(a).localeCompare(JSON.stringify(b));
 
 describe("scoring signals", () => {
-  test("are told once a batch, in the order of their receipt, each with the score that it made", () =>
+  test("are reported once per batch, in received order, each with the new score", () =>
     inStore((store) => {
       want(store);
       const [first, second, , fourth] = store.record(NOW, signal(ANN), signal(BOB), signal(ANN, "other"), signal(ANN));
@@ -249,16 +252,16 @@ describe("scoring signals", () => {
       ]);
     }));
 
-  test("are not told of duplicates, nor where the rule has scored the person before", () =>
+  test("are not reported for duplicates, nor if the rule has scored the person before", () =>
     inStore((store) => {
       want(store);
       store.frequency = "once_ever";
-      const one = signal(ANN);
-      store.record(NOW, one, one, signal(ANN));
+      const repeated = signal(ANN);
+      store.record(NOW, repeated, repeated, signal(ANN));
       expect(ofType(taken(store), "person.scored").flatMap(({ scoring_signals: all }) => all)).toHaveLength(1);
     }));
 
-  test("of a large batch are several events, in one row", () =>
+  test("are several events in one row for a large batch", () =>
     inStore((store) => {
       want(store);
       store.record(NOW, ...Array.from({ length: 2 * SCORED_EVENT_MAX_SIGNALS + 1 }, () => signal(ANN)));
@@ -268,8 +271,8 @@ describe("scoring signals", () => {
     }));
 });
 
-describe("many scores at once", () => {
-  test("that a rule makes which is applied to the past are one event, with what became of thresholds", () =>
+describe("many scores of a job", () => {
+  test("are one event if a rule is applied to stored signals, with counts by threshold", () =>
     inStore(async (store) => {
       store.points = 20;
       store.record(NOW, signal(ANN), signal(ANN), signal(BOB));
@@ -297,7 +300,7 @@ describe("many scores at once", () => {
       expect(taken(store)).toEqual([]);
     }));
 
-  test("that a rule's job has made are told when another one takes its place", () =>
+  test("are reported when another job of the rule replaces the job", () =>
     inStore(async (store) => {
       store.points = 20;
       for (let count = 0; count < 3; count++) {
@@ -317,7 +320,7 @@ describe("many scores at once", () => {
       ]);
     }));
 
-  test("that a job links are one event for the visitor, when nothing is left to be linked", () =>
+  test("are one event for the linked visitor", () =>
     inStore(async (store) => {
       want(store, []);
       store.rulesVersion = 1;
@@ -334,7 +337,7 @@ describe("many scores at once", () => {
     }));
 });
 
-describe("signals that a job links", () => {
+describe("linked signals", () => {
   const at = (receivedAtMs: number, one: Sent): Sent => ({ ...one, receivedAtMs });
   const rescored = (store: TestStore) =>
     ofType(taken(store), "people.rescored").map(({ email, added, changed, removed, points }) => [
@@ -345,25 +348,23 @@ describe("signals that a job links", () => {
       points,
     ]);
 
-  test.each([3, 700])(
-    "are told with the person of each, where two have had the id one after the other (%i)",
-    (visits) =>
-      inStore(async (store) => {
-        store.rulesVersion = 1;
-        const many = (receivedAtMs: number) => Array.from({ length: visits }, () => at(receivedAtMs, visit("a")));
-        store.record(NOW, ...many(NOW - 500), ...many(NOW - 100));
-        want(store, []);
-        store.rulesVersion = 2;
-        store.record(NOW, at(NOW - 1_000, identify("a", ANN)), at(NOW - 300, identify("a", BOB)));
-        await linkAll(store);
-        expect(rescored(store).sort()).toEqual([
-          [ANN, visits, 0, 0, 5 * visits],
-          [BOB, visits, 0, 0, 5 * visits],
-        ]);
-      }),
+  test.each([3, 700])("are reported with the person of each, if two persons had the id (%i)", (visits) =>
+    inStore(async (store) => {
+      store.rulesVersion = 1;
+      const many = (receivedAtMs: number) => Array.from({ length: visits }, () => at(receivedAtMs, visit("a")));
+      store.record(NOW, ...many(NOW - 500), ...many(NOW - 100));
+      want(store, []);
+      store.rulesVersion = 2;
+      store.record(NOW, at(NOW - 1_000, identify("a", ANN)), at(NOW - 300, identify("a", BOB)));
+      await linkAll(store);
+      expect(rescored(store).sort()).toEqual([
+        [ANN, visits, 0, 0, 5 * visits],
+        [BOB, visits, 0, 0, 5 * visits],
+      ]);
+    }),
   );
 
-  test("are counted once each, by however many rules they score", () =>
+  test("are counted once each if several rules score them", () =>
     inStore(async (store) => {
       store.record(NOW, visit("a"), visit("a", "other"));
       want(store, []);
@@ -372,7 +373,7 @@ describe("signals that a job links", () => {
       expect(rescored(store)).toEqual([[ANN, 1, 0, 0, 12]]);
     }));
 
-  test("are nobody's news where they score their next person what they had scored another, else the difference is", () =>
+  test("are reported for their next person only if the score differs", () =>
     inStore(async (store) => {
       const track = (userId: string): Sent => ({
         payload: { type: "track", event: "E", messageId: `m-${sent++}`, anonymousId: "visitor-a", userId },
@@ -399,7 +400,7 @@ describe("signals that a job links", () => {
 describe("dead letters", () => {
   const dead = (): Sent => ({ payload: { n: sent++ }, dead: true });
 
-  test("are told at once, and those that follow within a minute together, by reason", () =>
+  test("are reported at once, and later dead letters once a minute, by reason", () =>
     inStore((store) => {
       want(store);
       store.record(NOW, dead(), dead(), signal(ANN, "other"));
@@ -417,8 +418,8 @@ describe("dead letters", () => {
     }));
 });
 
-describe("what waits", () => {
-  test("tells nothing more of a person who is deleted, and all that it told of others", () =>
+describe("pending events", () => {
+  test("lose everything about a deleted person, and nothing about others", () =>
     inStore((store) => {
       want(store, [5]);
       store.record(NOW, signal(ANN), signal(BOB));
@@ -431,7 +432,7 @@ describe("what waits", () => {
       expect(store.state.raised.isEmpty).toBe(true);
     }));
 
-  test("is bounded: beyond that signals are recorded, and nothing is told of them until something was handed on", () =>
+  test("are bounded: signals beyond the bound are recorded without events", () =>
     inStore((store) => {
       want(store);
       store.sql.exec("INSERT INTO raised_notifications VALUES (?, '[]'), (?, '[]')", 2, RAISED_MAX_CHARACTERS + 2);
@@ -443,8 +444,8 @@ describe("what waits", () => {
     }));
 });
 
-describe("the rows that events cost", () => {
-  /** That the store writes for a batch of one, once the person is known. */
+describe("rows of events", () => {
+  /** Rows of a batch of one signal of a known person. */
   async function rowsOf(
     act: (store: TestStore) => void,
     prepare: (store: TestStore) => void = () => {},
@@ -467,7 +468,7 @@ describe("the rows that events cost", () => {
     });
   }
 
-  test("are as many as before where nobody wants to know; and one more to raise whatever a batch makes true, one to hand it on", async () => {
+  test("are written only if a destination wants events: one to raise a batch, one to hand it on", async () => {
     const record = (store: TestStore): void => void store.record(NOW, signal(ANN));
     const plain = await rowsOf(record);
     expect(await rowsOf(record, (store) => want(store, [], ["usage.level"]))).toBe(plain);
@@ -480,7 +481,7 @@ describe("the rows that events cost", () => {
   });
 });
 
-test("wishes outlive the object, and ending them ends what is raised", async () => {
+test("wanted events outlive the object, and no event is raised after they end", async () => {
   const store = () => env.SIGNAL_STORE.getByName("wishes");
   await store().wantEvents({ types: ["person.scored"], thresholds: [] });
   const wanted = () =>

@@ -1,12 +1,12 @@
-/** Design §7, §8: a Signal Store that is full, or refuses rows, delays; an outbox that is full refuses calls. */
+/** Design §7, §8: a full Signal Store delays signals, and a full outbox refuses calls. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
 import { readMessage } from "../../../src/wire/message.ts";
-import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/signals-to-record.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { WATCH_MS } from "../../../src/quota/quota-counter.ts";
 import type { Queued, SendBatch } from "../../support/counter.ts";
@@ -15,7 +15,7 @@ import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
 
-/** So far ahead that the platform's own clock rings no alarm. */
+/** In the future, so that the platform runs no alarm by itself. */
 const START = Date.now() + 24 * 3_600_000;
 const UNAVAILABLE = 503;
 
@@ -24,13 +24,13 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** A counter, the queue that its messages wait in until a test delivers them, and a store that may be full. */
+/** A counter, a queue that the test delivers, and a store that may be full. */
 class Road {
   readonly counter: TestCounter;
-  /** What was sent and not delivered yet. */
+  /** Messages that were sent and not delivered yet. */
   readonly queue: Queued[] = [];
   full = false;
-  /** How the next `sendBatch` calls end; when there is none, well. */
+  /** Results of the next `sendBatch` calls. Later calls succeed. */
   readonly outcomes: (() => Promise<unknown>)[] = [];
 
   constructor(counter: TestCounter) {
@@ -51,7 +51,7 @@ class Road {
     return until(() => expect(this.rows).toEqual(rows));
   }
 
-  /** Hands what waits in the queue to the consumer; every message of it must be let go. */
+  /** Delivers the queue to the consumer, which must acknowledge every message. */
   async deliver(queue = "signals"): Promise<void> {
     const messages = this.queue.splice(0);
     const result = await consumeMessages(
@@ -91,14 +91,14 @@ class Road {
     return runInDurableObject(this.counter.stub, (_, { storage }) => storage.getAlarm());
   }
 
-  /** The alarm rings at this time after the start. Nothing but it sends: the clock stands still in between. */
+  /** Runs the alarm at this time after START. The clock stands still otherwise. */
   async ring(atMs: number): Promise<void> {
     vi.setSystemTime(START + atMs);
     expect(await runDurableObjectAlarm(this.counter.stub)).toBe(true);
   }
 }
 
-/** At START, by a clock that only `ring` moves. */
+/** Only `ring` moves the clock. */
 async function newRoad(): Promise<Road> {
   vi.useFakeTimers({ toFake: ["Date"], now: START });
   const road = new Road(await newCounter());
@@ -106,7 +106,7 @@ async function newRoad(): Promise<Road> {
   return road;
 }
 
-/** Commits of one signal each, so large that each fills a message. */
+/** Commits of one large signal each, which fill a message each. */
 async function commitLarge(counter: TestCounter, count: number): Promise<void> {
   for (let n = 0; n < count; n++) {
     const payload = JSON.stringify({ email: "a@example.com", event: `e${n}`, text: "x".repeat(50_000) });
@@ -114,7 +114,7 @@ async function commitLarge(counter: TestCounter, count: number): Promise<void> {
   }
 }
 
-/** Three rows, of which the full store has taken none. */
+/** A full store that has refused three rows. */
 async function stopped(): Promise<Road> {
   const road = await newRoad();
   await commitLarge(road.counter, 3);
@@ -124,8 +124,8 @@ async function stopped(): Promise<Road> {
   return road;
 }
 
-describe("a store that is full", () => {
-  test("is asked once a minute with the oldest rows, and gets everything once it has room", async () => {
+describe("a full store", () => {
+  test("gets the oldest rows once a minute, and everything when there is room", async () => {
     const road = await stopped();
     const { counter } = road;
     expect(await counter.stub.backlog()).toEqual({
@@ -163,12 +163,12 @@ describe("a store that is full", () => {
     expect(await road.totals()).toMatchObject({ processed: 6, duplicates: 0, deadLettered: 0 });
   });
 
-  test("is told of in the log, and what the dead-letter queue holds is not given up for it", async () => {
+  test("is logged, and keeps its signals out of the dead letters", async () => {
     const road = await newRoad();
     await road.counter.counted(2);
     await road.sent([[1]]);
     road.full = true;
-    // Nothing else is to be done for a quarter of an hour.
+    // Nothing else is due for a quarter of an hour.
     await road.ring(0);
     const log = vi.spyOn(console, "log");
     await road.deliver("signals-dlq");
@@ -178,7 +178,7 @@ describe("a store that is full", () => {
     expect(await road.totals()).toMatchObject({ processed: 0, deadLettered: 0 });
   });
 
-  test("stops a drain that is under way", async () => {
+  test("stops a running drain", async () => {
     const road = await newRoad();
     const { counter } = road;
     const down = () => Promise.reject(new Error("queue is down"));
@@ -194,14 +194,14 @@ describe("a store that is full", () => {
     sent.resolve();
     await alarm;
     expect(road.rows).toEqual([[1], [2], [3], [4]]);
-    // The alarm sees that no more calls come.
+    // The watch alarm notices that calls have stopped.
     await road.ring(WATCH_MS);
     expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
     await road.ring(STORE_PROBE_MS);
     expect(road.rows).toEqual([[1], [2], [3], [4], [1]]);
   });
 
-  test("that has room while a message is still being sent gets the rows of that message once more", async () => {
+  test("gets the rows of a message again if there is room while the message is being sent", async () => {
     const road = await stopped();
     const { counter } = road;
     const sent = Promise.withResolvers<void>();
@@ -214,7 +214,7 @@ describe("a store that is full", () => {
     sent.resolve();
     await alarm;
     await road.sent([[2], [3]]);
-    // A whole drain that is under way, not a probe, gets its rows once more too.
+    // The rows of a running drain are sent again too, not only those of a probe.
     const slow = Promise.withResolvers<void>();
     road.outcomes.push(() => slow.promise);
     await counter.counted(1);
@@ -226,9 +226,9 @@ describe("a store that is full", () => {
     expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 2 });
   });
 
-  test("is asked with the rows behind when nobody answers for the oldest, and then with the oldest again", async () => {
+  test("gets the next rows if the oldest get no answer, and then the oldest again", async () => {
     const road = await stopped();
-    // The alarm sees that no more calls come.
+    // The watch alarm notices that calls have stopped.
     await road.ring(WATCH_MS);
     for (const [minute, rows] of [[1], [2], [3], [], [1]].entries()) {
       await road.ring((minute + 1) * STORE_PROBE_MS);
@@ -243,7 +243,7 @@ describe("a store that is full", () => {
     expect(road.rows).toEqual([[1]]);
   });
 
-  test("is asked again after 5 s, with the same rows, where the queue fails", async () => {
+  test("gets the same rows again after 5 s if the queue fails", async () => {
     const road = await stopped();
     await road.ring(STORE_PROBE_MS);
     await road.deliver();
@@ -256,7 +256,7 @@ describe("a store that is full", () => {
     expect(road.rows).toEqual([[1]]);
   });
 
-  test("holds up nothing when nothing waits for it any more", async () => {
+  test("delays nothing when no signal waits", async () => {
     const road = await newRoad();
     await road.counter.stub.storeFull();
     await road.ring(STORE_PROBE_MS);
@@ -265,7 +265,7 @@ describe("a store that is full", () => {
     await road.sent([[1]]);
   });
 
-  test("is found out anew after a restart", async () => {
+  test("is detected again after a restart", async () => {
     const road = await stopped();
     await abortAllDurableObjects();
     await road.counter.sendTo(road.sendBatch);
@@ -278,8 +278,8 @@ describe("a store that is full", () => {
   });
 });
 
-describe("an outbox that is full", () => {
-  /** From so many bytes on, more than there are now, it takes no new calls. */
+describe("a full outbox", () => {
+  /** Limits the outbox to its current size and `more` bytes. */
   async function limitOutbox({ counter }: TestWorkspace, more: number): Promise<void> {
     await runInDurableObject(counter, (instance, { storage }) => {
       const limit = { OUTBOX_MAX_BYTES: String(storage.sql.databaseSize + more) };
@@ -289,7 +289,7 @@ describe("an outbox that is full", () => {
   const signal = (text = "") => ({ email: "a@example.com", event: "Signed Up", text });
   const bulk = { path: "/api/signal-staging/bulk/{key}" };
 
-  test("answers 503 with Retry-After, counts nothing, and says so to the admin", async () => {
+  test("answers 503 with Retry-After, counts nothing, and shows the rejection to the admin", async () => {
     const workspace = await newWorkspace();
     await limitOutbox(workspace, 0);
     const invalid = { email: "no address" };
@@ -314,7 +314,7 @@ describe("an outbox that is full", () => {
     expect((await workspace.send(signal())).status).toBe(401);
   });
 
-  test("takes calls again once what waited is settled", async () => {
+  test("accepts calls again after the waiting rows are settled", async () => {
     const workspace = await newWorkspace();
     await new TestCounter(workspace.id).sendTo(lose);
     await limitOutbox(workspace, 200_000);
@@ -327,7 +327,7 @@ describe("an outbox that is full", () => {
     expect((await workspace.send(signal())).status).toBe(202);
   });
 
-  test("that fills up while a body is admitted takes all of its slices", async () => {
+  test("accepts all slices of a body that fills the outbox", async () => {
     const workspace = await newWorkspace();
     await limitOutbox(workspace, 100_000);
     const text = "x".repeat(50_000);

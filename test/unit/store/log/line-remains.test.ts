@@ -1,12 +1,12 @@
-/** What is left of a line (src/store/log/line-remains.ts), whatever it said of its person. */
+/** Facts that a deletion, a purge and retention leave of a line (src/store/log/line.ts). */
 import { describe, expect, test } from "vitest";
 import { eachTrait } from "../../../../src/domain/signal/traits.ts";
-import { decodeFacts, encodeFacts, placeOf } from "../../../../src/store/log/line-cells.ts";
-import { afterDeletion, afterPurge, afterRetention, isDropped } from "../../../../src/store/log/line-remains.ts";
+import { decodeFacts, encodeFacts, placeOf } from "../../../../src/store/log/lines.ts";
+import { afterDeletion, afterPurge, afterRetention, isDropped } from "../../../../src/store/log/line.ts";
 import type { Facts } from "../../../../src/store/log/line.ts";
 
 const NOW = Date.UTC(2026, 5, 1);
-/** A line that says all that a line can say. */
+/** A line with a value in each field. */
 const FULL: Facts = {
   admission: {
     id: "sig_1",
@@ -41,11 +41,11 @@ const FULL: Facts = {
 const PLACE_IN_THE_BOOKS = { id: "sig_1", keyId: "key_1", ordinal: 7, periodStartMs: NOW - 5, periodEndMs: NOW + 5 };
 
 describe.each([
-  ["after the deletion of its person", (facts: Facts) => afterDeletion(facts, NOW + 3)],
-  ["after the end of its period", afterPurge],
-  ["after the days for which it is kept", afterRetention],
-])("what is left of a line %s", (_, after) => {
-  test("says nothing of the person, nor of what they scored", () => {
+  ["after a deletion", (facts: Facts) => afterDeletion(facts, NOW + 3)],
+  ["after a purge", afterPurge],
+  ["after retention", afterRetention],
+])("a line %s", (_, after) => {
+  test("has nothing of the person or their scores", () => {
     const left = after(FULL);
     expect(JSON.stringify(left)).not.toContain("jane");
     expect(left).toMatchObject({
@@ -60,21 +60,21 @@ describe.each([
     expect(left.admission).not.toHaveProperty("idempotencyKey");
   });
 
-  test("is stored and read back as it is", () => {
+  test("survives storing and reading", () => {
     const left = after(FULL);
     const cells = encodeFacts(left);
     expect(decodeFacts((name) => cells[placeOf(name)] ?? 0)).toEqual(left);
   });
 });
 
-test("A line keeps its event and its place in the books when its person is deleted, or its period ends", () => {
+test("a line keeps its event and its place in the books after a deletion or a purge", () => {
   for (const left of [afterDeletion(FULL, NOW + 3), afterPurge(FULL)]) {
     expect(left).toMatchObject({ event: "Visit", status: "purged", admission: PLACE_IN_THE_BOOKS });
     expect(isDropped(left)).toBe(false);
   }
 });
 
-test("A line that retention has dropped has neither id, key nor event", () => {
+test("a line that retention dropped has no id, key or event", () => {
   const left = afterRetention(FULL);
   expect(left).toMatchObject({ event: null, status: "released", admission: { id: "", keyId: "", ordinal: 7 } });
   expect(isDropped(left)).toBe(true);

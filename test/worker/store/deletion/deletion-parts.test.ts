@@ -16,7 +16,7 @@ import {
 import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { isScrubbing } from "../../../../src/store/log/cold-removals.ts";
+import { isScrubbing } from "../../../../src/store/log/cold.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";

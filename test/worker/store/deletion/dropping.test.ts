@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { deletedUntilMs } from "../../../../src/store/state/deleted-until.ts";
+import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import {
   deleteExpired,
   nextRetentionMs,
@@ -15,7 +15,7 @@ import {
   RETENTION_SWEEP_MS,
 } from "../../../../src/store/deletion/retention.ts";
 import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
-import { readTotals } from "../../../../src/store/state/books.ts";
+import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";

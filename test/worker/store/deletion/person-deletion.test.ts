@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { DELETION_REMEMBERED_DAYS } from "../../../../src/limits.ts";
 import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
-import type { ExportPage } from "../../../../src/store/protocol/data-care.ts";
+import type { ExportPage } from "../../../../src/store/protocol/store-operations.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { ring, ringUntilQuiet } from "../../../support/cold.ts";

@@ -4,7 +4,7 @@ import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { heldSignals } from "../../../../src/store/returns/return-jobs.ts";
-import { readTotals } from "../../../../src/store/state/books.ts";
+import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { textOfTables } from "../../../support/everything.ts";

@@ -1,15 +1,14 @@
-/** Cold storage where something else happens in between, and what asking it costs. */
+/** Cold storage while other work happens at the same time. */
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
-import { moveToCold, nextColdWorkMs, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
+import { COLD_AFTER_MS, moveToCold, scrubCold } from "../../../../src/store/log/cold.ts";
 import { textOfBucket } from "../../../support/everything.ts";
 import { bucketWith, coldState, ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
 import { TestStore } from "../../../support/store.ts";
+import { rowsRead } from "../../../support/rows-read.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 
@@ -22,16 +21,16 @@ function inStore(act: (store: TestStore) => Promise<void>, bucket?: R2Bucket): P
   );
 }
 
-const of = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
+const signalOf = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
 
-describe("an object of cold storage that is rewritten", () => {
-  test("holds nothing of who is deleted while another segment of it is being read", async () => {
+describe("a rewritten object of cold storage", () => {
+  test("has nothing of a person who is deleted while another segment is being read", async () => {
     let reads = 0;
     let between = () => {};
     const bucket = bucketWith({ before: (name) => void (name === "get" && ++reads === 2 && between()) });
     await inStore(async (store) => {
       for (const email of ["ann@example.com", "bob@example.com", "cleo@example.com"]) {
-        store.record(NOW, of(email), of("zoe@example.com"));
+        store.record(NOW, signalOf(email), signalOf("zoe@example.com"));
         store.seal();
       }
       const work = { storage: store.storage, log: store.state.signals, objects: store.objects };
@@ -50,35 +49,25 @@ describe("an object of cold storage that is rewritten", () => {
   });
 });
 
-describe("with very many objects of cold storage", () => {
-  test("the question when something is to be done, which every batch asks, reads a few rows", () =>
-    inStore(async ({ sql }) => {
-      for (let n = 0; n < 3_000; n++)
-        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n, n);
-      expect(nextColdWorkMs(sql, NOW)).toBeNull();
-      expect(rowsRead(sql, () => nextColdWorkMs(sql, NOW))).toBeLessThan(20);
-    }));
+test("a removal from one object of cold storage reads no rows of the others", () =>
+  inStore(async (store) => {
+    const { sql } = store;
+    for (let n = 0; n < 400; n++) {
+      store.record(NOW, signalOf("zoe@example.com"));
+      store.seal();
+      sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n + 1, n + 1);
+      sql.exec("UPDATE signals_segments SET cold = ? WHERE first_seq = ?", `cold_${n}`, n + 1);
+    }
+    const rows = store.state.signals
+      .rows("cold IS NOT NULL ORDER BY first_seq")
+      .map(({ first_seq: firstSeq, cold: coldObject }) => ({ firstSeq, coldObject }));
+    let objects = 0;
+    expect(rowsRead(sql, () => void (objects = scrubCold(sql, rows)))).toBeLessThan(6_000);
+    expect(objects).toBe(400);
+    expect(scrubCold(sql, rows)).toBe(0);
+  }));
 
-  test("what is to be removed from one of them is noted without looking through what is from others", () =>
-    inStore(async (store) => {
-      const { sql } = store;
-      for (let n = 0; n < 400; n++) {
-        store.record(NOW, of("zoe@example.com"));
-        store.seal();
-        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n + 1, n + 1);
-        sql.exec("UPDATE signals_segments SET cold = ? WHERE first_seq = ?", `cold_${n}`, n + 1);
-      }
-      const rows = store.state.signals
-        .rows("cold IS NOT NULL ORDER BY first_seq")
-        .map(({ first_seq: firstSeq, cold: coldObject }) => ({ firstSeq, coldObject }));
-      let objects = 0;
-      expect(rowsRead(sql, () => void (objects = scrubCold(sql, rows)))).toBeLessThan(6_000);
-      expect(objects).toBe(400);
-      expect(scrubCold(sql, rows)).toBe(0);
-    }));
-});
-
-test("an object of cold storage that cannot be read holds up what is to be removed from it, and nothing else", async () => {
+test("an unreadable object of cold storage delays only removals from itself", async () => {
   let lost = "";
   const bucket = bucketWith({
     before: (name, key) => {
@@ -87,14 +76,14 @@ test("an object of cold storage that cannot be read holds up what is to be remov
   });
   const workspace = await newWorkspace();
   const send = (n: number, email: string) =>
-    deliver(workspace.id, [{ id: `sig_${n}`, payload: of(email).payload, at: Date.now() - 3 * DAY + n }]);
+    deliver(workspace.id, [{ id: `sig_${n}`, payload: signalOf(email).payload, at: Date.now() - 3 * DAY + n }]);
   await send(1, "ann@example.com");
   await ring(workspace.id);
   lost = (await coldState(workspace.id)).objects[0]?.key ?? "none";
   await send(2, "bob@example.com");
   await ring(workspace.id);
   await send(3, "cleo@example.com");
-  // Also for the platform's own alarm, which may start the object again at any moment.
+  // The alarm of the platform may restart the object at any moment, and must see this bucket too.
   const real = env.COLD;
   Object.assign(env, { COLD: bucket });
   onTestFinished(() => void Object.assign(env, { COLD: real }));
@@ -102,7 +91,7 @@ test("an object of cold storage that cannot be read holds up what is to be remov
   await workspace.store.deletePerson("del_2", "bob@example.com");
   // An alarm of the platform that was under way when the object was evicted counts as abandoned a little later.
   await until(async () => {
-    // As if the failed chore had waited for its next attempt.
+    // Ends the rest of the failed chore.
     await evictDurableObject(workspace.store);
     await ring(workspace.id);
     const { objects, cold, warm } = await coldState(workspace.id);

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { CHORE_REST_MS } from "../../../../src/store/chore-runner.ts";
-import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
+import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
@@ -56,7 +56,7 @@ function identify(visitor: number, ids: object = { anonymousId: `a-${visitor}` }
   return { id: `sig_identify_${visitor}`, payload: { type: "identify", ...ids, traits }, at: START + 60 * MINUTE };
 }
 
-/** Whoever is linked from here on is run through the rules anew, which takes what they have sent. */
+/** From here on linking evaluates the rules again, which needs payloads. */
 const changeRules = () => newRule("Never", 1);
 
 async function scoreOf(visitor: number): Promise<number | undefined> {
@@ -71,7 +71,7 @@ function stepRules(): Promise<unknown> {
   });
 }
 
-/** What is said of all signals, wherever they are. */
+/** Answers about all signals, in the store or in R2. */
 async function answers() {
   return {
     groups: (await store().events(PAGE)).items,
@@ -81,7 +81,7 @@ async function answers() {
 }
 
 describe("§6.1: signals of unknown visitors", () => {
-  test("have their payloads moved to R2, many visitors in one object; groups, totals and traces stay what they were", async () => {
+  test("move to R2, many visitors in one object, and keep groups, totals and traces", async () => {
     await send(...visits(40, 4));
     const before = await answers();
     const trace = await store().signal("sig_7");
@@ -94,7 +94,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await store().signal("sig_7")).toMatchObject({ status: "anonymous", payload: visitOf("a-3", 7) });
   });
 
-  test("that are young stay in the store; the alarm comes when they are old", async () => {
+  test("stay in the store while they are young, with an alarm for later", async () => {
     const at = Date.now();
     await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
     await askRetentionNever(workspace.id);
@@ -104,7 +104,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(alarmMs).toBe(at + COLD_AFTER_MS);
   });
 
-  test("that are young move at once while the store is beyond half of its size, but for those that are still open", async () => {
+  test("move at once while the store is more than half full, except open lines", async () => {
     const at = Date.now();
     await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
     await ring(workspace.id);
@@ -120,7 +120,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await store().signal("sig_2")).toMatchObject({ payload: visitOf("a-1", 2), inColdStorage: false });
   });
 
-  test("that are young are seen to by the alarm as soon as the store is beyond half of its size", async () => {
+  test("set the alarm as soon as the store is more than half full", async () => {
     await withBindings(workspace.id, { STORE_MAX_BYTES: "1000000" });
     const text = () => Buffer.from(crypto.getRandomValues(new Uint8Array(30_000))).toString("base64");
     const large = (n: number): Delivered => ({ id: `sig_${n}`, payload: { ...visitOf("a-1", n), text: text() } });
@@ -129,16 +129,16 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).cold.length).toBeGreaterThan(5);
   });
 
-  test("of several days lie in objects of one day each, so that they are dropped together", async () => {
+  test("have one object per day, so that retention drops them together", async () => {
     for (const days of [0, 1, 2]) {
-      await send(...visits(10, 2, days * 10).map((one) => ({ ...one, at: START - (5 - days) * DAY })));
+      await send(...visits(10, 2, days * 10).map((signal) => ({ ...signal, at: START - (5 - days) * DAY })));
       await ring(workspace.id);
     }
     await ringUntilQuiet(workspace.id);
     expect((await cold()).keys).toHaveLength(3);
   });
 
-  test("are fetched when the visitor is known, and run through the rules as they are then", async () => {
+  test("are fetched when the visitor becomes known, and evaluated by the current rules", async () => {
     await send(...visits(40, 2));
     await ring(workspace.id);
     await newRule("V*", 10);
@@ -157,7 +157,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).jobs).toBe(0);
   });
 
-  test("of a user id are fetched when its person is known, and what is cold and what is not are linked together", async () => {
+  test("are fetched by user id, and linked together with signals in the store", async () => {
     const visit = (n: number): Delivered => {
       return { id: `sig_${n}`, payload: { event: "Visit", userId: "u-1", n }, at: START + n };
     };
@@ -168,7 +168,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await scoreOf(5)).toBe(8);
   });
 
-  test("of visitors who become known need not be fetched while the rules are what they were, and are linked with R2 down", async () => {
+  test("are linked without R2 while the rules are unchanged", async () => {
     await send(...visits(40, 2));
     await ring(workspace.id);
     let calls = 0;
@@ -180,7 +180,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).jobs).toBe(0);
   });
 
-  test(`${MANY} of one visitor, from cold storage, are linked in bounded steps, over crashes in between`, async () => {
+  test(`are linked in bounded steps across crashes, ${MANY} of one visitor`, async () => {
     const count = MANY;
     for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
     await ringUntilQuiet(workspace.id);
@@ -204,7 +204,7 @@ describe("§6.1: signals of unknown visitors", () => {
   });
 });
 
-describe("what happens while signals are being fetched", () => {
+describe("while signals are being fetched,", () => {
   /** The first time that the store reads an object. */
   function whileFetching(work: () => Promise<unknown>): Promise<void> {
     let left = 1;
@@ -214,7 +214,7 @@ describe("what happens while signals are being fetched", () => {
     return withBindings(workspace.id, { COLD: bucketWith({ after: during }) });
   }
 
-  test("a rule that is applied then is not missed", async () => {
+  test("a rule that starts to apply is not missed", async () => {
     await send(...visits(4, 1));
     await ring(workspace.id);
     await changeRules();
@@ -228,7 +228,7 @@ describe("what happens while signals are being fetched", () => {
     expect(await scoreOf(0)).toBe(4 * 12);
   });
 
-  test("a visitor who turns out to be somebody else: rules see the email of the person who gets the signals", async () => {
+  test("rules see the email of the person who gets the signals in the end", async () => {
     await workspace.operator("POST", "/rules", {
       name: "first",
       event: "Visit",
@@ -241,13 +241,13 @@ describe("what happens while signals are being fetched", () => {
     await ring(workspace.id);
     await whileFetching(async () => {
       // Received before the one that is being worked on: it is the visitor's first claim.
-      const other = { ...identify(1, { anonymousId: "a-0" }), at: START + 59 * MINUTE };
+      const second = { ...identify(1, { anonymousId: "a-0" }), at: START + 59 * MINUTE };
       // Its own call of `link` would wait for the one that is under way.
       const stub = new Proxy(workspace.store, {
         get: (target, call: string) => (call === "link" ? async () => {} : Reflect.get(target, call)),
       });
       const bindings = { ...env, SIGNAL_STORE: { getByName: () => stub } } as unknown as Env;
-      await consumeMessages([messageOf(workspace.id, [other])], { bindings });
+      await consumeMessages([messageOf(workspace.id, [second])], { bindings });
     });
     await send(identify(0));
     await evictDurableObject(workspace.store);
@@ -256,7 +256,7 @@ describe("what happens while signals are being fetched", () => {
     expect(await scoreOf(1)).toBe(4 * 2);
   });
 
-  test("a segment that is rewritten then is read again", async () => {
+  test("a rewritten segment is read again", async () => {
     await send(...visits(4, 2));
     await ring(workspace.id);
     await changeRules();
@@ -268,14 +268,14 @@ describe("what happens while signals are being fetched", () => {
   });
 });
 
-describe("an outage of R2 delays, and loses nothing", () => {
+describe("an outage", () => {
   const broken = bucketWith({
     before: () => {
       throw new Error("R2 is down");
     },
   });
 
-  test("payloads that cannot be moved stay in the store, and are linked from there", async () => {
+  test("of R2 leaves payloads in the store, and links them from there", async () => {
     await withBindings(workspace.id, { COLD: broken });
     await send(...visits(20, 2));
     await ring(workspace.id);
@@ -291,7 +291,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     expect(await scoreOf(1)).toBe(20);
   });
 
-  test("R2 is let alone for a while after a failure, and everything else goes on", async () => {
+  test("of R2 delays the next call of R2, and nothing else", async () => {
     let calls = 0;
     const counted = bucketWith({
       before: () => {
@@ -309,7 +309,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     expect(alarmMs).toBeGreaterThan(Date.now() + 30_000);
   });
 
-  test("signals that cannot be fetched wait for it; the batch that needs them is recorded, and others are linked", async () => {
+  test("of R2 delays linking of cold signals, while the batch is recorded and others are linked", async () => {
     await send(...visits(20, 2));
     await ring(workspace.id);
     await changeRules();
@@ -335,7 +335,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     expect((await cold()).jobs).toBe(0);
   });
 
-  test("where D1 does not answer, a visitor's earlier signals wait for more than the next ring of the alarm", async () => {
+  test("of D1 delays linking until a later alarm", async () => {
     await send(...visits(4, 2));
     await changeRules();
     const silent = new Proxy(env.DB, {
@@ -358,7 +358,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     expect(await scoreOf(0)).toBe(4);
   });
 
-  test("an R2 that never answers counts as one that fails", async () => {
+  test("of R2 is assumed if R2 never answers", async () => {
     await send(...visits(4, 2));
     await ring(workspace.id);
     await changeRules();
@@ -392,7 +392,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
 });
 
 describe("objects of cold storage", () => {
-  test("are written again, and nothing stays behind, where the store is killed before it knows that R2 has taken them", async () => {
+  test("are written again, and nothing stays behind, after a kill before R2 has confirmed", async () => {
     let taken = false;
     const stuck = bucketWith({
       after: () => {
@@ -415,7 +415,7 @@ describe("objects of cold storage", () => {
     expect(await scoreOf(0)).toBe(10);
   });
 
-  test("that R2 takes so late that they have been given up are not used", async () => {
+  test("are not used if R2 stores them after they were abandoned", async () => {
     await send(...visits(10, 2));
     let left = 1;
     const late = async (call: string) => {

@@ -1,17 +1,12 @@
-/** The log (src/store/log): whatever is appended, sealed, rewritten, moved, dropped and read again is what a plain array says. */
+/** The log (src/store/log): after each step it equals a plain array. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { SEGMENT_MAX_LINES, SEGMENT_MAX_BYTES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
-import { moveToCold, removeObjects, scrubObject, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
-import { afterDeletion } from "../../../../src/store/log/line-remains.ts";
 import type { Facts, ListingId } from "../../../../src/store/log/line.ts";
 import { Log } from "../../../../src/store/log/log.ts";
-import { readPayloads } from "../../../../src/store/log/payloads.ts";
 import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
 import { amount } from "../../../support/amount.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
@@ -19,7 +14,7 @@ import { assertForSoLong } from "../../../support/for-so-long.ts";
 const NOW = Date.UTC(2026, 5, 1, 12);
 const SECOND = 1_000;
 
-/** A storage of its own, with the tables of the store. */
+/** Runs in a new store. */
 function inStore<T>(act: (storage: DurableObjectStorage, workspaceId: string) => T | Promise<T>): Promise<T> {
   const id = crypto.randomUUID();
   return runInDurableObject(env.SIGNAL_STORE.getByName(id), (_, { storage }) => act(storage, id));
@@ -61,7 +56,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
 const newLog = (sql: SqlStorage) => new Log(sql, "signals", { maxSpanMs: 0 });
 
 const text = fc.string({ unit: "binary", maxLength: 20 });
-const maybe = fc.option(text.filter((one) => one !== ""));
+const maybe = fc.option(text.filter((value) => value !== ""));
 const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   recordedAtMs: fc.integer({ min: NOW, max: NOW + 100_000 }),
   kind: fc.constantFrom("signal", "identify", "account"),
@@ -88,7 +83,7 @@ const line = fc.record({
   hash: fc.option(
     fc.uint8Array({ minLength: HASH_BYTES, maxLength: HASH_BYTES }).filter((bytes) => bytes.some((byte) => byte !== 0)),
   ),
-  /** How long ago its id was given, in seconds; null: the id tells no time. */
+  /** Age of the id, in seconds; null: the id contains no time. */
   ageSeconds: fc.option(fc.oneof(fc.nat(5), fc.nat(100_000)), { freq: 9 }),
   large: fc.boolean(),
 });
@@ -122,7 +117,7 @@ interface Kept {
 }
 
 describe("the log", () => {
-  test("says what a plain array says, after every step, and after those that were taken back", async () => {
+  test("equals a plain array after every step and rollback", async () => {
     let sealed = 0;
     const enough = amount(0, 20);
     await assertForSoLong(
@@ -198,7 +193,7 @@ describe("the log", () => {
     expect(sealed).toBeGreaterThan(enough);
   });
 
-  test("a segment has at most so many lines, and so many bytes before it is compressed; one large signal has one of its own", () =>
+  test("limits the lines and bytes of a segment, and gives a large signal its own segment", () =>
     inStore(({ sql }) => {
       const log = newLog(sql);
       for (let n = 0; n < SEGMENT_MAX_LINES * 2 + 1; n++)
@@ -218,27 +213,7 @@ describe("the log", () => {
       for (const row of log.rows("TRUE")) expect(row.groups.byteLength).toBeLessThan(SEGMENT_MAX_BYTES * 2);
     }));
 
-  test("what hardly repeats itself is kept like everything else, facts and payloads", () =>
-    inStore(({ sql }) => {
-      const noise = () => Buffer.from(crypto.getRandomValues(new Uint8Array(30_000))).toString("base64");
-      const log = newLog(sql);
-      const payloads = [noise(), noise()].map((one) => JSON.stringify(one));
-      const names = [noise(), noise()];
-      const seqs = payloads.map((payload, index) =>
-        log.append({ facts: factsOf(newId("sig", NOW), { traits: { name: names[index] ?? "" } }), payload }, null),
-      );
-      log.seal();
-      log.flush();
-      const read = newLog(sql);
-      for (const [index, seq] of seqs.entries()) {
-        const segment = read.segmentOf(seq);
-        if (segment === null) throw new Error("no segment");
-        expect(segment.facts(seq).traits).toEqual({ name: names[index] });
-        expect(read.payloadsOf(segment)?.[seq - segment.firstSeq]).toBe(payloads[index]);
-      }
-    }));
-
-  test("a lone line writes one row, whatever is open already; a segment four more", () =>
+  test("writes one row for a lone line, and four more for a segment", () =>
     inStore(({ sql }) => {
       const log = newLog(sql);
       log.flush();
@@ -262,7 +237,7 @@ describe("the log", () => {
       sql.exec = exec;
     }));
 
-  test("a rewritten segment that has been rewritten meanwhile is refused", () =>
+  test("refuses to rewrite a segment that was rewritten meanwhile", () =>
     inStore(({ sql }) => {
       const log = newLog(sql);
       const seq = log.append({ facts: factsOf("sig_1"), payload: "{}" }, null);
@@ -274,7 +249,7 @@ describe("the log", () => {
       expect(() => log.rewrite(read, new Map([[seq, factsOf("sig_1")]]))).toThrow("meanwhile");
     }));
 
-  test("what is found by event, source or status passes over the segments that have none", () =>
+  test("skips segments without the wanted event, source or status", () =>
     inStore(({ sql }) => {
       const log = newLog(sql);
       for (let n = 0; n < 200; n++) {
@@ -321,102 +296,3 @@ function check(log: Log, model: ReadonlyMap<number, Kept>): void {
   expect(log.find("sig_none")).toBeNull();
   expect(log.find(newId("sig", NOW))).toBeNull();
 }
-
-describe("cold storage", () => {
-  const fill = (log: Log, segments: number, at = NOW) => {
-    const ids: string[] = [];
-    for (let n = 0; n < segments; n++) {
-      for (let each = 0; each < 3; each++) {
-        const made = factsOf(newId("sig", at));
-        ids.push(made.admission.id);
-        log.append(
-          {
-            facts: { ...made, admission: { ...made.admission, receivedAtMs: at } },
-            payload: JSON.stringify({ n, each }),
-          },
-          null,
-        );
-      }
-      log.seal();
-    }
-    log.flush();
-    return ids;
-  };
-  const read = async (log: Log, objects: ColdObjects) => {
-    const wanted = [...log.walk(0)].map((segment) => ({
-      segment,
-      seqs: segment.seqs(),
-    }));
-    return readPayloads(log, objects, wanted);
-  };
-
-  test("payloads that are old move into one object of their day, and are read from there", () =>
-    inStore(async (storage, id) => {
-      const log = newLog(storage.sql);
-      const objects = new ColdObjects(env.COLD, id);
-      fill(log, 4);
-      const work = { storage, log, objects };
-      await moveToCold(work, NOW + COLD_AFTER_MS - 1);
-      expect(log.rows("cold IS NOT NULL")).toEqual([]);
-      const before = await read(log, objects);
-      await moveToCold(work, NOW + COLD_AFTER_MS);
-      expect(log.rows("cold IS NOT NULL").length).toBe(4);
-      expect(new Set(log.rows("TRUE").map(({ cold }) => cold)).size).toBe(1);
-      expect(storage.sql.exec("SELECT * FROM signals_payloads").toArray()).toEqual([]);
-      expect(await read(newLog(storage.sql), objects)).toEqual(before);
-      expect(before.size).toBe(12);
-      expect((await env.COLD.list({ prefix: `cold/${id}/` })).objects.length).toBe(1);
-    }));
-
-  test("what is deleted is in no object any more once they say so, whenever it was deleted", () =>
-    inStore(async (storage, id) => {
-      const log = newLog(storage.sql);
-      const objects = new ColdObjects(env.COLD, id);
-      const [first = ""] = fill(log, 3);
-      const work = { storage, log, objects };
-      await moveToCold(work, NOW + COLD_AFTER_MS);
-      const found = log.find(first);
-      const segment = log.segmentOf(found?.seq ?? 0);
-      if (found === null || segment?.row === null || segment === null) throw new Error("not there");
-      log.rewrite(segment, new Map([[found.seq, afterDeletion(found.facts, NOW)]]));
-      scrubCold(storage.sql, [segment]);
-      expect(await scrubObject(work)).toBe(true);
-      expect(await scrubObject(work)).toBe(false);
-      await removeObjects(work, NOW);
-      const payloads = await read(log, objects);
-      expect(payloads.get(1)).toBeNull();
-      expect(payloads.get(2)).toBe('{"n":0,"each":1}');
-      expect(payloads.get(9)).toBe('{"n":2,"each":2}');
-      const { objects: left } = await env.COLD.list({ prefix: `cold/${id}/` });
-      expect(left.length).toBe(1);
-      expect(storage.sql.exec("SELECT state FROM cold_objects").toArray()).toEqual([{ state: "stored" }]);
-    }));
-
-  test("what is deleted while its object is being written is not used, and removed", () =>
-    inStore(async (storage, id) => {
-      const log = newLog(storage.sql);
-      const [first = ""] = fill(log, 2);
-      const bucket = new Proxy(env.COLD, {
-        get: (target, name) =>
-          name === "put"
-            ? async (...given: Parameters<R2Bucket["put"]>) => {
-                const found = log.find(first);
-                const segment = log.segmentOf(found?.seq ?? 0);
-                if (found !== null && segment !== null && found.facts.deletedAtMs === null) {
-                  log.rewrite(segment, new Map([[found.seq, afterDeletion(found.facts, NOW)]]));
-                  log.blank(segment, [found.seq]);
-                }
-                return target.put(...given);
-              }
-            : (Reflect.get(target, name) as () => unknown).bind(target),
-      });
-      const work = { storage, log, objects: new ColdObjects(bucket, id) };
-      await moveToCold(work, NOW + COLD_AFTER_MS);
-      expect(storage.sql.exec("SELECT state FROM cold_objects").toArray()).toEqual([{ state: "removing" }]);
-      await removeObjects(work, NOW);
-      await moveToCold(work, NOW + COLD_AFTER_MS);
-      expect((await read(log, work.objects)).get(1)).toBeNull();
-      expect(log.rows("cold IS NOT NULL").length).toBe(2);
-      expect((await env.COLD.list({ prefix: `cold/${id}/` })).objects.length).toBe(1);
-    }));
-});

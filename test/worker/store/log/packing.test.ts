@@ -1,11 +1,11 @@
-/** How segments are packed (src/store/log/packing.ts): whatever lines and payloads say comes back, character by character. */
+/** Packed segments (src/store/log/packing.ts) return all lines and payloads, character by character. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { COLUMNS } from "../../../../src/store/log/line-cells.ts";
-import type { Cell } from "../../../../src/store/log/line-cells.ts";
+import { COLUMNS } from "../../../../src/store/log/lines.ts";
+import type { Cell } from "../../../../src/store/log/lines.ts";
 import { Lines } from "../../../../src/store/log/lines.ts";
 import { packLines, packPayloads, unpackLines, unpackPayloads } from "../../../../src/store/log/packing.ts";
 
@@ -31,7 +31,7 @@ const lines = fc
   .map(([some, more]) => [...some, ...Array.from({ length: more }, () => some[0] ?? [])])
   .map((all) => {
     const made = new Lines();
-    for (const one of all) made.push(one);
+    for (const line of all) made.push(line);
     return made;
   });
 const part = fc.oneof(
@@ -66,21 +66,21 @@ describe("a packed segment", () => {
     );
   });
 
-  test("has every payload as it was sent, whatever UUIDs are in it, and whosever they are", () => {
+  test("returns every payload unchanged, with any UUIDs", () => {
     const name = fc.oneof(fc.constantFrom<Cell>(0, "somebody", ...UUIDS), fc.uuid());
     const sent = fc.record({ payload: fc.option(payload), userId: name, anonymousId: name });
     fc.assert(
       fc.property(fc.array(sent, { minLength: 1, maxLength: 20 }), (all) => {
         const made = new Lines();
         for (const { userId, anonymousId } of all) made.push(named(userId, anonymousId).cells(0));
-        const payloads = all.map((one) => one.payload);
+        const payloads = all.map((signal) => signal.payload);
         expect(unpackPayloads(packPayloads(payloads, made), made)).toEqual(payloads);
       }),
       { numRuns: 300 },
     );
   });
 
-  test("says a signal's ids once: where facts name nobody any more, nothing of its payload can be read, and all of its neighbours'", () => {
+  test("loses the payload of a signal whose names are deleted, and keeps its neighbours", () => {
     const [user, visitor, other] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
     const [sent, neighbour] = [JSON.stringify({ other, user, visitor }), JSON.stringify({ other })];
     const both = new Lines();
@@ -95,7 +95,7 @@ describe("a packed segment", () => {
     expect(raw).not.toContain(visitor.replaceAll("-", ""));
   });
 
-  test("takes some twenty bytes a line besides what names a visitor, and less than a payload's UUIDs as text", () => {
+  test("takes some twenty bytes a line besides names, and less for a payload than its UUIDs as text", () => {
     const made = new Lines();
     const payloads = Array.from({ length: SEGMENT_MAX_LINES }, (_, n) => {
       const [messageId, anonymousId] = [crypto.randomUUID(), crypto.randomUUID()];
@@ -111,7 +111,7 @@ describe("a packed segment", () => {
     expect(packPayloads(payloads, made).length / SEGMENT_MAX_LINES).toBeLessThan(16 + 3);
   });
 
-  test("of what hardly repeats itself comes back as well, and one that is too long for a row is refused", () => {
+  test("returns incompressible lines, and refuses a segment that is too long for a row", () => {
     const noise = (bytes: number) => {
       const all = new Uint8Array(bytes);
       for (let at = 0; at < bytes; at += 65_536) crypto.getRandomValues(all.subarray(at, at + 65_536));

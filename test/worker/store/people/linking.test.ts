@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
+import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs, LINK_PAGE_SIGNALS } from "../../../../src/store/people/linking.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";

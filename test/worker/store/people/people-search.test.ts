@@ -4,7 +4,7 @@ import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
 import { findPeople, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
-import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-pages.ts";
+import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { newWorkspace } from "../../../support/workspace.ts";

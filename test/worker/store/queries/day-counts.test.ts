@@ -1,7 +1,7 @@
 /** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
-import type { SignalToRecord } from "../../../../src/store/protocol/signals-to-record.ts";
+import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { ruleDaysOf } from "../../../support/adds-up.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { expectDaysToAddUp } from "../../../support/days.ts";

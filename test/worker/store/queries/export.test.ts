@@ -6,7 +6,7 @@ import { controlDatabase } from "../../../../src/control/database.ts";
 import { findWorkspace } from "../../../../src/control/workspaces.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/export-text.ts";
-import type { ExportPage, ExportRange } from "../../../../src/store/protocol/data-care.ts";
+import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
 import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
 import { exportFile } from "../../../../src/workspace/export-file.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";

@@ -8,9 +8,9 @@ import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-orders.t
 import { latestSignals } from "../../../../src/store/queries/latest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/recorded-signals.ts";
-import type { PeopleSort } from "../../../../src/store/protocol/people-pages.ts";
-import type { FindFilter } from "../../../../src/store/protocol/recorded-signals.ts";
+import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/stored-signals.ts";
+import type { PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
+import type { FindFilter } from "../../../../src/store/protocol/stored-signals.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { linesOf } from "../../../support/adds-up.ts";

@@ -9,7 +9,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { QuotaCounter } from "../../../../src/quota/quota-counter.ts";
-import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
+import { scrubCold } from "../../../../src/store/log/cold.ts";
 import { StoreReads } from "../../../../src/store/queries/store-reads.ts";
 import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
 import { SignalStore } from "../../../../src/store/signal-store.ts";

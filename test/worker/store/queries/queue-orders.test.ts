@@ -4,7 +4,7 @@ import * as fc from "fast-check";
 import { beforeEach, expect, test } from "vitest";
 import { QUEUE_SORTED_GROUPS } from "../../../../src/limits.ts";
 import { queuePage } from "../../../../src/store/queries/queue-page.ts";
-import type { QueuePage, QueueSort } from "../../../../src/store/protocol/signal-queue.ts";
+import type { QueuePage, QueueSort } from "../../../../src/store/protocol/stored-signals.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { newMembers, type Members } from "../../../support/members.ts";
 import { readHtml, textOf } from "../../../support/html.ts";

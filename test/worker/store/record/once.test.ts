@@ -15,7 +15,7 @@ import { heldIn } from "../../../support/stored-signals.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;
-/** Older than what is kept, where signals are kept as short as can be. */
+/** Older than the shortest retention. */
 const OLD = Date.now() - (RETENTION_MIN_DAYS + 2) * DAY;
 const JANE = "jane@example.com";
 
@@ -94,7 +94,7 @@ describe("a rule that scores a person", () => {
     },
   );
 
-  test("is counted for each person and each rule by itself", async () => {
+  test("counts for each person and each rule separately", async () => {
     await newRule("once_ever");
     await newRule("once_ever", { points: 100 });
     await newRule("once_per_day", { points: 1_000, event: "V*" });
@@ -102,7 +102,7 @@ describe("a rule that scores a person", () => {
     expect([await scoreOf(JANE), await scoreOf("b@example.com")]).toEqual([2_105, 1_105]);
   });
 
-  test("says on the trace of a signal that does not count that it had scored already, and by which signal", async () => {
+  test("shows on the trace of other signals which signal has scored instead", async () => {
     const ruleId = await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     const [first, second, third] = [visit(MIDNIGHT), visit(MIDNIGHT + 1), visit(MIDNIGHT + DAY)];
@@ -110,7 +110,7 @@ describe("a rule that scores a person", () => {
     type Trace = { points: number; rules_matched: { points: number; scored: boolean; scored_by: string | null }[] };
     const trace = async ({ id }: { id: string }) => {
       const { points, rules_matched: matched } = await workspace.operator<Trace>("GET", `/signals/${id}`);
-      return [points, matched.map((one) => [one.points, one.scored, one.scored_by])];
+      return [points, matched.map((match) => [match.points, match.scored, match.scored_by])];
     };
     expect(await trace(first)).toEqual([
       105,
@@ -140,7 +140,7 @@ describe("a rule that scores a person", () => {
         `/people?email=${JANE}`,
       )
     ).items[0] ?? { scoring_signals: [] };
-    expect(listed.map((one) => [one.signal_id, one.points])).toEqual([
+    expect(listed.map((score) => [score.signal_id, score.points])).toEqual([
       [third.id, 5],
       [first.id, 5],
       [first.id, 100],
@@ -170,15 +170,7 @@ describe("a rule that scores a person", () => {
     expect(facts).toMatchObject([{ days: `${MIDNIGHT / DAY + 1},1,1` }]);
   });
 
-  test("costs a row for what counts, and none for what does not, or scores each time", async () => {
-    await newRule("every_time");
-    await newRule("once_per_day");
-    await send(visit(MIDNIGHT), visit(MIDNIGHT));
-    await send(visit(MIDNIGHT));
-    expect(await rows()).toHaveLength(1);
-  });
-
-  test("scores by held signals only once they are released, and not again by what is replayed or repeated", async () => {
+  test("scores held signals only after their release, and replays only once", async () => {
     await newRule("once_ever");
     const end = Date.now() + DAY;
     const held: Delivered = { ...visit(MIDNIGHT), verdict: "held", periodEnd: end };
@@ -192,8 +184,8 @@ describe("a rule that scores a person", () => {
   });
 });
 
-describe("signals that become somebody's", () => {
-  test("count once with what was theirs before, whichever is recorded first", async () => {
+describe("linked signals", () => {
+  test("count once together with earlier signals, in either order", async () => {
     await newRule("once_per_day");
     const anonymous = [visit(MIDNIGHT, { anonymousId: "a-1" }), visit(MIDNIGHT + DAY, { anonymousId: "a-1" })];
     await send(...anonymous, visit(MIDNIGHT + 1));
@@ -202,7 +194,7 @@ describe("signals that become somebody's", () => {
     expect(await scoreOf(JANE)).toBe(10);
   });
 
-  test("leave the day to another one of the first person's where they become somebody else's", async () => {
+  test("leave the day of the first person to another signal when they move", async () => {
     await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     // An anonymous id makes it Jane's, until the user id, which counts for more, is known.
@@ -216,8 +208,8 @@ describe("signals that become somebody's", () => {
   });
 });
 
-describe("a rule that is applied to the past", () => {
-  test("scores once what had scored each time, and each time what had scored once", async () => {
+describe("a rule that is applied to stored signals", () => {
+  test("changes between scores once and scores each time", async () => {
     const id = await newRule("every_time");
     const times = [0, 1, 2, DAY, DAY + 1, 2 * DAY];
     await send(...times.map((ms) => visit(MIDNIGHT + ms)));
@@ -239,7 +231,7 @@ describe("a rule that is applied to the past", () => {
     expect([await scoreOf(JANE), await rows()]).toEqual([0, []]);
   });
 
-  test("keeps one score a day after an edit: of a signal that it matches, although another one had counted", async () => {
+  test("keeps one score a day after an edit, of a matching signal", async () => {
     const id = await newRule("once_per_day");
     // Recorded first, and linked after the others have counted.
     await send(visit(MIDNIGHT, { anonymousId: "a-1" }, { page: "pricing" }));
@@ -250,14 +242,14 @@ describe("a rule that is applied to the past", () => {
     expect(await scoreOf(JANE)).toBe(10);
     const pricing = { conditions: [{ path: "properties.page", operator: "equals", value: "pricing" }], points: 7 };
     await workspace.operator("PATCH", `/rules/${id}`, pricing);
-    // Before it is applied the day has scored already, by the rule as it was.
+    // The old version of the rule has already scored the day.
     await send(visit(MIDNIGHT + DAY + 1, { email: JANE }, { page: "pricing" }));
     expect(await scoreOf(JANE)).toBe(10);
     expect(await apply(id)).toMatchObject({ status: "done", matched: 2 });
     expect(await scoreOf(JANE)).toBe(14);
   });
 
-  test("is shown before in the preview: signals, people, and how often they would score", async () => {
+  test("has a preview with signals, people, and number of scores", async () => {
     await send(visit(MIDNIGHT), visit(MIDNIGHT), visit(MIDNIGHT + DAY), visit(MIDNIGHT, { email: "b@example.com" }));
     const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 5 };
     const preview = (frequency: string) => workspace.operator("POST", "/rules/preview", { ...rule, frequency });
@@ -268,8 +260,8 @@ describe("a rule that is applied to the past", () => {
   });
 });
 
-describe("what is remembered of a rule's score", () => {
-  test("outlives the signal, so that once ever stays once, also when the rule is edited and applied", async () => {
+describe("a once-ever score", () => {
+  test("outlives its signal, even if the rule is edited and applied", async () => {
     const id = await newRule("once_ever");
     await send(visit(OLD), visit(OLD + 1));
     await dropOldSignals();
@@ -284,7 +276,7 @@ describe("what is remembered of a rule's score", () => {
     expect([await scoreOf(JANE), await rows()]).toEqual([0, []]);
   });
 
-  test("is not taken over by a signal that was dropped, which scores what it had scored: nothing", async () => {
+  test("does not move to a signal that retention dropped", async () => {
     const id = await newRule("once_ever");
     await send(visit(MIDNIGHT, { email: JANE }, { page: "home" }));
     await send(visit(OLD));
@@ -297,7 +289,7 @@ describe("what is remembered of a rule's score", () => {
     expect([await scoreOf(JANE), await rows()]).toEqual([0, []]);
   });
 
-  test("goes with the person, and nobody else's", async () => {
+  test("is deleted with its person only", async () => {
     await newRule("once_per_day");
     await send(identify(MIDNIGHT, { anonymousId: "a-1" }, JANE));
     // Jane's by her anonymous id, so far.

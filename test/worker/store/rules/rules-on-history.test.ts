@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
+import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
 import { hasRuleJobs } from "../../../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";

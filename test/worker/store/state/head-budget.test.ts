@@ -1,11 +1,11 @@
-/** What waits in the head of the log besides lines: it has a budget in bytes, and goes to rows of its own beyond it. */
+/** The budget of the head besides lines: beyond it, pending changes move to rows of their own. */
 import { describe, expect, test } from "vitest";
 import { dayOf, latestDays } from "../../../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
 import { HEAD_META_MAX_BYTES } from "../../../../src/store/log/log.ts";
-import type { SignalToRecord } from "../../../../src/store/protocol/signals-to-record.ts";
+import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { recordSignals } from "../../../../src/store/record/record-signals.ts";
-import { readRuleDays } from "../../../../src/store/state/rule-days.ts";
+import { readRuleDays } from "../../../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { headMetaBytes, largestRows } from "../../../support/row-bytes.ts";
 import { type TestStore, inStore } from "../../../support/store.ts";
@@ -34,7 +34,7 @@ function matched(store: TestStore, atMs: number, rules: readonly RuleMatch[]): S
 }
 
 describe("counts by day of mapping rules", () => {
-  test("go to their rows before the head grows beyond its budget, however many days of how few rules wait", () =>
+  test("move to their rows before the head exceeds its budget", () =>
     inStore((store) => {
       const rules = Array.from({ length: 100 }, (_, n) => matchOf(n));
       for (let day = 0; day < 200; day++) {
@@ -49,7 +49,7 @@ describe("counts by day of mapping rules", () => {
       }
     }));
 
-  test("of a thousand rules that match one signal each wait together, and are written in hundreds", () =>
+  test("wait together for a thousand rules, and are written in hundreds", () =>
     inStore((store) => {
       const statements = countWrites(store.sql, "rule_days");
       for (let rule = 0; rule < 1_000; rule++) {
@@ -66,7 +66,7 @@ describe("groups of the signal queue", () => {
     ["the widest characters", "😀".repeat(255)],
     ["control characters, which an earlier release has accepted", "\u0001".repeat(255)],
     ["quotes", '"'.repeat(255)],
-  ])("with names of %s go to their rows in time, and other signals are recorded as ever", (_, filler) =>
+  ])("with names of %s move to their rows in time, while other signals are recorded", (_, filler) =>
     inStore((store) => {
       for (let group = 0; group < 400; group++) {
         const name = Array.from(`${group} ${filler}`).slice(0, 255).join("");
@@ -82,7 +82,7 @@ describe("groups of the signal queue", () => {
     }),
   );
 
-  test("that one batch brings are all written, however many they are", () =>
+  test("are all written for a batch of many groups", () =>
     inStore((store) => {
       const batch = Array.from({ length: 3_000 }, (_, group) => ({
         payload: { event: `Event ${group} ${"x".repeat(200)}`, email: "jane@example.com" },

@@ -1,0 +1,161 @@
+/** People and accounts in questions and answers of the store. Times are milliseconds since 1970. */
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
+import type { PersonTraits } from "../../domain/signal/traits.ts";
+import type { PageOf } from "../../platform/list-page.ts";
+import type { NamedBy, SignalSummary } from "./stored-signals.ts";
+
+export interface Identity {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+  linkedAtMs: number;
+}
+
+export interface ScoringSignal {
+  scoringSignal: string;
+  points: number;
+  ruleId: string;
+  ruleVersion: number;
+  signalId: string;
+  atMs: number;
+}
+
+export interface Person extends PersonTraits {
+  email: string;
+  score: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /** Number of older ids that were dropped, since a person keeps PERSON_MAX_IDS of a kind. Each drop of an id counts. */
+  idsDropped: number;
+  identities: Identity[];
+  /** The latest scoring signals, newest first, at most 100. */
+  scoringSignals: ScoringSignal[];
+}
+
+export interface PeopleFilter {
+  /** Part of the email, or of a trait that is searched, in any letter case. */
+  text?: string;
+  minScore?: number;
+  /** First and last day of the last signal, inclusive, in days since 1970. */
+  sinceDay?: number;
+  untilDay?: number;
+}
+
+export interface PeopleQuery extends PeopleFilter {
+  sort: PeopleSort;
+}
+
+/** `_up`: ascending. */
+export type PeopleSort = "newest" | "last_seen" | "last_seen_up" | "score" | "score_up" | "email";
+
+export interface PeoplePage extends PageOf<PersonSummary> {
+  /** False: the search stopped early and goes on from `next`. */
+  complete: boolean;
+  /** False: there are too many people to sort, so they are in the order of their emails. */
+  sorted: boolean;
+}
+
+export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
+
+/** All of a person's signals, or only the signals that scored. */
+export type PersonTimeline = "all" | "scores";
+
+export interface PersonPage {
+  person: PersonSummary;
+  /** The latest ids, newest first, at most PERSON_IDENTITIES_SHOWN. */
+  identities: Identity[];
+  moreIdentities: boolean;
+  /** The latest ids of the person that have named other people too. */
+  sharedIds: SharedId[];
+  curve: ScoreCurve;
+  timeline: PageOf<TimelineEntry>;
+  /** When the latest signal that retention dropped was received; 0: none was dropped. */
+  deletedUntilMs: number;
+}
+
+export interface SharedId {
+  kind: Identity["kind"];
+  value: string;
+  email: string;
+  /** When a signal last named the other person. */
+  sinceMs: number;
+}
+
+export interface ScoreCurve {
+  /** The score before the first point. */
+  fromScore: number;
+  points: { atMs: number; score: number }[];
+  signals: number;
+  /** False: the curve has only the latest scoring signals. */
+  complete: boolean;
+}
+
+export interface TimelineEntry {
+  /** Null: the signal is gone, while its score is kept. */
+  signal: TimelineSignal | null;
+  scores: ScoringSignal[];
+}
+
+export interface TimelineSignal extends Omit<SignalSummary, "email"> {
+  namedBy: NamedBy | null;
+  /** The email, user id or anonymous id that named the person. */
+  namedByValue: string | null;
+  /** When the anonymous signal was linked to the person; null: it was never anonymous. */
+  linkedAtMs: number | null;
+}
+
+/** An account (design §8.7). Payload templates make the values, of any JSON type; null: never sent. */
+export interface Account extends Record<AccountField, unknown> {
+  externalId: string;
+  attributes: Record<string, unknown>;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /** The latest changes, newest first, at most ACCOUNT_HISTORY_SHOWN. */
+  history: AccountChange[];
+}
+
+export interface AccountChange {
+  field: AccountField;
+  before: unknown;
+  after: unknown;
+  /** When the update that made the change was received, and its signal. */
+  atMs: number;
+  signalId: string;
+}
+
+export interface AccountFilter {
+  externalId?: string;
+}
+
+/** All accounts in an order, or accounts by prefix of the external id or name. */
+export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
+
+export type AccountsSort = "newest" | "last_seen";
+
+/** An account in the list. A cut value is a JSON text of one character more than ACCOUNT_LIST_CHARACTERS. */
+export interface AccountSummary {
+  externalId: string;
+  name: string | null;
+  plan: string | null;
+  userCount: string | null;
+  recurringRevenue: string | null;
+  trialStatus: string | null;
+  firstSeenMs: number;
+  lastSeenMs: number;
+}
+
+export interface AccountPage {
+  externalId: string;
+  values: Record<AccountField, unknown>;
+  attributes: Record<string, unknown>;
+  /** The update that set each value, by target, such as `plan` or `attributes.region`. The key is null when the signal is gone. */
+  origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  changes: PageOf<ShownChange>;
+}
+
+/** A change with values cut as in AccountSummary, after ACCOUNT_CHANGE_CHARACTERS. */
+export interface ShownChange extends Omit<AccountChange, "before" | "after"> {
+  before: string | null;
+  after: string | null;
+}

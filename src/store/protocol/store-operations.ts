@@ -1,0 +1,142 @@
+/** Exports, deletions, restores and rules on stored signals, in questions and answers. Times are milliseconds since 1970. */
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { SignalsByPeriod } from "../../domain/restore.ts";
+import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
+import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+
+export type ExportedRecords = "signals" | "people" | "scoring_signals";
+
+export type ExportFormat = "ndjson" | "csv";
+
+export interface ExportRange {
+  records: ExportedRecords;
+  format: ExportFormat;
+  /** Null for the first page, then `next` of the page before. */
+  cursor: string | null;
+}
+
+export interface ExportPage {
+  /** The first page of a CSV begins with the header. A page may be empty or end within a line. */
+  text: string;
+  /** Null on the last page. The export leaves out everything recorded after its first page. */
+  next: string | null;
+}
+
+/** The proof of a deletion, with the numbers deleted so far. */
+export interface DeletionReceipt {
+  /** `del_` + UUIDv7. */
+  id: string;
+  requestedAtMs: number;
+  /** When nothing of the person was left, not even in cold storage; null: the deletion is running. */
+  finishedAtMs: number | null;
+  people: number;
+  identities: number;
+  /** Signals of the person, linked ones included. */
+  signals: number;
+  /** Signals of the person's ids that were not linked yet. */
+  anonymous: number;
+  held: number;
+  deadLetters: number;
+  scoringSignals: number;
+  /** Objects of cold storage with a copy of a deleted signal. */
+  coldObjects: number;
+}
+
+/** A deletion that a restore has undone. */
+export interface ForgottenDeletion {
+  id: string;
+  requestedAtMs: number;
+  emailHash: string;
+}
+
+/** Facts from before a restore that the restored store does not know. */
+export interface BeforeStoreRestore {
+  /** The highest outbox row before the restore. */
+  highestRow: number;
+  unsettled: number[];
+  deletions: ForgottenDeletion[];
+}
+
+export interface RestoredStore {
+  recorded: number[];
+  /** All recorded signals, including signals that retention, purge or a deletion has removed. */
+  signals: SignalsByPeriod;
+  ruleVersions: RuleVersions;
+}
+
+export interface StoreConfig {
+  /** Days that a signal is kept after it was received; null: for ever. */
+  retentionDays: number | null;
+}
+
+export type RuleJobStatus = "queued" | "running" | "done";
+
+/** Progress of a rule that is applied to stored signals. */
+export interface RuleJob {
+  ruleId: string;
+  /** Null: the scoring signals of the rule are removed. */
+  ruleVersion: number | null;
+  status: RuleJobStatus;
+  scanned: number;
+  /** Signals to scan, estimated at the start. */
+  total: number;
+  matched: number;
+  added: number;
+  changed: number;
+  removed: number;
+  requestedAtMs: number;
+  startedAtMs: number | null;
+  finishedAtMs: number | null;
+}
+
+export interface RuleToApply {
+  ruleId: string;
+  /** Null: remove the scoring signals of the rule. */
+  rule: MappingRule | null;
+  /** Version of a disabled rule. Scoring signals of newer versions stay. */
+  disabledVersion?: number;
+  /** Version of the workspace's rules, read together with the rule. */
+  rulesVersion: number;
+}
+
+/** A page of a preview scans the latest `limit` signals of the rule's events. */
+export interface PreviewRange {
+  sinceMs: number;
+  /** `next` of the page before. */
+  beforeSeq: number;
+  limit: number;
+}
+
+export interface PreviewPage {
+  scanned: number;
+  matches: number;
+  people: number[];
+  /** Pairs of person and UTC day of matching signals, for rules that score once a day. */
+  personDays: string[];
+  samples: PreviewSample[];
+  next: number | null;
+  /** False: the preview ended early because cold storage did not answer. */
+  complete: boolean;
+}
+
+export interface PreviewSample {
+  id: string;
+  event: string;
+  source: string;
+  email: string;
+  receivedAtMs: number;
+  payload: unknown;
+}
+
+export interface RuleSuggestions {
+  events: string[];
+  /** Paths such as `properties.…` in samples of the rule's events. */
+  paths: string[];
+}
+
+export interface RuleFacts {
+  days: DayCounts;
+  /** The latest application of the rule to stored signals. */
+  job: RuleJob | null;
+  hasScoringSignals: boolean;
+}

@@ -1,0 +1,210 @@
+/** Signals in calls and answers of the store. Times are milliseconds since 1970. */
+import type { AccountRecord } from "../../domain/accounts/payload-template.ts";
+import type { FailingJob } from "../../domain/health/alarm.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { Evaluation } from "../../domain/rules/evaluation.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import type { EndpointType, NormalisedSignal, SignalStatus, Verdict } from "../../domain/signal/signal.ts";
+import type { PageOf } from "../../platform/list-page.ts";
+import type { Admission } from "../../wire/admission.ts";
+
+export interface Deduplication {
+  /** SHA-256 of the canonical form, or of the request's Idempotency-Key, base64url; null: it can be no duplicate. */
+  contentHash: string | null;
+  /** Maximum time between a signal and its duplicate; 0: never a duplicate. */
+  duplicateWindowMs: number;
+}
+
+export interface RecordOptions {
+  /** Version of the mapping rules that evaluated the signals. */
+  rulesVersion?: number;
+  /** All outbox rows with a lower number are settled. */
+  low?: number;
+  /**
+   * For signals that may have failed before: a signal that cannot be recorded becomes a dead letter, and the others are recorded.
+   * This needs savepoints, in which SQLite copies every page before it changes the page.
+   */
+  carefully?: boolean;
+  /** The plan's retention, in days; null: signals are kept for ever; absent: unchanged. */
+  retentionDays?: number | null;
+}
+
+export interface SignalToRecord {
+  admission: Admission;
+  payload: string;
+  work:
+    | (Deduplication & {
+        kind: "signal" | "identify";
+        /** Without properties: the consumer has already evaluated the rules. */
+        normalised: Omit<NormalisedSignal, "properties">;
+        /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
+        evaluation: Evaluation | null;
+      })
+    /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */
+    | (Deduplication & { kind: "account"; account: AccountRecord })
+    | { kind: "dead"; reason: string };
+}
+
+export interface RowToRecord {
+  row: number;
+  signals: SignalToRecord[];
+}
+
+export type RecordResult =
+  | {
+      outcome: "recorded";
+      /** Whether earlier signals wait to be linked, see `SignalStore.link`. */
+      linksWait: boolean;
+    }
+  /** The store has no room and has recorded nothing. */
+  | { outcome: "full" };
+
+/** The kind of id that names the person of a signal, the strongest first (design §8.3). */
+export type NamedBy = "email" | "user_id" | "anonymous_id";
+
+export interface SignalSummary {
+  id: string;
+  status: SignalStatus;
+  kind: "signal" | "identify" | "account" | "unknown";
+  event: string | null;
+  source: string | null;
+  email: string | null;
+  receivedAtMs: number;
+}
+
+/** A signal on the live page, with the reason for its status. */
+export interface LiveSignal extends SignalSummary {
+  duplicateOf: string | null;
+  deadReason: string | null;
+  points: number;
+}
+
+export interface LatestSignals {
+  signals: LiveSignal[];
+  more: number;
+  /** The next call sends the cursor and gets newer signals. */
+  cursor: string;
+}
+
+export interface MatchedRule extends RuleMatch {
+  scored: boolean;
+  /** The signal that has scored instead of this signal; null: none has. */
+  scoredBy: string | null;
+}
+
+export interface SignalTrace extends SignalSummary {
+  endpoint: EndpointType;
+  keyId: string;
+  verdict: Verdict;
+  ordinal: number;
+  signalLimit: number;
+  recordedAtMs: number;
+  duplicateOf: string | null;
+  heldUntilMs: number | null;
+  deadReason: string | null;
+  anonymousId: string | null;
+  userId: string | null;
+  person: { email: string; by: NamedBy; linkedAtMs: number | null } | null;
+  rulesTried: number;
+  rulesMatched: MatchedRule[];
+  points: number;
+  deletedAtMs: number | null;
+  /** The unchanged payload; null: not kept, or cold storage does not answer. */
+  payload: unknown;
+  inColdStorage: boolean;
+  /** Whether a restore of the workspace has lost the payload. */
+  payloadLost: boolean;
+}
+
+export interface DeadLetter {
+  id: string;
+  reason: string;
+  receivedAtMs: number;
+  deadAtMs: number;
+  payload: unknown;
+}
+
+export interface SignalFilter {
+  event?: string;
+  email?: string;
+  status?: SignalStatus;
+  keyId?: string;
+  /** Received at or after `sinceMs` and before `untilMs`. */
+  sinceMs?: number;
+  untilMs?: number;
+}
+
+export interface FindFilter extends SignalFilter {
+  source?: string;
+}
+
+export interface FoundSignals extends PageOf<SignalSummary> {
+  /** False: the search stopped early and goes on from `next`. */
+  complete: boolean;
+}
+
+/** A group of the signal queue: signals by event name and source. */
+export interface EventGroup {
+  event: string;
+  source: string;
+  count: number;
+  held: number;
+  anonymous: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /** The latest signal of the group. The payload is null while cold storage does not answer. */
+  sample: { id: string; payload: unknown };
+}
+
+export interface QueueFilter {
+  /** Part of the event name, in any letter case. */
+  search?: string;
+  source?: string;
+  /** Only groups that have held, or anonymous, signals. */
+  only?: "held" | "anonymous";
+  /** First and last day of the last signal, inclusive, in days since 1970. */
+  sinceDay?: number;
+  untilDay?: number;
+  /** Default: last seen first. */
+  sort?: QueueSort;
+}
+
+/** `last_seen_up`: the oldest last signal first. */
+export type QueueSort = "last_seen" | "last_seen_up" | "count" | "name";
+
+export interface QueueGroup extends Omit<EventGroup, "sample"> {
+  /** The latest signal of the group that was no duplicate. */
+  sampleId: string;
+  days: DayCounts;
+}
+
+export interface QueuePage extends PageOf<QueueGroup> {
+  /** False: the search stopped early and goes on from `next`. */
+  complete: boolean;
+  /** True: there are more groups than QUEUE_SORTED_GROUPS, and only the latest groups are sorted. */
+  isCut: boolean;
+}
+
+export interface RecentNames {
+  events: string[];
+  sources: string[];
+}
+
+export interface StoreTotals {
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  deadLettered: number;
+}
+
+export interface StoreHealth {
+  totals: StoreTotals;
+  deadLetterMs: number | null;
+  failingJobs: FailingJob[];
+  bytes: number;
+  /** Size of the database at which the store stops to record. */
+  maxBytes: number;
+  /** Covered part of the duplicate window, in milliseconds. Shorter than the window if memory is short. */
+  duplicatesCoveredMs: number;
+}
