@@ -153,7 +153,8 @@ test("beyond the limit signals are held; with overages on they are released, and
   expect(await send(key, { ...FORM, properties: { at: 5 } })).toBe(429);
   await expect.poll(() => workspace.score("jane@example.com")).toBe(20);
   await withPage(workspace, "/signals", async (page) => {
-    await page.getByText("2 signals are held").waitFor();
+    // The Queue may bring the held signals to the store after those that score.
+    await reloadUntil(page, "2 signals are held");
     await page.getByRole("link", { name: "What is held, and why" }).first().click();
     await page.getByRole("button", { name: "Switch overages on" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Switch overages on" }).click();
