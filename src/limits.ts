@@ -25,7 +25,7 @@ export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
 /**
- * A trait of a person, in UTF-8 bytes as stored and as searched (folded.ts), where one character can become eighteen. The
+ * A trait of a person, in UTF-8 bytes as stored and as searched (traits.ts), where one character can become eighteen. The
  * rest is cut off, because the index contains every name.
  */
 export const TRAIT_MAX_BYTES = 1_024;
@@ -148,7 +148,7 @@ export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
- * Maximum size of a rule's conditions, and of all rules of a workspace, in paths and values (rule-size.ts): two long lists,
+ * Maximum size of a rule's conditions, and of all rules of a workspace, in paths and values (rule-content.ts): two long lists,
  * and fifty of them. Compiled, the latter take some 2 MB. Without `[]`, long texts and deep nesting they evaluate a signal
  * within RULES_MAX_STEPS.
  */

@@ -2,14 +2,13 @@
 import { and, desc, eq, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
 import { auditLog } from "./control-schema.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { cut } from "../domain/cut.ts";
+import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { AUDIT_DETAIL_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY } from "../limits.ts";
-import { newId } from "../platform/ids.ts";
+import { newId, uuidv7From } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import { uuidv7From } from "../platform/ids.ts";
 
 /** Maximum characters of one value in an entry's detail; fewer if the detail has many long values. */
 const AUDIT_VALUE_MAX_CHARACTERS = 1_000;

@@ -3,7 +3,7 @@
  * ends.
  */
 import { eq, sql } from "drizzle-orm";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { auditLog } from "./control-schema.ts";
 import { controlDatabase } from "./database.ts";
 

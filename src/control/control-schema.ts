@@ -6,10 +6,10 @@ import { sql, type SQL } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { Role } from "../domain/keys/role.ts";
-import type { OveragePrice } from "../domain/quota/overage-price.ts";
+import type { OveragePrice } from "../domain/quota/billing.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
 
 export const plans = sqliteTable("plans", {
@@ -94,7 +94,7 @@ export const deletions = sqliteTable(
       .notNull()
       .references(() => workspaces.id),
     requestedAt: text("requested_at").notNull(),
-    /** The hash by which the Signal Store remembers the email (domain/signal/hash-name.ts). */
+    /** The hash by which the Signal Store remembers the email (domain/signal/identity.ts). */
     emailHash: text("email_hash").notNull(),
   },
   (table) => [
@@ -218,7 +218,7 @@ export const mappingRules = sqliteTable(
     version: integer("version").notNull().default(1),
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
-    /** The rule's size (domain/rules/rule-size.ts): the sum of a workspace's is bounded. */
+    /** The rule's size (domain/rules/rule-content.ts): the sum of a workspace's is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
     /** The author of this version: a member's email, or `operator`. */

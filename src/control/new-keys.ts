@@ -10,8 +10,7 @@ import { KEY_ENDS_AT, apiKeys } from "./control-schema.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../domain/duration.ts";
-import { composeKey, keyEnds, keyStatus } from "../domain/keys/api-key.ts";
-import { composeSecret } from "../domain/keys/shared-secret.ts";
+import { composeKey, keyEnds, keyStatus, composeSecret } from "../domain/keys/api-key.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import {
@@ -21,8 +20,7 @@ import {
   WORKSPACE_TEMPLATES_MAX_BYTES,
 } from "../limits.ts";
 import { digestHex } from "../platform/hashes.ts";
-import { newId } from "../platform/ids.ts";
-import { uuidv7From } from "../platform/ids.ts";
+import { newId, uuidv7From } from "../platform/ids.ts";
 
 const SECRET_BYTES = 32;
 

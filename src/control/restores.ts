@@ -6,8 +6,8 @@ import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
-import type { RuleVersions } from "../domain/rules/rule-versions.ts";
-import { hashOfName } from "../domain/signal/hash-name.ts";
+import type { RuleVersions } from "../domain/rules/rule-content.ts";
+import { hashOfName } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 

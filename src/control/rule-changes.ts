@@ -18,9 +18,7 @@ import {
   type StoredRule,
 } from "./stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
-import { ruleDifferences } from "../domain/rules/rule-difference.ts";
-import { ruleSize } from "../domain/rules/rule-size.ts";
+import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "../domain/rules/rule-content.ts";
 import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 

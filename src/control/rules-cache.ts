@@ -4,7 +4,7 @@ import { loadRules } from "./stored-rules.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
 import { compileRules } from "../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
-import { ruleSize } from "../domain/rules/rule-size.ts";
+import { ruleSize } from "../domain/rules/rule-content.ts";
 import { Lru } from "../platform/lru.ts";
 
 /** Maximum total rule size of the cache, about 20 MB. */

@@ -4,7 +4,7 @@
  */
 import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { cut } from "../domain/cut.ts";
+import { cut } from "../domain/text.ts";
 import { toSender } from "../domain/keys/echo.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";

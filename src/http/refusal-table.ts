@@ -2,7 +2,7 @@
  * Every refusal of the ingestion endpoints: status and text for the sender (spec §7), description for the documents, and
  * advice for the admin.
  */
-import { grouped } from "../domain/grouped.ts";
+import { grouped } from "../domain/text.ts";
 import type { RefusalCode } from "../domain/keys/refusal.ts";
 import {
   BATCH_MAX_SIGNALS,

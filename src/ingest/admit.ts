@@ -5,7 +5,7 @@
 import { normalise } from "../domain/signal/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { ordinalsTaken, verdictInRun } from "../domain/quota/quota.ts";
 import type { Verdict } from "../domain/signal/signal.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";

@@ -7,7 +7,7 @@ import { findKeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import type { RefusedCalls } from "../domain/keys/refusal.ts";
 import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";

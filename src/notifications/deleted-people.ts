@@ -1,5 +1,5 @@
 /** A deleted person leaves nothing in what waits to be delivered, nor in what is shown of what was. */
-import { withoutPerson } from "../domain/events/without-person.ts";
+import { withoutPerson } from "../domain/events/workspace-event.ts";
 import type { AnyEvent, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";

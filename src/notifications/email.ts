@@ -1,6 +1,6 @@
 /** An event by email, through the platform's binding. */
 import type { Parcel } from "./destination-calls.ts";
-import { emailText } from "../domain/events/sentence.ts";
+import { emailText } from "../domain/events/request-body.ts";
 import { configuredEmail } from "../env.ts";
 import { DELIVERY_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";

@@ -5,7 +5,7 @@
 import { Webhook } from "standardwebhooks";
 import type { Parcel } from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import { checkDestinationUrl } from "../domain/events/destination-url.ts";
+import { checkDestinationUrl } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
 import { isLocal } from "../env.ts";
 import { ANSWER_MAX_BYTES, DELIVERY_TIMEOUT_MS } from "../limits.ts";

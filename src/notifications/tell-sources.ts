@@ -1,6 +1,6 @@
 /** Tells whoever must know of a change: the sources what they are to raise, the activity log what was switched off. */
 import { wantedBy } from "../domain/events/destination.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import type { Roster, Settings } from "./roster.ts";

@@ -9,7 +9,7 @@ import {
   type AccountRecord,
   type TemplateError,
 } from "../domain/accounts/payload-template.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import { operator } from "./environment.ts";
 import { operation } from "./operation.ts";

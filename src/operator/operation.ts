@@ -4,8 +4,7 @@
  */
 import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
-import { cut } from "../domain/cut.ts";
-import { grouped } from "../domain/grouped.ts";
+import { cut, grouped } from "../domain/text.ts";
 import { jsonShape } from "../domain/json/json-scan.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
 import { readBody } from "../http/body.ts";

@@ -1,7 +1,7 @@
 /** Point-in-time recovery of a workspace. */
 import * as z from "zod";
 import { acknowledgeRestore, listRestores, type Restore } from "../control/restores.ts";
-import { counted } from "../domain/grouped.ts";
+import { counted } from "../domain/text.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { count, idOf, instant, time } from "./schema-parts.ts";

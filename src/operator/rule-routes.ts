@@ -3,9 +3,8 @@ import type { Context } from "hono";
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { createRule, restoreRule, updateRule } from "../control/rule-changes.ts";
-import { listRuleVersions, type RuleVersion } from "../control/stored-rules.ts";
-import { findRule, listRules, type StoredRule } from "../control/stored-rules.ts";
-import { ruleDifferences } from "../domain/rules/rule-difference.ts";
+import { listRuleVersions, type RuleVersion, findRule, listRules, type StoredRule } from "../control/stored-rules.ts";
+import { ruleDifferences } from "../domain/rules/rule-content.ts";
 import {
   PREVIEW_DEFAULT_DAYS,
   PREVIEW_MAX_DAYS,

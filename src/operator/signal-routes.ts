@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { findKey } from "../control/api-keys.ts";
-import { grouped } from "../domain/grouped.ts";
+import { grouped } from "../domain/text.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
 import { ENDPOINT_TYPES, SIGNAL_STATUSES, VERDICTS } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
@@ -22,8 +22,13 @@ import {
   pageQuery,
 } from "./schema-parts.ts";
 import type { Person } from "../store/protocol/people-and-accounts.ts";
-import type { DeadLetter, SignalFilter, SignalSummary, SignalTrace } from "../store/protocol/stored-signals.ts";
-import type { EventGroup } from "../store/protocol/stored-signals.ts";
+import type {
+  DeadLetter,
+  SignalFilter,
+  SignalSummary,
+  SignalTrace,
+  EventGroup,
+} from "../store/protocol/stored-signals.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal } from "../workspace/follow-signal.ts";
 import { signalStore } from "../workspace/objects.ts";

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { keyNames } from "../control/api-keys.ts";
-import type { Rejection } from "../domain/keys/rejection.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
 import type { Balance } from "../domain/quota/balance.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { REJECTIONS_KEPT } from "../limits.ts";

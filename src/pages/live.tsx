@@ -6,7 +6,7 @@ import type { SignalStatus } from "../domain/signal/signal.ts";
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { keyNames } from "../control/api-keys.ts";
-import type { Rejection } from "../domain/keys/rejection.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";

@@ -6,11 +6,11 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload-template.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/stored-signals.ts";
-import { evaluateSignal } from "../domain/rules/evaluation.ts";
+import { evaluateSignal } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 

@@ -3,7 +3,7 @@
  * until the alarm writes them, at most a minute later. A crash loses the statistics of that minute, but no signal and no
  * quota count.
  */
-import { addRejection, forgetOld, type RefusedCalls, type Rejection } from "../domain/keys/rejection.ts";
+import { addRejection, forgetOld, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, REJECTIONS_KEPT } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";

@@ -3,7 +3,7 @@
  * usage level, a delay) are part of the ledger row and saved with the notification.
  */
 import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import type { RefusedCalls } from "../domain/keys/refusal.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import { newEvent, RaisedEvents } from "../notifications/raised-events.ts";

@@ -2,8 +2,7 @@
  * Decides calls: deactivated key, then request rate, then quota. Calls that arrive within a few milliseconds share a commit
  * (design §6, §7). The object decides again what the edge has decided from its caches.
  */
-import type { Refusal } from "../domain/keys/refusal.ts";
-import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import type { Refusal, RefusedCalls } from "../domain/keys/refusal.ts";
 import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import {
   FULL_BUCKET,

@@ -1,6 +1,6 @@
 /** The ledger in memory, and the one place where it changes. */
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import type { CounterNews } from "./counter-news.ts";
 import {

@@ -5,8 +5,8 @@
  * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
  */
 import { DAY_MS } from "../domain/duration.ts";
-import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing-period.ts";
-import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing.ts";
+import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import { countingDay, endedDay, lastDay, utcDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";

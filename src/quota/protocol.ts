@@ -1,10 +1,9 @@
 /** Arguments and results of the Quota Counter's methods. All times are milliseconds since 1970. */
 import type { RateState } from "../domain/quota/request-rate.ts";
-import type { Rejection } from "../domain/keys/rejection.ts";
+import type { Rejection, LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
-import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
 /** Signals of one call in the format of the outbox (wire/message.ts), about MESSAGE_MAX_BYTES at most. */
 export interface AdmitChunk {

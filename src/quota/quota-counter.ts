@@ -7,32 +7,28 @@
  * holds statistics that may be lost (call-counts.ts, drain.ts).
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
-import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
-import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
+import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { HandOn } from "../notifications/hand-on.ts";
 import { newEvent } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/restorable-object.ts";
+import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { RestorableObject } from "../platform/restorable-object.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
 import type { Admission } from "../wire/admission.ts";
 import { readMessage, writeMessage } from "../wire/message.ts";
 import { CallCounts } from "./call-counts.ts";
-import { type Correction, Corrections } from "./counter-restore.ts";
+import { type Correction, Corrections, CounterRestore } from "./counter-restore.ts";
 import { CounterNews } from "./counter-news.ts";
-import { CounterRestore } from "./counter-restore.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
-import { IncomingCalls } from "./incoming-calls.ts";
+import { IncomingCalls, RevokedKeys } from "./incoming-calls.ts";
 import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
-import { readUsage } from "./ledger.ts";
+import { readUsage, readUsageByDay } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
-import { RevokedKeys } from "./incoming-calls.ts";
 import { ResentSignals } from "./resent-signals.ts";
-import { readUsageByDay } from "./ledger.ts";
 
 /** Age at which an unreadable row is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;

@@ -4,8 +4,8 @@
  */
 import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
-import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination-url.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
+import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";

@@ -4,10 +4,8 @@
  */
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
-import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
-import type { HealthAlarm, HealthFigures, OpenRestore } from "../domain/health/alarm.ts";
-import type { RoomLevel } from "../domain/quota/room.ts";
-import { roomLevel } from "../domain/quota/room.ts";
+import { alarmsOf, unreachable, roomLevel } from "../domain/health/alarm.ts";
+import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { readBooks } from "./read-books.ts";

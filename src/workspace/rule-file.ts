@@ -7,7 +7,7 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
 import type { ImportedRule } from "../domain/rules/rule-import.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
-import { grouped } from "../domain/grouped.ts";
+import { grouped } from "../domain/text.ts";
 import { jsonShape } from "../domain/json/json-scan.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES } from "../limits.ts";
 import { newRule } from "./rule-schemas.ts";

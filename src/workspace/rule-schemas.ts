@@ -7,10 +7,10 @@ import {
   OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
   RULE_FREQUENCIES,
+  isEventPattern,
 } from "../domain/rules/mapping-rule.ts";
 import { toComparable } from "../domain/rules/mapping-condition.ts";
-import { isEventPattern } from "../domain/rules/event-pattern.ts";
-import { ruleSize } from "../domain/rules/rule-size.ts";
+import { ruleSize } from "../domain/rules/rule-content.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import {
   NAME_MAX_CODE_POINTS,

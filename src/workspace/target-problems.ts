@@ -1,5 +1,5 @@
 /** Why an address is no destination, in words for whoever typed it. */
-import type { UrlProblem } from "../domain/events/destination-url.ts";
+import type { UrlProblem } from "../domain/events/destination.ts";
 
 export const TARGET_PROBLEMS = {
   not_a_url: "not a URL",

@@ -1,5 +1,5 @@
 /** The webhook addresses of an API key (spec §4), and calls that can be pasted: curl, JavaScript's fetch, Python. */
-import { exampleFor } from "../domain/accounts/example-payload.ts";
+import { exampleFor } from "../domain/accounts/template-sample.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 

@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
 import type { Admission } from "../../src/wire/admission.ts";
-import type { QuotaConfig } from "../../src/domain/quota/quota-config.ts";
+import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
 import type { AdmitCall, AdmitResult } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
 

@@ -7,11 +7,11 @@ import type { DotPath } from "../json/dot-path.ts";
 import { echo, type Described } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { numberOfText } from "../rules/mapping-condition.ts";
-import { isAbsent } from "../signal/present-text.ts";
+import { isAbsent } from "../json/json-value.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-object.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;

@@ -1,7 +1,7 @@
-/** What a destination is sent, as text. It is the same at each attempt. */
+/** The text that a destination receives for an event, by type of destination. It is the same at each attempt. */
+import { cut } from "../text.ts";
 import type { DestinationType } from "./destination.ts";
-import { emailText, slackBody } from "./sentence.ts";
-import type { AnyEvent } from "./workspace-event.ts";
+import { type AnyEvent, eventSentence } from "./workspace-event.ts";
 
 export interface RequestParts {
   type: DestinationType;
@@ -23,4 +23,24 @@ export function requestBody({ type, event, pagesUrl }: RequestParts, workspaceId
 /** The body of a webhook, before it is JSON. */
 export function envelopeOf({ id, type, time, data }: AnyEvent, workspaceId: string) {
   return { id, type, time: new Date(time).toISOString(), workspace: workspaceId, data };
+}
+
+/**
+ * The body for a Slack-compatible incoming webhook. Slack reads `&`, `<` and `>` as mark-up and turns any address into a link.
+ * Names that users or senders chose are written as code, so that no sender can place a link.
+ */
+export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
+  const { text, page } = eventSentence(event, (name) => `\`${name.replaceAll(/[`\r\n]/g, " ")}\``);
+  const plain = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return { text: `${plain} <${pagesUrl}/${page}|Show>` };
+}
+
+/** Characters of a subject; mail clients show about as many. */
+const SUBJECT_MAX = 120;
+
+export function emailText(event: AnyEvent, pagesUrl: string): { subject: string; text: string } {
+  const { text, page } = eventSentence(event);
+  // A line end in a subject would begin another header.
+  const subject = cut(text, SUBJECT_MAX).replaceAll(/[\r\n]+/g, " ");
+  return { subject, text: `${text}\n\n${pagesUrl}/${page}\n` };
 }

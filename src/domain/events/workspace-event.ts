@@ -1,9 +1,12 @@
 /**
- * What a workspace's destinations can be told (its types, and the data of each as it is sent). An event is made where it
- * becomes true, with an id that it keeps through every repetition, so that a receiver can drop what it has had.
+ * The catalogue of outgoing notifications: each type with its data, an example, its label, its sentence for people and what a
+ * deletion leaves of it. A new type needs an entry here; the compiler then lists what else needs one.
+ *
+ * An event is made where it becomes true. It keeps its id in every repetition, so that a receiver can drop duplicates.
  */
+import { counted, grouped } from "../text.ts";
 
-/** What a destination may ask for. */
+/** Types that a destination may subscribe to. */
 export const eventTypes = [
   "person.score_crossed",
   "person.scored",
@@ -17,13 +20,13 @@ export const eventTypes = [
   "processing.late",
 ] as const;
 
-/** What a destination is told without asking: that another was switched off, and that a test has reached it. */
+/** Types that every destination receives without subscribing. */
 export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
 
 export type EventType = (typeof eventTypes)[number];
 export type AnyEventType = EventType | (typeof destinationEventTypes)[number];
 
-/** The data of each type, in the names that it is sent with. Times are ISO 8601 UTC. */
+/** The data of each type, with the field names of the JSON that is sent. Times are ISO 8601 UTC. */
 export interface EventData {
   /** A person's score has risen to a threshold, or above it. */
   "person.score_crossed": {
@@ -31,36 +34,36 @@ export interface EventData {
     threshold: number;
     score: number;
     score_before: number;
-    /** The latest of the signals that made the difference; null: that signal is somebody else's by now. */
+    /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
     signal_id: string | null;
   };
-  /** Scoring signals were made. The order is that in which they were recorded. */
+  /** Scoring signals were made, in the order in which they were recorded. */
   "person.scored": { scoring_signals: ScoringSignalMade[] };
   /**
-   * Many scoring signals at once, one event in place of a `person.scored` for each: a mapping rule was applied to the past,
-   * or the earlier signals of a visitor became a person's. A threshold that a visitor's signals have made the person cross
-   * is told by a `person.score_crossed` too; those that a rule has made people cross are told by their counts here alone.
+   * Many scoring signals at once, as one event instead of a `person.scored` for each: a mapping rule was applied to the past,
+   * or the earlier signals of a visitor became a person's. If a visitor's signals make the person cross a threshold, a
+   * `person.score_crossed` follows as well. Crossings by a rule are only counted here.
    */
   "people.rescored": {
     cause: "rule_applied" | "signals_linked";
-    /** The rule that was applied; null where signals were linked. */
+    /** The rule that was applied; null if signals were linked. */
     rule_id: string | null;
-    /** Email of the person whose the signals are now; null where a rule was applied. */
+    /** Email of the person who received the signals; null if a rule was applied. */
     email: string | null;
-    /** Signals that score something, and did not before. */
+    /** Signals that score now and did not before. */
     added: number;
-    /** Signals that score something else than before. */
+    /** Signals that score differently than before. */
     changed: number;
-    /** Signals that score nothing any more. */
+    /** Signals that no longer score. */
     removed: number;
-    /** By how much the scores of all people together have changed. */
+    /** Change of the sum of all scores. */
     points: number;
-    /** How often a score has risen to a threshold, or above it, and how often one has fallen below. */
+    /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
     thresholds: { threshold: number; risen: number; fallen: number }[];
   };
   /**
-   * A level of the signal limit was reached. It is told once for each billing period and limit: where the limit is raised, a
-   * level that is no longer reached is told again when it is.
+   * A level of the signal limit was reached. Sent once for each billing period and limit: if a higher limit makes usage fall
+   * below the level, reaching the level again is sent again.
    */
   "usage.level": {
     level: UsageLevelReached;
@@ -81,7 +84,7 @@ export interface EventData {
     rejected: number;
     /** Signals accepted beyond the limit, with overages on. */
     overage: number;
-    /** Periods in a row over the allowance, this one included. */
+    /** Consecutive periods over the allowance, including this one. */
     streak: number;
     extra_room_removed: boolean;
   };
@@ -89,56 +92,56 @@ export interface EventData {
     key_id: string;
     key_name: string;
     expires_at: string;
-    /** How many days ahead the end is at most: 30, 7 or 1. */
+    /** Largest number of days until the end: 30, 7 or 1. */
     days: number;
-    /** The key that this one was rotated into; null: it was not. */
+    /** The key that replaced this one at its rotation; null: the key was not rotated. */
     successor_id: string | null;
     last_used_at: string | null;
   };
   "key.silent": {
     key_id: string;
     key_name: string;
-    /** Days without a call, as many as were chosen for the key. */
+    /** Days without a call, as configured for the key. */
     days: number;
     last_used_at: string | null;
   };
-  /** More than a tenth of a key's calls of five minutes were refused, and at least 20. */
+  /** Within five minutes, at least 20 calls of a key and more than a tenth of its calls were refused. */
   "refusals.burst": {
     key_id: string;
     from: string;
     to: string;
     calls: number;
     refused: number;
-    /** Refused calls by the code that their senders got. */
+    /** Refused calls by the code in the answer. */
     codes: Record<string, number>;
   };
   "dead_letters.added": {
     signals: number;
-    /** Signals by what was wrong with them. */
+    /** Signals by the reason of the failure. */
     reasons: Record<string, number>;
   };
   "processing.late": {
-    /** When the oldest signal that has not been recorded yet was accepted. */
+    /** Time at which the oldest unrecorded signal was accepted. */
     oldest_at: string;
     signals: number;
   };
   "destination.disabled": {
     destination_id: string;
     destination_name: string;
-    /** `gone`: it has answered 410. `failing`: nothing has reached it for five days. */
+    /** `gone`: the receiver answered 410. `failing`: no delivery succeeded for five days. */
     reason: "gone" | "failing";
   };
   "destination.test": { message: string };
 }
 
-/** Percent of the signal limit, or the first signal of the period that was refused for it. */
+/** Percent of the signal limit, or the first refusal of the period because of the limit. */
 export type UsageLevelReached = "80" | "100" | "200" | "first_refusal";
 
 export interface ScoringSignalMade {
   email: string;
   scoring_signal: string;
   points: number;
-  /** The person's score after this one. */
+  /** The person's score after this scoring signal. */
   score: number;
   rule_id: string;
   signal_id: string;
@@ -148,28 +151,338 @@ export interface ScoringSignalMade {
 
 export type EventId = `evt_${string}`;
 
-/** An event of one of these types, each with its own data. */
+/** An event of one of these types, each with its data. */
 export type EventOf<Type extends AnyEventType> = {
   [T in Type]: {
     id: EventId;
     type: T;
-    /** When it became true, in milliseconds since 1970. */
+    /** Time at which the event became true, in milliseconds since 1970. */
     time: number;
     data: EventData[T];
   };
 }[Type];
 
-/** What a workspace's sources raise. */
+/** An event raised by a source of the workspace. */
 export type WorkspaceEvent = EventOf<EventType>;
 
-/** Whatever a destination can be sent. */
+/** Any event that a destination can receive. */
 export type AnyEvent = EventOf<AnyEventType>;
 
-/** What a workspace's sources are to raise. Without types nobody listens, and not one row is written. */
+export interface EventSentence {
+  text: string;
+  /** Path of the page with the details, behind `/w/{workspace}/`. */
+  page: string;
+}
+
+/** Formats a text that a user or sender chose, such as an email or a name. */
+type FormatName = (text: string) => string;
+
+type IsDeleted = (email: string) => boolean;
+
+interface CatalogueEntry<Data> {
+  /** Name of the type on the pages. */
+  label: string;
+  /** Condition of the type on the pages. */
+  when: string;
+  example: Data;
+  sentence: (data: Data, formatName: FormatName) => EventSentence;
+  /** The data without deleted people; null: nothing is left. Required, so that no new type keeps their data by mistake. */
+  withoutPeople: (data: Data, isDeleted: IsDeleted) => Data | null;
+}
+
+const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
+const SIGNAL_ID = "sig_01a1f923-8ec2-7c4d-b975-0dae84bdd1d4";
+const RULE_ID = "rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
+const PERIOD = { period_start: "2026-11-01T00:00:00.000Z", period_end: "2026-12-01T00:00:00.000Z" };
+const NOTIFICATIONS_PAGE = "settings/notifications";
+
+export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<EventData[Type]> } = {
+  "person.score_crossed": {
+    label: "A score crosses a threshold",
+    when: "A person's score rises to one of the thresholds or above it; once, until it has fallen below again.",
+    example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
+    sentence: ({ email, threshold, score, score_before }, formatName) => ({
+      text: `${formatName(email)} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`,
+      page: personPage(email),
+    }),
+    withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
+  },
+  "person.scored": {
+    label: "Scoring signals were made",
+    when: "Several come together: at most one delivery a second.",
+    example: {
+      scoring_signals: [
+        {
+          email: "jane@example.com",
+          scoring_signal: "demo_requested",
+          points: 20,
+          score: 55,
+          rule_id: RULE_ID,
+          signal_id: SIGNAL_ID,
+          event: "Filled Out Form",
+          received_at: "2026-11-20T13:26:59.523Z",
+        },
+      ],
+    },
+    sentence: scoredSentence,
+    withoutPeople(data, isDeleted) {
+      const kept = data.scoring_signals.filter(({ email }) => !isDeleted(email));
+      if (kept.length === data.scoring_signals.length) return data;
+      return kept.length === 0 ? null : { scoring_signals: kept };
+    },
+  },
+  "people.rescored": {
+    label: "Many scores have changed",
+    when: "By a rule that was applied to the past, or by many signals that became a person's: one summary.",
+    example: {
+      cause: "rule_applied",
+      rule_id: RULE_ID,
+      email: null,
+      added: 1_240,
+      changed: 0,
+      removed: 0,
+      points: 24_800,
+      thresholds: [{ threshold: 50, risen: 31, fallen: 0 }],
+    },
+    sentence: rescoredSentence,
+    withoutPeople: (data, isDeleted) => (data.email !== null && isDeleted(data.email) ? null : data),
+  },
+  "usage.level": {
+    label: "Usage reaches 80, 100 or 200 %",
+    when: "Of the signal limit; and the first signal that is refused for it. Once each and billing period.",
+    example: { level: "80", used: 400_000, signal_limit: 500_000, overages: false, ...PERIOD },
+    sentence({ level, used, signal_limit, period_end }) {
+      const counts = `${grouped(used)} of ${counted(signal_limit, "signal")}`;
+      const text =
+        level === "first_refusal"
+          ? `A signal was refused for the signal limit (${counts}).`
+          : `${level} % of the signal limit are reached: ${counts}.`;
+      return { text: `${text} The billing period ends on ${minuteOf(period_end)}.`, page: "usage" };
+    },
+    withoutPeople: keepAll,
+  },
+  "period.closed": {
+    label: "A billing period has ended",
+    when: "With its counts, and what follows from them.",
+    example: {
+      ...PERIOD,
+      signal_limit: 500_000,
+      overages: false,
+      accepted: 500_000,
+      held: 12_000,
+      rejected: 0,
+      overage: 0,
+      streak: 1,
+      extra_room_removed: false,
+    },
+    sentence({ accepted, held, rejected, signal_limit, streak, extra_room_removed }) {
+      const counts = `${grouped(accepted)} accepted, ${grouped(held)} held, ${grouped(rejected)} refused`;
+      const over = streak === 0 ? "" : ` It is the ${ordinal(streak)} period in a row over the limit.`;
+      const removed = extra_room_removed ? " There is no extra room beyond the limit any more." : "";
+      const limit = counted(signal_limit, "signal");
+      return {
+        text: `A billing period has ended: ${counts}, with a limit of ${limit}.${over}${removed}`,
+        page: "usage",
+      };
+    },
+    withoutPeople: keepAll,
+  },
+  "key.expiring": {
+    label: "An API key expires soon",
+    when: "30 days, 7 days and a day ahead.",
+    example: {
+      ...KEY,
+      expires_at: "2026-11-27T00:00:00.000Z",
+      days: 7,
+      successor_id: null,
+      last_used_at: "2026-11-20T13:26:59.523Z",
+    },
+    sentence({ key_id, key_name, expires_at, days, successor_id }, formatName) {
+      const rotated = successor_id === null ? "" : " It was rotated and is still in use.";
+      const text = `The API key “${formatName(key_name)}” ends in ${counted(days, "day")} or less, on ${minuteOf(expires_at)}.${rotated}`;
+      return { text, page: keyPage(key_id) };
+    },
+    withoutPeople: keepAll,
+  },
+  "key.silent": {
+    label: "An API key is silent",
+    when: "No call has come with it for as many days as are chosen on the key's page.",
+    example: { ...KEY, days: 3, last_used_at: "2026-11-17T08:00:00.000Z" },
+    sentence({ key_id, key_name, days, last_used_at }, formatName) {
+      const since = last_used_at === null ? "never" : `last ${minuteOf(last_used_at)}`;
+      const text = `Nothing has come with the API key “${formatName(key_name)}” for ${counted(days, "day")} (${since}).`;
+      return { text, page: keyPage(key_id) };
+    },
+    withoutPeople: keepAll,
+  },
+  "refusals.burst": {
+    label: "Many calls are refused",
+    when: "More than a tenth of a key's calls of five minutes, and at least 20.",
+    example: {
+      key_id: KEY.key_id,
+      from: "2026-11-20T13:20:00.000Z",
+      to: "2026-11-20T13:25:00.000Z",
+      calls: 400,
+      refused: 62,
+      codes: { body_not_json: 60, event_missing: 2 },
+    },
+    sentence: ({ key_id, calls, refused, codes }) => ({
+      text: `${grouped(refused)} of ${counted(calls, "call")} of an API key were refused within minutes: ${countsInWords(codes)}.`,
+      page: keyPage(key_id),
+    }),
+    withoutPeople: keepAll,
+  },
+  "dead_letters.added": {
+    label: "Signals could not be processed",
+    when: "They wait among the dead letters.",
+    example: { signals: 3, reasons: { rules_too_slow: 3 } },
+    sentence: ({ signals, reasons }) => ({
+      text: `${counted(signals, "signal")} could not be processed: ${countsInWords(reasons)}.`,
+      page: "signals/dead-letters",
+    }),
+    withoutPeople: keepAll,
+  },
+  "processing.late": {
+    label: "Processing is late",
+    when: "The oldest signal that is still to be processed was accepted more than ten minutes ago.",
+    example: { oldest_at: "2026-11-20T13:12:00.000Z", signals: 1_200 },
+    sentence: ({ oldest_at, signals }) => ({
+      text: `${counted(signals, "signal")} still to be processed, the oldest since ${minuteOf(oldest_at)}.`,
+      page: "signals",
+    }),
+    withoutPeople: keepAll,
+  },
+  "destination.disabled": {
+    label: "Another destination was switched off",
+    when: "Told without being asked for.",
+    example: {
+      destination_id: "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d71",
+      destination_name: "CRM",
+      reason: "failing",
+    },
+    sentence({ destination_name, reason }, formatName) {
+      const why = reason === "gone" ? "it answered 410 Gone" : "nothing has reached it for five days";
+      const text = `The destination “${formatName(destination_name)}” was switched off: ${why}.`;
+      return { text, page: NOTIFICATIONS_PAGE };
+    },
+    withoutPeople: keepAll,
+  },
+  "destination.test": {
+    label: "Test",
+    when: "Sent from these pages.",
+    example: { message: "A test of the destination “CRM”: it works." },
+    sentence: ({ message }, formatName) => ({ text: formatName(message), page: NOTIFICATIONS_PAGE }),
+    withoutPeople: keepAll,
+  },
+};
+
+/** An example of a type, for the pages and the API documentation. */
+export function exampleEvent(type: AnyEventType): AnyEvent {
+  const id = "evt_01a1f923-9a10-7d3e-8c41-5b2f6e7a8c90";
+  return { id, type, time: Date.parse("2026-11-20T13:27:00.000Z"), data: EVENT_CATALOGUE[type].example } as AnyEvent;
+}
+
+export function eventSentence<Type extends AnyEventType>(
+  { type, data }: EventOf<Type>,
+  formatName: FormatName = (text) => text,
+): EventSentence {
+  return EVENT_CATALOGUE[type].sentence(data, formatName);
+}
+
+/** The event without deleted people; null: nothing is left of it. */
+export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: IsDeleted): Event | null {
+  const data = dataWithoutPeople(event, isDeleted);
+  if (data === null) return null;
+  return data === event.data ? event : { ...event, data };
+}
+
+function dataWithoutPeople<Type extends AnyEventType>(
+  { type, data }: EventOf<Type>,
+  isDeleted: IsDeleted,
+): EventData[Type] | null {
+  return EVENT_CATALOGUE[type].withoutPeople(data, isDeleted);
+}
+
+/** For types that hold no data of a person. */
+function keepAll<Data>(data: Data): Data {
+  return data;
+}
+
+/** People that a sentence names. */
+const NAMES_MAX = 3;
+
+function scoredSentence({ scoring_signals }: EventData["person.scored"], formatName: FormatName): EventSentence {
+  const emails = [...new Set(scoring_signals.map(({ email }) => email))];
+  const unnamed = emails.length - NAMES_MAX;
+  const names = emails.slice(0, NAMES_MAX).map(formatName);
+  if (unnamed > 0) names.push(`${grouped(unnamed)} more`);
+  const points = scoring_signals.reduce((sum, signal) => sum + signal.points, 0);
+  const text = `${counted(scoring_signals.length, "scoring signal")}, ${signed(points)} points: ${names.join(", ")}.`;
+  const [email] = emails;
+  return { text, page: email !== undefined && emails.length === 1 ? personPage(email) : "people" };
+}
+
+function rescoredSentence(data: EventData["people.rescored"], formatName: FormatName): EventSentence {
+  const { rule_id, email, added, changed, removed, points, thresholds } = data;
+  const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
+  const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
+  const sum = `${changes} (${signed(points)} points).`;
+  if (email !== null) {
+    return {
+      text: `Earlier signals have become those of ${formatName(email)}. Scoring signals: ${sum}`,
+      page: personPage(email),
+    };
+  }
+  const crossed = thresholds
+    .filter(({ risen }) => risen > 0)
+    .map(({ threshold, risen }) => `${grouped(threshold)} (${counted(risen, "time")})`);
+  const crossings = crossed.length === 0 ? "" : ` Scores have crossed ${crossed.join(", ")}.`;
+  const text = `A mapping rule was applied to the past. Scoring signals: ${sum}${crossings}`;
+  return { text, page: rule_id === null ? "people" : `rules/${rule_id}` };
+}
+
+function personPage(email: string): string {
+  return `people/${encodeURIComponent(email)}`;
+}
+
+function keyPage(keyId: string): string {
+  return `settings/api-keys/${keyId}`;
+}
+
+function signed(points: number): string {
+  return points < 0 ? `−${grouped(-points)}` : `+${grouped(points)}`;
+}
+
+/** Counts in words, the largest first. */
+function countsInWords(counts: Record<string, number>): string {
+  const largestFirst = Object.entries(counts).toSorted(([, a], [, b]) => b - a);
+  return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
+}
+
+/** The minute of an ISO time, such as `2026-11-22 05:10 UTC`. */
+function minuteOf(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
+}
+
+function ordinal(n: number): string {
+  return ["first", "second", "third"][n - 1] ?? `${n}th`;
+}
+
+/** Event types that a workspace's sources raise. Without types nobody has subscribed, and the sources write no row. */
 export interface WantedEvents {
   types: EventType[];
-  /** Scores whose crossing is told, at most THRESHOLDS_MAX, ascending. */
+  /** Scores whose crossing raises an event: at most THRESHOLDS_MAX, ascending. */
   thresholds: number[];
-  /** How many destinations the workspace has, in whatever state: where it has none, nobody asks how they are. */
+  /** Number of the workspace's destinations in any state. With none, their health is not checked. */
   destinations?: number;
+}
+
+/** The thresholds that a score has risen to, or above. */
+export function risenTo(before: number, after: number, thresholds: readonly number[]): number[] {
+  return thresholds.filter((threshold) => before < threshold && threshold <= after);
+}
+
+/** The thresholds that a score has fallen below. Rising to them raises an event again. */
+export function fallenBelow(before: number, after: number, thresholds: readonly number[]): number[] {
+  return risenTo(after, before, thresholds);
 }

@@ -3,9 +3,8 @@
  * sentence that says what to do. Each alarm has a section of its own in docs/operate.md.
  */
 import { DAY_MS } from "../duration.ts";
-import { counted } from "../grouped.ts";
 import type { DisabledReason } from "../events/destination.ts";
-import { roomLevel, type Filled } from "../quota/room.ts";
+import { counted } from "../text.ts";
 
 /** `late`: look at it today. `stuck`: it gets no better by itself, or senders notice it: look at it now. */
 export type HealthWord = "ok" | "late" | "stuck";
@@ -221,4 +220,32 @@ function percent({ bytes, maxBytes }: Filled): number {
 
 function minutes(ms: number): string {
   return counted(Math.floor(ms / MINUTE_MS), "minute");
+}
+
+/** Percent of STORE_MAX_BYTES from which on admins are told: ten weeks before a store is full that fills in a year. */
+const STORE_NOTICE_PERCENT = 80;
+
+/** How full a database is, in bytes. */
+export interface Filled {
+  bytes: number;
+  /** With so many bytes it takes nothing new. */
+  maxBytes: number;
+}
+
+/**
+ * `filling`: the Signal Store will be full one day. `full`: it records nothing, and signals wait in the outbox. `refusing`:
+ * the outbox is full, for whatever reason, and new calls get 503.
+ */
+export type RoomLevel = "ok" | "filling" | "full" | "refusing";
+
+export interface RoomFigures {
+  store: Filled;
+  outbox: Filled;
+}
+
+/** The worst level that holds. */
+export function roomLevel({ store, outbox }: RoomFigures): RoomLevel {
+  if (outbox.bytes >= outbox.maxBytes) return "refusing";
+  if (store.bytes >= store.maxBytes) return "full";
+  return store.bytes * 100 >= store.maxBytes * STORE_NOTICE_PERCENT ? "filling" : "ok";
 }

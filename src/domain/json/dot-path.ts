@@ -3,7 +3,7 @@
  * and elements of arrays only, so that `constructor` or `__proto__` reach nothing that the sender did not send.
  */
 
-import type { JsonObject } from "./json-object.ts";
+import type { JsonObject } from "./json-value.ts";
 
 /**
  * One step of a path. `rest` is the path's text from a name on: a property of exactly that name wins over the steps; `cost` is

@@ -2,8 +2,7 @@
  * What may be repeated of a sender's own text, and to whom: a beginning of it, to the sender alone. What is stored of a
  * refusal says nothing of the body.
  */
-import { holdsKey } from "./api-key.ts";
-import { holdsSecret } from "./shared-secret.ts";
+import { holdsKey, holdsSecret } from "./api-key.ts";
 
 /** Characters of an echo: fewer than half of a key's random ones. */
 const ECHO_MAX_LENGTH = 16;

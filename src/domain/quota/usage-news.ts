@@ -2,10 +2,14 @@
  * Which levels of usage are news: each once a billing period, and once more where the signal limit, or what goes beyond it,
  * was changed so that it was no longer reached and then is again.
  */
-import { USAGE_NOTICE_PERCENT } from "./usage-level.ts";
 import type { UsageLevelReached } from "../events/workspace-event.ts";
 import { ordinalsTaken, quotaCeiling } from "./quota.ts";
 import type { QuotaPlan, VerdictCounts } from "./quota.ts";
+
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+
+export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
 export interface UsageStanding extends QuotaPlan, Omit<VerdictCounts, "rejected"> {}
 
@@ -43,4 +47,12 @@ export function usageNews({ notified, now, hasRefused }: UsageMoment): { notifie
 
 function isReached(used: number, percent: number, signalLimit: number): boolean {
   return used > 0 && used * 100 >= signalLimit * percent;
+}
+
+/**
+ * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. At 100 every signal so far was processed
+ * (§8.2: up to and including the limit), and the next one will not be.
+ */
+export function usageLevel(used: number, signalLimit: number): UsageLevel | null {
+  return USAGE_NOTICE_PERCENT.findLast((percent) => used * 100 >= signalLimit * percent) ?? null;
 }

@@ -2,12 +2,12 @@
  * Which of the compiled mapping rules hold for one signal. Steps are counted, so that no rule and no signal can make this
  * slow; what is at a path is read once for all rules.
  */
-import { PathReading } from "../json/dot-path.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
+import { PathReading } from "../json/dot-path.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { fitsWildcard } from "./event-pattern.ts";
 import { toComparable } from "./mapping-condition.ts";
 import type { Comparable } from "./mapping-condition.ts";
+import { fitsWildcard } from "./mapping-rule.ts";
 import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
 
 export interface Evaluated {
@@ -129,4 +129,26 @@ const LONG_TEXT_CHARACTERS = 256;
 
 function stepsOfText({ text }: Comparable): number {
   return text === undefined ? 0 : Math.floor(text.length / CHARACTERS_A_STEP);
+}
+
+/** What the mapping rules said of a signal. */
+export interface Evaluation {
+  rulesTried: number;
+  matches: RuleMatch[];
+}
+
+/** The rules' verdict on a signal; or that they ask for an email that only its owner has, or take too many steps. */
+export function evaluateSignal(
+  rules: CompiledRules,
+  signal: NormalisedSignal,
+  ownerEmail?: string,
+): Evaluation | "needs_email" | "exceeded" {
+  const { tried, matches, exceeded } = evaluate(rules, signal, ownerEmail);
+  if (exceeded) return "exceeded";
+  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return "needs_email";
+  return { rulesTried: tried, matches };
+}
+
+export function pointsOf(matches: readonly RuleMatch[]): number {
+  return matches.reduce((sum, { points }) => sum + points, 0);
 }

@@ -3,11 +3,10 @@
  * event, and nothing of a rule becomes a regular expression. What they say of a signal is in evaluate-rules.ts, what a
  * workspace's rules may amount to in rule-size.ts.
  */
-import { parseDotPath } from "../json/dot-path.ts";
+import { isJsonObject, parseDotPath, readValue } from "../json/dot-path.ts";
 import type { DotPath } from "../json/dot-path.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
-import { fitsWildcard, wildcardOf } from "./event-pattern.ts";
-import type { Wildcard } from "./event-pattern.ts";
 import { comparatorOf } from "./mapping-condition.ts";
 import type { Comparator, MappingCondition } from "./mapping-condition.ts";
 
@@ -131,4 +130,74 @@ function parseRulePath(path: string): RulePath | undefined {
   if (!path.startsWith("properties.")) return undefined;
   const properties = parseDotPath(path.slice("properties.".length));
   return properties && { properties };
+}
+
+/** An event name, or a pattern of one in which `*` stands for any run of characters, also none. */
+export function isEventPattern(pattern: string): boolean {
+  return pattern.trim() !== "" && fitsName(pattern);
+}
+
+/** The literal parts of an event pattern between its `*`. */
+export interface Wildcard {
+  readonly first: string;
+  readonly middle: readonly string[];
+  readonly last: string;
+}
+
+/** The parts of a pattern with a `*` in it; null: it is an event's name as it stands. */
+export function wildcardOf(pattern: string): Wildcard | null {
+  const [first = "", ...parts] = pattern.split("*");
+  const last = parts.pop();
+  return last === undefined ? null : { first, middle: parts.filter((part) => part !== ""), last };
+}
+
+/** Looks for each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
+export function fitsWildcard({ first, middle, last }: Wildcard, event: string): boolean {
+  const end = event.length - last.length;
+  if (end < first.length || !event.startsWith(first) || !event.endsWith(last)) return false;
+  let at = first.length;
+  for (const part of middle) {
+    const found = event.indexOf(part, at);
+    if (found === -1 || found + part.length > end) return false;
+    at = found + part.length;
+  }
+  return true;
+}
+
+/** The events that a pattern can fit: all begin with `prefix`, or are just that where `exact`. */
+export function eventRange(pattern: string): { prefix: string; exact: boolean } {
+  const [prefix = "", ...rest] = pattern.trim().split("*");
+  return { prefix, exact: rest.length === 0 };
+}
+
+/** Every value that is neither an object nor an array, with its path, in the payload's order; of an array the first element. */
+export function* leavesOf(properties: JsonObject): Generator<[path: string, value: unknown]> {
+  yield* leavesAt("properties", properties);
+}
+
+function* leavesAt(path: string, value: unknown): Generator<[path: string, value: unknown]> {
+  if (Array.isArray(value)) {
+    yield* leavesAt(`${path}[]`, value[0]);
+  } else if (isJsonObject(value)) {
+    for (const [name, inner] of Object.entries(value)) yield* leavesAt(`${path}.${name}`, inner);
+  } else if (value !== undefined) {
+    yield [path, value];
+  }
+}
+
+/** The paths of all samples, each once, at most `limit`. Those that reach nothing, for how names are written, are left out. */
+export function propertyPaths(samples: readonly JsonObject[], limit: number): string[] {
+  const paths = new Set<string>();
+  for (const properties of samples) {
+    for (const [path] of leavesOf(properties)) {
+      if (paths.size === limit) return [...paths];
+      if (hasValueAt(properties, path)) paths.add(path);
+    }
+  }
+  return [...paths];
+}
+
+function hasValueAt(properties: JsonObject, path: string): boolean {
+  const steps = isRulePath(path) ? parseDotPath(path.slice("properties.".length)) : undefined;
+  return steps !== undefined && readValue(properties, steps) !== undefined;
 }

@@ -2,11 +2,10 @@
  * Spec §6.3: a mapping rule as it is pre-filled from one signal of the queue. Property names and values are judged by
  * word lists and shapes: what says which kind of thing happened is proposed, what says who or which one is not.
  */
-import { compileRules, isRulePath } from "./mapping-rule.ts";
+import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
 import { evaluate } from "./evaluate-rules.ts";
 import type { MappingCondition } from "./mapping-rule.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { leavesOf } from "./property-paths.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 

@@ -1,5 +1,5 @@
 /** What people say of a mapping rule: all of it but its id, its version and its times. */
-import type { MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingCondition, MappingRule, RuleFrequency } from "./mapping-rule.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
   name: string;
@@ -30,4 +30,57 @@ export function contentOf({
 }: RuleContent): RuleContent {
   const { frequency, enabled } = rest;
   return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
+}
+
+type PlainField = Exclude<keyof RuleContent, "conditions">;
+
+/** What a field was and is; of conditions, which ones went and came: none where only their order is another one. */
+export type RuleDifference =
+  | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
+  | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };
+
+export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDifference[] {
+  return RULE_FIELDS.flatMap((field): RuleDifference[] => {
+    if (field !== "conditions") {
+      return before[field] === after[field] ? [] : [{ field, from: before[field], to: after[field] }];
+    }
+    const [from, to] = [before.conditions, after.conditions];
+    if (jsonOf(from) === jsonOf(to)) return [];
+    const [had, has] = [new Set(from.map(jsonOf)), new Set(to.map(jsonOf))];
+    return [
+      {
+        field,
+        removed: from.filter((one) => !has.has(jsonOf(one))),
+        added: to.filter((one) => !had.has(jsonOf(one))),
+      },
+    ];
+  });
+}
+
+function jsonOf(value: unknown): string {
+  return JSON.stringify(value);
+}
+
+/** A path or value that is longer counts as one for each so many characters. */
+const CHARACTERS_COUNTED_AS_ONE = 50;
+
+/** The size of a rule: one for each path and each value of the conditions, and for each `*` of the event pattern. */
+export function ruleSize({ event, conditions }: Pick<MappingRule, "event" | "conditions">): number {
+  let size = event.split("*").length - 1;
+  for (const { path, value } of conditions) {
+    size += sizeOf(path);
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) size += sizeOf(String(one));
+  }
+  return size;
+}
+
+function sizeOf(text: string): number {
+  return Math.max(1, Math.ceil(text.length / CHARACTERS_COUNTED_AS_ONE));
+}
+
+/** The rules that were in force when something was recorded, linked, or applied to the past. */
+export interface RuleVersions {
+  /** The version of all of a workspace's rules together; 0: nothing was applied. */
+  workspace: number;
+  rules: [ruleId: string, version: number][];
 }

@@ -2,9 +2,7 @@
  * An import of mapping rules: what each of them would do to the rules that are there. A rule that is named by its id, else
  * by its name, is changed; one that is there by neither is added; the others that are there stay as they are.
  */
-import { contentOf, type RuleContent } from "./rule-content.ts";
-import { ruleDifferences } from "./rule-difference.ts";
-import { ruleSize } from "./rule-size.ts";
+import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "./rule-content.ts";
 
 export interface ImportedRule extends RuleContent {
   /** Id of a rule that the workspace may have. */

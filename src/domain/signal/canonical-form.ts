@@ -1,10 +1,9 @@
 /** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent } from "./present-text.ts";
-import type { JsonObject } from "../json/json-object.ts";
+import { isAbsent } from "../json/json-value.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
-import { WrittenNumber, asWritten } from "../json/written-number.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */
 const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
@@ -100,4 +99,46 @@ function namesSomebody(signal: NormalisedSignal): boolean {
  */
 function isLatestWord({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
   return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);
+}
+
+/** A number that JSON.parse has rounded, as the decimal that was sent. */
+export class WrittenNumber {
+  /** The number as JSON: the same text for the same number, however it was written. */
+  readonly decimal: string;
+
+  constructor(decimal: string) {
+    this.decimal = decimal;
+  }
+}
+
+/** Of up to 15 digits every decimal is a number of its own, so that only longer ones can have been rounded. */
+const LONG = /[\d.]{16}/;
+
+/**
+ * The payload with a WrittenNumber in place of each number that was rounded: the payload itself where there is none. The
+ * text is parsed anew only if it holds 16 digits in a row. What is not long enough for that is left alone also beside
+ * longer ones, so that each number is compared by itself alone.
+ *
+ * @param payload what JSON.parse makes of the text.
+ */
+export function asWritten(payload: unknown, text: string): unknown {
+  if (!LONG.test(text)) return payload;
+  return JSON.parse(text, (_, value: unknown, context?: { source?: string }) => {
+    const source = context?.source;
+    if (typeof value !== "number" || source === undefined || !LONG.test(source)) return value;
+    const sent = decimalOf(source);
+    return sent === decimalOf(String(value)) ? value : new WrittenNumber(sent);
+  });
+}
+
+/** A number without zeros at either end of its digits: `123e2` for 12300 and for 1.23e4. */
+function decimalOf(number: string): string {
+  const [, sign = "", whole = "", fraction = "", exponent = "0"] =
+    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number) ?? [];
+  const digits = (whole + fraction).replace(/^0+/, "");
+  // A loop: /0+$/ would try each zero of a long row of them as the first.
+  let end = digits.length;
+  while (digits[end - 1] === "0") end--;
+  if (end === 0) return "0";
+  return `${sign}${digits.slice(0, end)}e${Number(exponent) - fraction.length + digits.length - end}`;
 }

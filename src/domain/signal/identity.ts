@@ -3,8 +3,10 @@
  * link anybody, or strangers would become one person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import { hashAtOnce } from "../../platform/hashes.ts";
+import { isAbsent } from "../json/json-value.ts";
 import { holdsKey } from "../keys/api-key.ts";
-import { isAbsent } from "./present-text.ts";
+import type { Traits } from "./traits.ts";
 
 /** Words that senders put where an id is missing, in lower case. */
 const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
@@ -138,4 +140,44 @@ export function memberEmail(value: unknown): string | undefined {
   const email = normaliseEmail(value);
   const named = email?.replace(/\.[^.@]*$/, "");
   return named !== undefined && hasOneScript(named) ? email : undefined;
+}
+
+export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "user_id"; value: string }): string {
+  return hashAtOnce(`${kind} ${value}`).digest("base64url");
+}
+
+/** Characters of a name at least: a shorter one may stand in a source by chance. */
+const NAME_MIN_LENGTH = 3;
+
+/** What a signal names its person by; null, or absent, where it does not. */
+interface NamesOfSignal {
+  email?: string | null;
+  userId?: string | null;
+  anonymousId?: string | null;
+  traits: Traits;
+}
+
+/** The source of the group of the signal queue that counts a signal: empty where the signal's own tells whose it is. */
+export function groupSource(source: string, signal: NamesOfSignal): string {
+  return tellsWhose(source, signal) ? "" : source;
+}
+
+/** Whether a source has an address, or something of what the signal names its person by, as words of their own. */
+export function tellsWhose(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): boolean {
+  if (source.includes("@")) return true;
+  const names = [email?.split("@")[0], userId, anonymousId, traits.name, ...(traits.name?.split(/\s+/) ?? [])];
+  const text = source.toLowerCase();
+  return names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
+}
+
+/** Whether words stand in a text, neither of which goes on where they begin or end. */
+function hasWords(text: string, words: string): boolean {
+  for (let at = text.indexOf(words); at !== -1; at = text.indexOf(words, at + 1)) {
+    if (!isLetter(text.slice(0, at).at(-1)) && !isLetter(text[at + words.length])) return true;
+  }
+  return false;
+}
+
+function isLetter(character: string | undefined): boolean {
+  return character !== undefined && /[\p{L}\p{N}]/u.test(character);
 }

@@ -5,9 +5,9 @@
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
-import { isAbsent, presentText } from "./present-text.ts";
+import { isAbsent, presentText } from "../json/json-value.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
-import type { JsonObject } from "../json/json-object.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
 import { traitsTold } from "./traits.ts";
 

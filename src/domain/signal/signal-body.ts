@@ -5,15 +5,14 @@
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { findJsonError } from "../json/json-check.ts";
-import type { JsonError } from "../json/json-check.ts";
-import { describeJsonError, explainJsonError } from "../json/json-error.ts";
+import { findJsonError, describeJsonError, explainJsonError } from "../json/json-error.ts";
+import type { JsonError } from "../json/json-error.ts";
 import { closesAtEnd, jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "../json/json-scan.ts";
 import type { ItemSpans } from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import type { Result } from "../result.ts";
 import { ok, refuse } from "../result.ts";
-import { isAbsent } from "./present-text.ts";
+import { isAbsent } from "../json/json-value.ts";
 import { Utf8Text } from "../../platform/bytes.ts";
 
 export interface BodySignal {

@@ -1,5 +1,5 @@
 /** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
-import type { JsonObject } from "../json/json-object.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import type { Traits } from "./traits.ts";
 
 /** The endpoint family that a key may be used on (spec §2.1). Stored lines hold its index in this list, so append only. */

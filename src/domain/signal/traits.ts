@@ -4,11 +4,10 @@
  * stored already says of the first ones only.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
-import { withoutKeys } from "../keys/api-key.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import type { JsonObject } from "../json/json-object.ts";
-import { folded } from "./folded.ts";
-import { isAbsent, presentText } from "./present-text.ts";
+import { isAbsent, presentText } from "../json/json-value.ts";
+import type { JsonObject } from "../json/json-value.ts";
+import { withoutKeys } from "../keys/api-key.ts";
 
 interface Trait {
   /** What pages call it. */
@@ -117,4 +116,11 @@ function fullName(first: unknown, last: unknown): string | undefined {
   const firstName = presentText(first);
   const lastName = presentText(last);
   return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
+}
+
+/** The marks that a letter is taken apart from. Those of other scripts than Latin, Greek and Cyrillic are letters' own. */
+const ACCENTS = /[\u0300-\u036f]/g;
+
+export function folded(text: string): string {
+  return text.normalize("NFKD").replace(ACCENTS, "").toLowerCase();
 }

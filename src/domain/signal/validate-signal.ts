@@ -2,18 +2,18 @@
  * What the edge asks of one parsed signal before it is admitted (spec §2.2). CDP calls are taken as they come, because a
  * refusal makes their senders drop the event; only a track call must say what it tracks.
  */
-import { cut } from "../cut.ts";
+import { cut } from "../text.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
 import { hasEmailShape } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
-import { isAbsent } from "./present-text.ts";
+import { isAbsent } from "../json/json-value.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-object.ts";
+import type { JsonObject } from "../json/json-value.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 

@@ -1,6 +1,6 @@
 /** The /docs page: the OpenAPI document as server-rendered HTML, without scripts or files of other hosts. */
 import type { Child } from "hono/jsx";
-import { grouped } from "../../domain/grouped.ts";
+import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import {

@@ -11,14 +11,14 @@ import {
   type ZodOpenApiPathsObject,
   type ZodOpenApiResponsesObject,
 } from "zod-openapi";
-import { exampleEvent } from "../../domain/events/examples.ts";
-import { envelopeOf } from "../../domain/events/request-body.ts";
 import {
+  exampleEvent,
   destinationEventTypes,
   eventTypes,
   type AnyEventType,
   type EventData,
 } from "../../domain/events/workspace-event.ts";
+import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";

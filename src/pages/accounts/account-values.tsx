@@ -1,5 +1,5 @@
 /** Values of accounts: whatever JSON a payload template has made. Hostile text stays text. */
-import { cut } from "../../domain/cut.ts";
+import { cut } from "../../domain/text.ts";
 import { grouped } from "../views/format.ts";
 import { Badge } from "../views/parts.tsx";
 

@@ -1,6 +1,6 @@
 /** Connect: how to set up a sender with a key, or without one (spec §4, §5.6). */
 import type { ApiKey } from "../../control/api-keys.ts";
-import type { Rejection } from "../../domain/keys/rejection.ts";
+import type { Rejection } from "../../domain/keys/refusal.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import type { PageOf } from "../../platform/list-page.ts";

@@ -4,7 +4,7 @@ import { toSender } from "../../domain/keys/echo.ts";
 import { compileTemplate, mapAccount } from "../../domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { readSample } from "../../domain/accounts/sample-payload.ts";
+import { readSample } from "../../domain/accounts/template-sample.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { payloadTemplate } from "../../workspace/key-schemas.ts";

@@ -1,5 +1,5 @@
 /** The refused calls of one key: summed up by reason, and the latest runs of the same. */
-import type { Rejection } from "../../domain/keys/rejection.ts";
+import type { Rejection } from "../../domain/keys/refusal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";

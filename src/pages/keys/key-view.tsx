@@ -2,7 +2,7 @@
 import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
-import type { Rejection } from "../../domain/keys/rejection.ts";
+import type { Rejection } from "../../domain/keys/refusal.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";

@@ -1,7 +1,6 @@
 /** Settings › API Keys › Create: the form, with the template editor of Product Org Updates, and the key that it makes. */
 import { createKeyOnce } from "../../control/new-keys.ts";
-import { readSample } from "../../domain/accounts/sample-payload.ts";
-import { proposeTemplate } from "../../domain/accounts/propose-template.ts";
+import { readSample, proposeTemplate } from "../../domain/accounts/template-sample.ts";
 import { readForm } from "../read-form.tsx";
 import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
 import { fragment, page } from "../page.tsx";

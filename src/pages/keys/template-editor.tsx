@@ -1,5 +1,5 @@
 /** The payload template of a Product Org Updates key (spec §2.1), edited row by row and tried on a sample at once. */
-import { cut } from "../../domain/cut.ts";
+import { cut } from "../../domain/text.ts";
 import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import type { KeyFormErrors, Mapped, MappingRow, RowErrors, TypedKey } from "./key-form.ts";

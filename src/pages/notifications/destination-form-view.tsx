@@ -1,8 +1,7 @@
 /** Settings › Notifications: the form of a destination, new or changed. */
 import type { DestinationType } from "../../domain/events/destination.ts";
-import { exampleEvent } from "../../domain/events/examples.ts";
+import { exampleEvent, eventTypes } from "../../domain/events/workspace-event.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
-import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
 import { Choice, FormErrors, TextField } from "../views/fields.tsx";

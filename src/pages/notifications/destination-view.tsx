@@ -1,7 +1,7 @@
 /** Settings › Notifications: one destination: how it is, what it is told, and its latest deliveries. */
 import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
-import { exampleEvent } from "../../domain/events/examples.ts";
+import { exampleEvent } from "../../domain/events/workspace-event.ts";
 import { requestBody } from "../../domain/events/request-body.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";

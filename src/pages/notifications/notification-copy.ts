@@ -1,47 +1,12 @@
 /** What the notifications' pages say: of events, destinations, deliveries, and of what cannot be. */
 import type { DeliveryEnd } from "../../notifications/destination-calls.ts";
-import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
-import type { AnyEventType } from "../../domain/events/workspace-event.ts";
-import type { UrlProblem } from "../../domain/events/destination-url.ts";
+import type { Destination, DestinationType, DisabledReason, UrlProblem } from "../../domain/events/destination.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
 import type { DestinationProblem } from "../../workspace/manage-destinations.ts";
 import type { Tone } from "../copy.ts";
 
-export const EVENT_COPY = {
-  "person.score_crossed": {
-    label: "A score crosses a threshold",
-    when: "A person's score rises to one of the thresholds or above it; once, until it has fallen below again.",
-  },
-  "person.scored": {
-    label: "Scoring signals were made",
-    when: "Several come together: at most one delivery a second.",
-  },
-  "people.rescored": {
-    label: "Many scores have changed",
-    when: "By a rule that was applied to the past, or by many signals that became a person's: one summary.",
-  },
-  "usage.level": {
-    label: "Usage reaches 80, 100 or 200 %",
-    when: "Of the signal limit; and the first signal that is refused for it. Once each and billing period.",
-  },
-  "period.closed": { label: "A billing period has ended", when: "With its counts, and what follows from them." },
-  "key.expiring": { label: "An API key expires soon", when: "30 days, 7 days and a day ahead." },
-  "key.silent": {
-    label: "An API key is silent",
-    when: "No call has come with it for as many days as are chosen on the key's page.",
-  },
-  "refusals.burst": {
-    label: "Many calls are refused",
-    when: "More than a tenth of a key's calls of five minutes, and at least 20.",
-  },
-  "dead_letters.added": { label: "Signals could not be processed", when: "They wait among the dead letters." },
-  "processing.late": {
-    label: "Processing is late",
-    when: "The oldest signal that is still to be processed was accepted more than ten minutes ago.",
-  },
-  "destination.disabled": { label: "Another destination was switched off", when: "Told without being asked for." },
-  "destination.test": { label: "Test", when: "Sent from these pages." },
-} as const satisfies Record<AnyEventType, { label: string; when: string }>;
+/** Label and condition of each event type. */
+export { EVENT_CATALOGUE as EVENT_COPY } from "../../domain/events/workspace-event.ts";
 
 export const TYPE_COPY = {
   webhook: {

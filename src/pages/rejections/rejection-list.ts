@@ -1,7 +1,6 @@
 /** Refused calls as the page shows them: narrowed down, summed up by key and reason, a page at a time. */
-import type { RefusalCode } from "../../domain/keys/refusal.ts";
+import type { RefusalCode, Rejection, RejectionReason } from "../../domain/keys/refusal.ts";
 import type { DayRange } from "../day-range.ts";
-import type { Rejection, RejectionReason } from "../../domain/keys/rejection.ts";
 
 export interface RejectionGroup extends RejectionReason {
   calls: number;

@@ -1,7 +1,6 @@
 /** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
-import type { RefusalCode } from "../../domain/keys/refusal.ts";
+import type { RefusalCode, Rejection } from "../../domain/keys/refusal.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
-import type { Rejection } from "../../domain/keys/rejection.ts";
 import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
 import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "./rejection-list.ts";

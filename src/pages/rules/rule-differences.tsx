@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import { ruleDifferences } from "../../domain/rules/rule-difference.ts";
+import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../views/format.ts";
 import { ConditionSays } from "./rule-says.tsx";

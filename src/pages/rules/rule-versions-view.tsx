@@ -1,7 +1,6 @@
 /** The versions of a mapping rule: the list of what each has changed, and one of them with going back to it. */
-import type { StoredRule } from "../../control/stored-rules.ts";
-import type { RuleVersion } from "../../control/stored-rules.ts";
-import { ruleDifferences } from "../../domain/rules/rule-difference.ts";
+import type { StoredRule, RuleVersion } from "../../control/stored-rules.ts";
+import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { RuleDifferences } from "./rule-differences.tsx";

@@ -1,6 +1,6 @@
 /** What the pages say of how full a workspace is, in words: functions of data, checked against what they describe. */
 import { DAY_MS } from "../../domain/duration.ts";
-import type { RoomLevel } from "../../domain/quota/room.ts";
+import type { RoomLevel } from "../../domain/health/alarm.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { Room } from "../../workspace/read-health.ts";
 import type { NoticeCopy } from "../views/usage-copy.ts";

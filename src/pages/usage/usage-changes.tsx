@@ -2,7 +2,7 @@
 import type { Plan } from "../../control/plans.ts";
 import type { Workspace } from "../../control/workspaces.ts";
 import type { Balance } from "../../domain/quota/balance.ts";
-import type { OveragePrice } from "../../domain/quota/overage-price.ts";
+import type { OveragePrice } from "../../domain/quota/billing.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { atPrice, changeSaid, heldSaid, thatCost } from "../views/usage-copy.ts";
 import { counted, grouped } from "../views/format.ts";

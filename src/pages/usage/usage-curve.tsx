@@ -2,7 +2,7 @@
 import { expected, reaches, type Pace } from "../../domain/quota/forecast.ts";
 import { ordinalsTaken, quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
-import type { OveragePrice } from "../../domain/quota/overage-price.ts";
+import type { OveragePrice } from "../../domain/quota/billing.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { thatCost } from "../views/usage-copy.ts";
 import { counted, day, grouped } from "../views/format.ts";

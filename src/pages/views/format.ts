@@ -1,5 +1,5 @@
 /** Numbers and times as the pages show them. */
-import { counted, grouped } from "../../domain/grouped.ts";
+import { counted, grouped } from "../../domain/text.ts";
 
 // In numbers: what was 47 hours ago was not "yesterday".
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });

@@ -1,5 +1,5 @@
 /** Fields for an API key to narrow a list down by: the newest in a list, and where there are more, a part of the name. */
-import { grouped } from "../../domain/grouped.ts";
+import { grouped } from "../../domain/text.ts";
 import type { KeyFilter } from "../key-filter.ts";
 import { SelectField, TextField } from "./fields.tsx";
 

@@ -1,7 +1,7 @@
 /** What the Usage page says of a workspace's usage, in words: functions of data, checked against what they describe. */
-import { overageCost, type OveragePrice } from "../../domain/quota/overage-price.ts";
+import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
 import { ordinalsTaken, quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
-import { usageLevel, type UsageLevel } from "../../domain/quota/usage-level.ts";
+import { usageLevel, type UsageLevel } from "../../domain/quota/usage-news.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import type { Tone } from "../copy.ts";

@@ -1,5 +1,5 @@
 /** Deletions of persons as they are stored: what is asked for, how far it is, and the receipt of what it has deleted. */
-import { hashOfName } from "../../domain/signal/hash-name.ts";
+import { hashOfName } from "../../domain/signal/identity.ts";
 import type { DeletionReceipt } from "../protocol/store-operations.ts";
 import type { DeletionStage } from "./tables.ts";
 

@@ -5,8 +5,8 @@
  * signals and dead letters, a portion at a time. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
-import { withoutPerson } from "../../domain/events/without-person.ts";
-import { hashOfName } from "../../domain/signal/hash-name.ts";
+import { withoutPerson } from "../../domain/events/workspace-event.ts";
+import { hashOfName } from "../../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { afterDeletion } from "../log/line.ts";

@@ -2,7 +2,7 @@
  * What a transaction does to people's scores, as far as somebody wants to be told: the scoring signals that it made, and
  * the thresholds that scores have come to. A threshold is judged once, by the score before the transaction and after it.
  */
-import { fallenBelow, risenTo } from "../../domain/events/thresholds.ts";
+import { fallenBelow, risenTo } from "../../domain/events/workspace-event.ts";
 import type {
   EventData,
   ScoringSignalMade,

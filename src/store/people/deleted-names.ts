@@ -3,7 +3,7 @@
  * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
-import { hashOfName } from "../../domain/signal/hash-name.ts";
+import { hashOfName } from "../../domain/signal/identity.ts";
 import { claimInForce } from "./claims.ts";
 import type { IdClaim } from "./claims.ts";
 import { claimsInStore } from "./identities.ts";

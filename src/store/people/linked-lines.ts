@@ -2,13 +2,13 @@
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import type { JsonObject } from "../../domain/json/json-object.ts";
+import type { JsonObject } from "../../domain/json/json-value.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
-import { evaluateSignal, pointsOf } from "../../domain/rules/evaluation.ts";
+import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { LinkCounts } from "./link-jobs.ts";
 import { namesOnLine } from "./visitor-names.ts";

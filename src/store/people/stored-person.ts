@@ -3,8 +3,7 @@
  * this runs for every signal.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { folded } from "../../domain/signal/folded.ts";
-import { SEARCHED_TRAITS, TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
+import { folded, SEARCHED_TRAITS, TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
 import type { PersonTraits } from "../../domain/signal/traits.ts";
 
 export interface PersonColumns extends PersonTraits {

@@ -2,7 +2,7 @@
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
-import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 
 export type ExportedRecords = "signals" | "people" | "scoring_signals";
 

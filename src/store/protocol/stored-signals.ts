@@ -2,7 +2,7 @@
 import type { AccountRecord } from "../../domain/accounts/payload-template.ts";
 import type { FailingJob } from "../../domain/health/alarm.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import type { Evaluation } from "../../domain/rules/evaluation.ts";
+import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { EndpointType, NormalisedSignal, SignalStatus, Verdict } from "../../domain/signal/signal.ts";
 import type { PageOf } from "../../platform/list-page.ts";

@@ -6,11 +6,10 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
-import { pointsOf } from "../../domain/rules/evaluation.ts";
+import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { BeingDeleted } from "../deletion/being-deleted.ts";
 import type { ColdObjects } from "../log/cold.ts";
-import { isDropped } from "../log/line.ts";
-import { type Facts, keepsPayload } from "../log/line.ts";
+import { isDropped, type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { type Payloads, readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";

@@ -1,5 +1,5 @@
 /** The latest signals, as the live page asks for them every two seconds. */
-import { pointsOf } from "../../domain/rules/evaluation.ts";
+import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { LatestSignals, LiveSignal } from "../protocol/stored-signals.ts";
 import { lastDeadLetter } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";

@@ -3,7 +3,7 @@
  * email or in one of the traits that are searched: an index that holds these of everybody, and little else, is gone
  * through. It is written when one of them changes, never because a signal comes.
  */
-import { folded } from "../../domain/signal/folded.ts";
+import { folded } from "../../domain/signal/traits.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
 import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../protocol/people-and-accounts.ts";

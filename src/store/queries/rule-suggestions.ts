@@ -1,8 +1,7 @@
 /** What the editor of a mapping rule proposes: events that came lately, and paths of what such signals carry. */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
-import { parsed } from "../../domain/json/payload-json.ts";
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import { propertyPaths } from "../../domain/rules/property-paths.ts";
+import { parsed } from "../../domain/json/json-value.ts";
+import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { ColdObjects } from "../log/cold.ts";
 import type { RuleSuggestions } from "../protocol/store-operations.ts";

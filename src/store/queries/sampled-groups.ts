@@ -1,5 +1,5 @@
 /** The signal queue (spec §6.3), as the operator API answers it: with the payload of each group's sample. */
-import { parsed } from "../../domain/json/payload-json.ts";
+import { parsed } from "../../domain/json/json-value.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { ColdObjects } from "../log/cold.ts";
 import { keepsPayload } from "../log/line.ts";

@@ -4,7 +4,7 @@
  */
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
-import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import { storeMaxBytes } from "../../env.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { RestorableObject } from "../../platform/restorable-object.ts";
@@ -17,13 +17,36 @@ import type {
   AccountPage,
   AccountsQuery,
   AccountSummary,
+  PeoplePage,
+  PeopleQuery,
+  Person,
+  PersonPage,
+  PersonTimeline,
 } from "../protocol/people-and-accounts.ts";
-import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/store-operations.ts";
-import type { PeoplePage, PeopleQuery, Person, PersonPage, PersonTimeline } from "../protocol/people-and-accounts.ts";
-import type { DeadLetter, FindFilter, FoundSignals, LatestSignals, SignalTrace } from "../protocol/stored-signals.ts";
-import type { PreviewPage, PreviewRange, RuleFacts, RuleJob, RuleSuggestions } from "../protocol/store-operations.ts";
-import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
-import type { StoreHealth, StoreTotals } from "../protocol/stored-signals.ts";
+import type {
+  DeletionReceipt,
+  ExportPage,
+  ExportRange,
+  PreviewPage,
+  PreviewRange,
+  RuleFacts,
+  RuleJob,
+  RuleSuggestions,
+} from "../protocol/store-operations.ts";
+import type {
+  DeadLetter,
+  FindFilter,
+  FoundSignals,
+  LatestSignals,
+  SignalTrace,
+  EventGroup,
+  QueueFilter,
+  QueueGroup,
+  QueuePage,
+  RecentNames,
+  StoreHealth,
+  StoreTotals,
+} from "../protocol/stored-signals.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";

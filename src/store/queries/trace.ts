@@ -1,6 +1,6 @@
 /** The whole way of one signal, by its id: in the log, among the held ones, or among the dead letters. */
-import { parsed } from "../../domain/json/payload-json.ts";
-import { pointsOf } from "../../domain/rules/evaluation.ts";
+import { parsed } from "../../domain/json/json-value.ts";
+import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { Admission } from "../../wire/admission.ts";
 import { BeingDeleted } from "../deletion/being-deleted.ts";
 import type { ColdObjects } from "../log/cold.ts";

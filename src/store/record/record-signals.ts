@@ -4,7 +4,7 @@
  * In received order: resent signals leave their place → statuses → identities → owners, scores and lines. Identities come
  * before owners, so that what a signal says about a visitor holds for its whole batch.
  */
-import { groupSource } from "../../domain/signal/personal-source.ts";
+import { groupSource } from "../../domain/signal/identity.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import { Accounts } from "../accounts/accounts.ts";

@@ -1,8 +1,7 @@
 /** A mapping rule tried on stored signals before it is saved (design §8.5): newest first, a page at a time, reads only. */
-import { parsed } from "../../domain/json/payload-json.ts";
+import { parsed } from "../../domain/json/json-value.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { eventRange } from "../../domain/rules/event-pattern.ts";
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { eventRange, compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold.ts";

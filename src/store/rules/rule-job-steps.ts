@@ -7,8 +7,13 @@
  * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
  * left alone.
  */
-import { eventRange } from "../../domain/rules/event-pattern.ts";
-import { type CompiledRules, compileRules, isAboutEvent, type MappingRule } from "../../domain/rules/mapping-rule.ts";
+import {
+  eventRange,
+  type CompiledRules,
+  compileRules,
+  isAboutEvent,
+  type MappingRule,
+} from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold.ts";
 import type { Facts } from "../log/line.ts";

@@ -2,10 +2,9 @@
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
  * steps are in rule-job-steps.ts.
  */
-import { eventRange } from "../../domain/rules/event-pattern.ts";
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { eventRange, compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
-import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import type { StoreState } from "../state/store-state.ts";

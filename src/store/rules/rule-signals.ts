@@ -3,7 +3,7 @@ import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { evaluate } from "../../domain/rules/evaluate-rules.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import type { JsonObject } from "../../domain/json/json-object.ts";
+import type { JsonObject } from "../../domain/json/json-value.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";

@@ -3,7 +3,7 @@
  * changes a status calls `changeStatus` and counts nothing itself.
  */
 import type { SignalsByPeriod } from "../../domain/restore.ts";
-import { groupSource } from "../../domain/signal/personal-source.ts";
+import { groupSource } from "../../domain/signal/identity.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";

@@ -4,11 +4,11 @@
  */
 import { afterAll, expect, test } from "vitest";
 import { compileTemplate, mapAccount } from "../../../src/domain/accounts/payload-template.ts";
-import type { JsonObject } from "../../../src/domain/json/json-object.ts";
+import type { JsonObject } from "../../../src/domain/json/json-value.ts";
 import { evaluate } from "../../../src/domain/rules/evaluate-rules.ts";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-rule.ts";
-import { ruleSize } from "../../../src/domain/rules/rule-size.ts";
+import { ruleSize } from "../../../src/domain/rules/rule-content.ts";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
 import { ok } from "../../../src/domain/result.ts";

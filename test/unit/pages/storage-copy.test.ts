@@ -1,7 +1,7 @@
 /** How full a workspace is, in words: from 80 % of the storage on, when it is full, and when calls are refused for it. */
 import { describe, expect, test } from "vitest";
-import type { RoomLevel } from "../../../src/domain/quota/room.ts";
-import { roomLevel } from "../../../src/domain/quota/room.ts";
+import type { RoomLevel } from "../../../src/domain/health/alarm.ts";
+import { roomLevel } from "../../../src/domain/health/alarm.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "../../../src/pages/usage/storage-copy.ts";
 import type { Room } from "../../../src/workspace/read-health.ts";
 

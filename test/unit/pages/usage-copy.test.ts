@@ -8,7 +8,7 @@ import {
   usageNotice,
   usageNoticeName,
 } from "../../../src/pages/views/usage-copy.ts";
-import type { OveragePrice } from "../../../src/domain/quota/overage-price.ts";
+import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
 import type { Usage } from "../../../src/quota/protocol.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {

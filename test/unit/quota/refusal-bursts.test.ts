@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { RefusedCalls } from "../../../src/domain/keys/rejection.ts";
+import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, RefusalBursts } from "../../../src/quota/counter-news.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);

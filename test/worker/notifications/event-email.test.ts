@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { sendEmail } from "../../../src/notifications/email.ts";
 import type { Parcel } from "../../../src/notifications/destination-calls.ts";
-import { exampleEvent } from "../../../src/domain/events/examples.ts";
+import { exampleEvent } from "../../../src/domain/events/workspace-event.ts";
 import { createDestination, offeredTypes, type DestinationsCall } from "../../../src/workspace/manage-destinations.ts";
 import type { EmailBinding } from "../../../src/env.ts";
 import { newWorkspace } from "../../support/workspace.ts";

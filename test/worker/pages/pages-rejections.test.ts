@@ -1,6 +1,6 @@
 /** The Rejections page (spec §7): what was refused and why, by key and code, with what the sender should change. */
 import { describe, expect, test } from "vitest";
-import type { RefusedCalls } from "../../../src/domain/keys/rejection.ts";
+import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../../src/limits.ts";
 import { newMembers } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";

@@ -8,7 +8,7 @@ import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { billingPeriodAt, closePeriod, type Streak } from "../../../src/domain/quota/billing-period.ts";
+import { billingPeriodAt, closePeriod, type Streak } from "../../../src/domain/quota/billing.ts";
 import { newCounter, type TestCounter } from "../../support/counter.ts";
 import { BREAKS, LateConfiguration, type Break, type StoredConfig } from "../../support/late-configuration.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";

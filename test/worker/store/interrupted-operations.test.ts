@@ -6,7 +6,7 @@ import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } fro
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { hashOfName } from "../../../src/domain/signal/hash-name.ts";
+import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";

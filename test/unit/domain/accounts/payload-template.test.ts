@@ -8,7 +8,7 @@ import {
   templateRefusal,
 } from "../../../../src/domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
-import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };
 

@@ -2,8 +2,8 @@
 import { gzipSync } from "node:zlib";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import * as check from "../../../../src/domain/json/json-check.ts";
-import type { JsonError } from "../../../../src/domain/json/json-check.ts";
+import * as check from "../../../../src/domain/json/json-error.ts";
+import type { JsonError } from "../../../../src/domain/json/json-error.ts";
 import * as errors from "../../../../src/domain/json/json-error.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 

@@ -2,9 +2,8 @@
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { composeKey } from "../../../../src/domain/keys/api-key.ts";
+import { composeKey, composeSecret } from "../../../../src/domain/keys/api-key.ts";
 import { echo, holdsCredential, toSender } from "../../../../src/domain/keys/echo.ts";
-import { composeSecret } from "../../../../src/domain/keys/shared-secret.ts";
 
 const draws = (compose: (random: (n: number) => Uint8Array) => string) =>
   Array.from({ length: 300 }, () => compose(randomBytes));

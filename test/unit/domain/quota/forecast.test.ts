@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { expected, paceOf, reaches } from "../../../../src/domain/quota/forecast.ts";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
 import type { UsageDay } from "../../../../src/domain/quota/usage-day.ts";
-import { usageLevel } from "../../../../src/domain/quota/usage-level.ts";
+import { usageLevel } from "../../../../src/domain/quota/usage-news.ts";
 
 const day = (number: number) => Date.UTC(2031, 2, number);
 const START = day(1);

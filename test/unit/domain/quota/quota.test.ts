@@ -1,8 +1,8 @@
 /** The verdict of a signal (spec §3.2, §8.1–§8.6). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { closePeriod } from "../../../../src/domain/quota/billing-period.ts";
-import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing-period.ts";
+import { closePeriod } from "../../../../src/domain/quota/billing.ts";
+import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing.ts";
 import { decideQuotaRun, overageOfRelease, overageOfRun, quotaCeiling } from "../../../../src/domain/quota/quota.ts";
 import type { QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
 

@@ -1,8 +1,8 @@
 /** Which levels of usage, and which scores, are news. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { fallenBelow, risenTo } from "../../../../src/domain/events/thresholds.ts";
-import { grouped } from "../../../../src/domain/grouped.ts";
+import { fallenBelow, risenTo } from "../../../../src/domain/events/workspace-event.ts";
+import { grouped } from "../../../../src/domain/text.ts";
 import { usageNews } from "../../../../src/domain/quota/usage-news.ts";
 import type { UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
 

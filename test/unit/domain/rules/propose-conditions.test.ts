@@ -1,13 +1,12 @@
 /** Spec §6.3: the rule that is pre-filled from a signal of the queue. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules, isRulePath } from "../../../../src/domain/rules/mapping-rule.ts";
+import { compileRules, isRulePath, isEventPattern } from "../../../../src/domain/rules/mapping-rule.ts";
 import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
-import { isEventPattern } from "../../../../src/domain/rules/event-pattern.ts";
 import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts";
-import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
 import { newRule } from "../../../../src/workspace/rule-schemas.ts";

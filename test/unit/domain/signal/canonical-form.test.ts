@@ -1,10 +1,15 @@
 /** Design §8.2: the text that is hashed to find duplicates. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canonicalForm, canonicalJson, duplicateKey } from "../../../../src/domain/signal/canonical-form.ts";
+import {
+  canonicalForm,
+  canonicalJson,
+  duplicateKey,
+  WrittenNumber,
+  asWritten,
+} from "../../../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
-import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
-import { WrittenNumber, asWritten } from "../../../../src/domain/json/written-number.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import { SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 

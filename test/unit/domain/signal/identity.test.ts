@@ -7,6 +7,7 @@ import {
   isWorthlessId,
   memberEmail,
   normaliseEmail,
+  tellsWhose,
   usableId,
 } from "../../../../src/domain/signal/identity.ts";
 
@@ -188,4 +189,29 @@ describe("who signs in or is a member", () => {
     ["no address", "jane"],
     ["no text", 5],
   ])("an address with %s is nobody's", (_, typed) => expect(memberEmail(typed)).toBeUndefined());
+});
+
+const zoe = { email: "zoe.hart@x.co", userId: "U-4711", anonymousId: "v-1", traits: { name: "Zoe Hart" } };
+
+test.each([
+  "newsletter for zoe@x.co",
+  "somebody@else.example",
+  "form of u-4711",
+  "browser V-1",
+  "newsletter for ZOE",
+  "hart's list",
+  "list of zoe.hart",
+])("a source tells whose the signal is by an address, an id or a name: %s", (source) => {
+  expect(tellsWhose(source, zoe)).toBe(true);
+});
+
+test.each(["website", "marketing-automation", "unknown", "shart-zoetrope", ""])(
+  "another source says nothing of whose the signal is: %j",
+  (source) => {
+    expect(tellsWhose(source, zoe)).toBe(false);
+  },
+);
+
+test("what is very short says nothing of whose the signal is, and neither does what is absent", () => {
+  expect(tellsWhose("form 42 of jo", { userId: "42", traits: { name: "Jo" } })).toBe(false);
 });

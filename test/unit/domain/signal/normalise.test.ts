@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { cdpCallType, normalise } from "../../../../src/domain/signal/normalise.ts";
-import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import type { Traits } from "../../../../src/domain/signal/traits.ts";
 
 describe("§6 detection of CDP calls", () => {

@@ -5,7 +5,7 @@ import { readSignals } from "../../../../src/domain/signal/signal-body.ts";
 import type { SignalRefusal } from "../../../../src/domain/keys/refusal.ts";
 import type { SignalBody, SignalBodyRules } from "../../../../src/domain/signal/signal-body.ts";
 import type { Result } from "../../../../src/domain/result.ts";
-import { isAbsent } from "../../../../src/domain/signal/present-text.ts";
+import { isAbsent } from "../../../../src/domain/json/json-value.ts";
 import { ok, refuse } from "../../../../src/domain/result.ts";
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";

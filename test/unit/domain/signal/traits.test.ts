@@ -1,8 +1,8 @@
 /** Spec §6: traits that enrich a person, however long the sender writes them. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { folded } from "../../../../src/domain/signal/folded.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
+import { folded } from "../../../../src/domain/signal/traits.ts";
 import type { Traits } from "../../../../src/domain/signal/traits.ts";
 import { TRAIT_MAX_BYTES } from "../../../../src/limits.ts";
 
@@ -58,4 +58,16 @@ describe("a trait", () => {
       }),
     );
   });
+});
+
+test.each([
+  ["Zoë", "zoe"],
+  ["ÉCOLE Ünïversität", "ecole universitat"],
+  ["Ａｃｍｅ", "acme"],
+  ["ﬁne", "fine"],
+  ["한국", "한국".normalize("NFKD")],
+  ["Ångström AB", "angstrom ab"],
+])("%s is searched for as %s", (text, same) => {
+  expect(folded(text)).toBe(same);
+  expect(folded(text.normalize("NFD"))).toBe(same);
 });

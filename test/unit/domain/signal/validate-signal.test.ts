@@ -2,8 +2,7 @@
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { composeKey } from "../../../../src/domain/keys/api-key.ts";
-import { composeSecret } from "../../../../src/domain/keys/shared-secret.ts";
+import { composeKey, composeSecret } from "../../../../src/domain/keys/api-key.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { fitsName, validateSignal } from "../../../../src/domain/signal/validate-signal.ts";
 

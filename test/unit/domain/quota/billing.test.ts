@@ -1,7 +1,7 @@
 /** Billing periods: months from the anchor, in UTC (spec §8.1, §8.5). What closing one does is in quota.test.ts. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { billingPeriodAt } from "../../../../src/domain/quota/billing-period.ts";
+import { billingPeriodAt } from "../../../../src/domain/quota/billing.ts";
 
 const DAY_MS = 86_400_000;
 

@@ -1,10 +1,14 @@
 /** Events as people read them, and what each kind of destination is sent. */
 import { describe, expect, test } from "vitest";
 import { maskedTarget, wantedBy } from "../../../../src/domain/events/destination.ts";
-import { exampleEvent } from "../../../../src/domain/events/examples.ts";
-import { requestBody } from "../../../../src/domain/events/request-body.ts";
-import { emailText, eventSentence, slackBody } from "../../../../src/domain/events/sentence.ts";
-import { type AnyEvent, destinationEventTypes, eventTypes } from "../../../../src/domain/events/workspace-event.ts";
+import {
+  exampleEvent,
+  eventSentence,
+  type AnyEvent,
+  destinationEventTypes,
+  eventTypes,
+} from "../../../../src/domain/events/workspace-event.ts";
+import { emailText, requestBody, slackBody } from "../../../../src/domain/events/request-body.ts";
 
 const PAGES = "https://signals.example.com/w/demo";
 

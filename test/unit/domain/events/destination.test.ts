@@ -1,7 +1,7 @@
 /** Where a webhook may go: nothing that only the service can reach. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkDestinationUrl } from "../../../../src/domain/events/destination-url.ts";
+import { checkDestinationUrl } from "../../../../src/domain/events/destination.ts";
 
 const RULES = { local: false, ownHosts: ["signals.example.com"] };
 const LOCAL = { ...RULES, local: true };

@@ -1,6 +1,23 @@
 /** Billing periods: calendar months from a workspace's anchor, in UTC, and what closing one does (spec §8.5). */
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
+/** Plan and billing of a workspace, as `configure` sets it (design §6). */
+export interface QuotaConfig {
+  /** The plan's signal limit (the allowance) per billing period. */
+  signalLimit: number;
+  /** Only paid plans can lose the extra room (spec §8.5). */
+  paid: boolean;
+  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
+  overages: boolean;
+  /** Billing periods are calendar months from this time on. Fixed by the first `configure`. */
+  anchorMs: number;
+  /**
+   * Version of the configuration, and the time since which it holds, in milliseconds since 1970. D1 raises it with every
+   * change to `max(old + 1, now)`.
+   */
+  configVersion: number;
+}
+
 /** A billing period, its start inclusive, its end exclusive; milliseconds since 1970. */
 export interface BillingPeriod {
   startMs: number;
@@ -50,4 +67,17 @@ export function closePeriod(before: Streak, period: PeriodEnd): Streak {
   const over = period.count > period.signalLimit && period.paid && !period.overages;
   const streak = over ? before.streak + 1 : 0;
   return { streak, extraRoomRemoved: before.extraRoomRemoved || streak >= OVERAGE_STREAK_LIMIT };
+}
+
+/** What a plan's overages cost, where its operator tells. Nothing is billed by this service. */
+export interface OveragePrice {
+  /** The price of 1,000 overages, in units of the currency. */
+  perThousand: number;
+  /** ISO 4217, such as `EUR`. */
+  currency: string;
+}
+
+/** What so many overages cost, in units of the currency. */
+export function overageCost(overages: number, { perThousand }: OveragePrice): number {
+  return (Math.max(0, overages) * perThousand) / 1_000;
 }

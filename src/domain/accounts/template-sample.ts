@@ -1,0 +1,265 @@
+/** A sample payload that an admin pastes to try a payload template: read as the endpoint would read it (design §8.7). */
+import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
+import type { JsonObject } from "../json/json-value.ts";
+import { ok, refuse } from "../result.ts";
+import type { Result } from "../result.ts";
+import { readSignals } from "../signal/signal-body.ts";
+import { compileTemplate, isAccountTarget, mapAccount } from "./payload-template.ts";
+import type { PayloadMapping } from "./payload-template.ts";
+
+/** Reads a sample; of an array its first element, for each is an update of its own. Refused with one sentence for the admin. */
+export function readSample(text: string): Result<JsonObject, string> {
+  const read = readSignals(new TextEncoder().encode(text), {
+    maxSignals: Number.MAX_SAFE_INTEGER,
+    lines: false,
+    check: ok,
+  });
+  if (!read.ok) return refuse(read.refusal.detail);
+  const [first] = read.value.signals;
+  if (first === undefined) return refuse("The sample holds no payload.");
+  if (first.refusal !== null) return refuse(first.refusal.detail);
+  const payload: unknown = JSON.parse(read.value.text.slice(first.start, first.end));
+  return isJsonObject(payload)
+    ? ok(payload)
+    : refuse('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');
+}
+
+/** Mappings proposed at most: what does not fit on a screen is not read. */
+const MAX_MAPPINGS = 15;
+/** Levels of a sample that are looked into. */
+const MAX_LEVELS = 4;
+
+/** Names by which senders call a field, the most telling first; compared without case and separators. */
+const NAMES: readonly (readonly [target: string, names: readonly string[]])[] = [
+  [
+    "external_id",
+    words(
+      "externalid accountid companyid organizationid organisationid orgid workspaceid tenantid groupid teamid customerid id uuid",
+    ),
+  ],
+  ["name", words("accountname companyname organizationname workspacename orgname name")],
+  ["plan", words("planname plan subscriptionplan tier edition")],
+  ["user_count", words("usercount users seats seatcount numusers membercount members headcount licenses")],
+  ["recurring_revenue", words("recurringrevenue monthlyrecurringrevenue annualrecurringrevenue mrr arr revenue")],
+  ["trial_status", words("trialstatus trial istrial ontrial")],
+  ["feature_flags", words("featureflags flags features featuretoggles")],
+];
+
+interface Leaf {
+  path: string;
+  value: unknown;
+}
+
+/** The proposal begins with a mapping of `external_id`; its path is empty where no name of the sample looks like one. */
+export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
+  const leaves: Leaf[] = [];
+  collect(sample, "", MAX_LEVELS, leaves);
+  const rows: PayloadMapping[] = [];
+  const used = new Set<Leaf>();
+  for (const [target, names] of NAMES) {
+    const leaf = bestLeaf(target, names, leaves, used);
+    if (leaf !== undefined) used.add(leaf);
+    if (leaf !== undefined) rows.push(mapping(target, leaf));
+    else if (target === "external_id") rows.push({ target, path: "", type: "string", required: true });
+  }
+  const taken = new Set<string>();
+  for (const leaf of leaves) {
+    const target = `attributes.${lastName(leaf.path)}`;
+    if (rows.length >= MAX_MAPPINGS) break;
+    if (used.has(leaf) || taken.has(target) || !isAccountTarget(target)) continue;
+    const row = mapping(target, leaf);
+    if (!isMapped(row, sample)) continue;
+    taken.add(target);
+    rows.push(row);
+  }
+  return rows;
+}
+
+/** Collects texts, numbers and flags with their paths; arrays and the flags of `features: {…}` as a whole. */
+function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf[]): void {
+  for (const [name, inner] of Object.entries(value)) {
+    if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
+    const path = prefix + name;
+    const isFlags = NAMES.some(([target, names]) => target === "feature_flags" && names.includes(plain(name)));
+    if (isJsonObject(inner) && !isFlags && levels > 1) collect(inner, `${path}.`, levels - 1, leaves);
+    else leaves.push({ path, value: inner });
+  }
+}
+
+function bestLeaf(
+  target: string,
+  names: readonly string[],
+  leaves: readonly Leaf[],
+  used: ReadonlySet<Leaf>,
+): Leaf | undefined {
+  for (const name of names) {
+    for (const leaf of leaves) {
+      if (used.has(leaf) || (plain(lastName(leaf.path)) !== name && plain(leaf.path) !== name)) continue;
+      const isWhole = typeof leaf.value === "object";
+      if (isWhole === (target === "feature_flags") && isMapped(mapping(target, leaf), nest(leaf))) return leaf;
+    }
+  }
+  return undefined;
+}
+
+/** A payload with the leaf alone, as its path reads it. */
+function nest(leaf: Leaf): JsonObject {
+  return { [leaf.path]: leaf.value };
+}
+
+function mapping(target: string, { path, value }: Leaf): PayloadMapping {
+  return {
+    target,
+    path,
+    type: target === "external_id" ? "string" : typeOf(target, value),
+    required: target === "external_id",
+  };
+}
+
+function typeOf(target: string, value: unknown): PayloadMapping["type"] {
+  if (typeof value === "boolean") return "boolean";
+  if (typeof value === "object") return "json";
+  if (typeof value === "number") return "number";
+  const isAmount = target === "user_count" || target === "recurring_revenue";
+  return isAmount && typeof value === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(value) ? "number" : "string";
+}
+
+/** Whether the mapping works for the payload. This is found out by mapping it, so that no reason against it is missed. */
+function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
+  const id: PayloadMapping = { target: "external_id", path: ID_OF_TRIAL, type: "string", required: true };
+  try {
+    const rows = row.target === "external_id" ? [row] : [row, id];
+    return mapAccount(compileTemplate(rows), { ...payload, [ID_OF_TRIAL]: "trial-1" }).ok;
+  } catch {
+    return false;
+  }
+}
+
+/** A property's name that no sample has. */
+const ID_OF_TRIAL = "\u{f8ff}id";
+
+function lastName(path: string): string {
+  return path.slice(path.lastIndexOf(".") + 1);
+}
+
+function plain(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
+}
+
+function words(list: string): readonly string[] {
+  return list.split(" ");
+}
+
+/** Steps of a path that are drawn as nested objects; a longer one is written as one dotted name, which is read as well. */
+const NESTED_MAX_STEPS = 8;
+/** Elements of an array in an example. */
+const INDEX_MAX = 3;
+
+/** Mappings that read the same place; `steps` are names and indices. */
+interface Place {
+  steps: (string | number)[];
+  mappings: PayloadMapping[];
+}
+
+export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
+  const example: JsonObject = {};
+  for (const place of placesOf(template)) {
+    const value = valueFor(place.mappings);
+    if (isShort(place.steps) && put(example, place.steps, value)) continue;
+    // Another mapping has a plain value on the way: a property of the path's whole text is read before its steps.
+    for (const { path } of place.mappings) define(example, path, value);
+  }
+  return example;
+}
+
+/** Plain values before what lies below them, and `json` last, which is content with whatever is there by then. */
+function placesOf(template: readonly PayloadMapping[]): Place[] {
+  const places = new Map<string, Place>();
+  for (const mapping of template) {
+    const steps = (parseDotPath(mapping.path) ?? []).map((step) =>
+      step.kind === "name" ? step.name : step.kind === "index" ? step.index : 0,
+    );
+    const key = JSON.stringify(steps);
+    const place = places.get(key) ?? { steps, mappings: [] };
+    place.mappings.push(mapping);
+    places.set(key, place);
+  }
+  const isJson = ({ mappings }: Place): boolean =>
+    mappings.every(({ type, target }) => type === "json" && !isId(target));
+  const order = (place: Place): number => (isJson(place) ? 1_000 : 0) + place.steps.length;
+  return [...places.values()].sort((a, b) => order(a) - order(b));
+}
+
+function isShort(steps: Place["steps"]): boolean {
+  return steps.length <= NESTED_MAX_STEPS && steps.every((step) => typeof step === "string" || step <= INDEX_MAX);
+}
+
+function isId(target: string): boolean {
+  return target === "external_id";
+}
+
+/** One value that has all the types that the mappings ask of it. */
+function valueFor(mappings: readonly PayloadMapping[]): unknown {
+  const types = new Set(mappings.map(({ type }) => type));
+  const target = mappings.find(({ target }) => isId(target))?.target ?? mappings[0]?.target ?? "";
+  if (types.has("boolean")) return types.has("number") || isId(target) ? 1 : types.has("string") ? "true" : true;
+  if (types.has("number")) return NUMBERS[target] ?? 42;
+  if (types.has("string") || isId(target)) return TEXTS[target] ?? "example";
+  return target === "feature_flags" ? { beta_reports: true } : { example: true };
+}
+
+const TEXTS: Readonly<Record<string, string>> = {
+  external_id: "acme-42",
+  name: "Acme Inc.",
+  plan: "growth",
+  user_count: "25",
+  recurring_revenue: "1200.50",
+  trial_status: "active",
+};
+const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
+
+/** Puts a value in its place; false, and nothing is changed, where a value of another kind is in the way. */
+function put(root: JsonObject, steps: readonly (string | number)[], value: unknown): boolean {
+  if (!fits(root, steps)) return false;
+  let at: unknown = root;
+  for (const [depth, step] of steps.entries()) {
+    const next = steps[depth + 1];
+    const known = read(at, step);
+    if (next === undefined) {
+      if (known === undefined) write(at, step, value);
+      return true;
+    }
+    const inner = known ?? (typeof next === "number" ? [] : {});
+    if (known === undefined) write(at, step, inner);
+    at = inner;
+  }
+  return true;
+}
+
+function fits(root: unknown, steps: readonly (string | number)[]): boolean {
+  let at = root;
+  for (const step of steps) {
+    if (at === undefined) return true;
+    if (typeof step === "number" ? !Array.isArray(at) : !isJsonObject(at)) return false;
+    at = read(at, step);
+  }
+  return at === undefined || typeof at === "object";
+}
+
+function read(container: unknown, step: string | number): unknown {
+  if (typeof step === "number")
+    return Array.isArray(container) ? ((container[step] as unknown) ?? undefined) : undefined;
+  return isJsonObject(container) && Object.hasOwn(container, step) ? container[step] : undefined;
+}
+
+function write(container: unknown, step: string | number, value: unknown): void {
+  if (Array.isArray(container)) {
+    while (container.length < Number(step)) container.push(null);
+    container[Number(step)] = value;
+  } else if (isJsonObject(container)) define(container, String(step), value);
+}
+
+/** Sets a property as JSON.parse would: also `__proto__` becomes one of the object's own. */
+function define(object: JsonObject, name: string, value: unknown): void {
+  Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
+}

@@ -1,2 +1,0 @@
-/** A JSON object as `JSON.parse` makes it. */
-export type JsonObject = { [name: string]: unknown };

@@ -1,0 +1,302 @@
+/** Design §8.7: a sample that an admin pastes is read as the endpoint would read it. */
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  ACCOUNT_TARGETS,
+  compileTemplate,
+  mapAccount,
+  PAYLOAD_TYPES,
+} from "../../../../src/domain/accounts/payload-template.ts";
+import type { PayloadMapping } from "../../../../src/domain/accounts/payload-template.ts";
+import { exampleFor, proposeTemplate, readSample } from "../../../../src/domain/accounts/template-sample.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
+
+test.each([
+  ["an object", '{"company":{"id":"a"}}', { company: { id: "a" } }],
+  ["the first of several", '[{"id":1},{"id":2}]', { id: 1 }],
+  ["a long one that a call could carry", `{"id":"${"ж".repeat(32_000)}"}`, { id: "ж".repeat(32_000) }],
+])("%s is a payload", (_, text, payload) => expect(readSample(text)).toEqual({ ok: true, value: payload }));
+
+test.each([
+  ["nothing", "", /empty/],
+  ["no JSON", "{ broken", /Not valid JSON at line 1, column 3/],
+  ["an empty array", "[]", /holds no signals/],
+  ["a text", '"acme"', /A payload is a JSON object such as \{"company":\{"id":"acme-42"\}\}\./],
+  ["an array of numbers", "[1]", /A payload is a JSON object/],
+  ["one that no call could carry", `{"id":"${"ж".repeat(33_000)}"}`, /at most 65536/],
+  ["lines of JSON", '{"id":1}\n{"id":2}', /another JSON text follows/],
+])("%s is none, and it says why", (_, text, why) => {
+  const read = readSample(text);
+  expect(read.ok).toBe(false);
+  expect(read).toEqual({ ok: false, refusal: expect.stringMatching(why) });
+});
+
+function lines(sample: JsonObject): string[] {
+  return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);
+}
+
+test("a template's fields are found by the names that senders give them, and the rest becomes attributes", () => {
+  const sample = {
+    company: { id: 42, name: "Initech", region: "eu" },
+    subscription: { planName: "pro", MRR: "1200.50", is_trial: false },
+    seats: 12,
+    features: { beta: true },
+    tags: ["a", "b"],
+    empty: null,
+  };
+  expect(lines(sample)).toEqual([
+    "external_id ← company.id string",
+    "name ← company.name string",
+    "plan ← subscription.planName string",
+    "user_count ← seats number",
+    "recurring_revenue ← subscription.MRR number",
+    "trial_status ← subscription.is_trial boolean",
+    "feature_flags ← features json",
+    "attributes.region ← company.region string",
+    "attributes.tags ← tags json",
+  ]);
+});
+
+test("a name that says it all wins over a bare id", () => {
+  expect(lines({ id: "evt_1", account_id: "acc_1" })[0]).toBe("external_id ← account_id string");
+});
+
+test("for a sample without anything like an id the first row of a template waits for its path", () => {
+  expect(lines({ plan: "pro" })).toEqual(["external_id ←  string", "plan ← plan string"]);
+});
+
+test("whatever the sample, a proposal that found an id maps it", () => {
+  const name = fc.constantFrom(
+    "id",
+    "name",
+    "plan",
+    "seats",
+    "mrr",
+    "trial",
+    "flags",
+    "x",
+    "a.b",
+    "",
+    "__proto__",
+    "y[0]",
+    "z[]",
+  );
+  const value = fc.letrec<{ value: unknown; object: JsonObject }>((tie) => ({
+    object: fc.dictionary(name, tie("value"), { maxKeys: 6 }),
+    value: fc.oneof(
+      { maxDepth: 4 },
+      fc.constantFrom<unknown>("", "text", "12", 12, 1.5, 2 ** 60, true, null, [], [1], "null"),
+      tie("object"),
+    ),
+  }));
+  fc.assert(
+    fc.property(value.object, (sample) => {
+      const rows = proposeTemplate(sample);
+      if (rows.some(({ path }) => path === "")) return;
+      expect(mapAccount(compileTemplate(rows), sample)).toMatchObject({ ok: true });
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test("the id is required and a text, whatever it is in the sample; nothing else is required", () => {
+  const rows = proposeTemplate({ id: 7, plan: "pro", extra: 1 });
+  expect(rows).toEqual([
+    { target: "external_id", path: "id", type: "string", required: true },
+    { target: "plan", path: "plan", type: "string", required: false },
+    { target: "attributes.extra", path: "extra", type: "number", required: false },
+  ]);
+  expect(proposeTemplate({})).toEqual([{ target: "external_id", path: "", type: "string", required: true }]);
+});
+
+test.each([
+  ["12", "number"],
+  [" -12.50 ", "number"],
+  ["x12", "string"],
+  ["12x", "string"],
+  ["12.", "string"],
+  ["1e3", "string"],
+  [12, "number"],
+  [true, "boolean"],
+])("an amount of %j is proposed as a %s", (value, type) => {
+  const typeOf = (name: string) => proposeTemplate({ id: "acme", [name]: value })[1]?.type;
+  expect([typeOf("seats"), typeOf("mrr")]).toEqual([type, type]);
+  // Of anything else a text stays one.
+  if (typeof value === "string") expect([typeOf("plan"), typeOf("region")]).toEqual(["string", "string"]);
+});
+
+test("a field is one value, flags are a whole object, and each place is proposed once", () => {
+  expect(lines({ id: "acme", plan: { code: "pro" }, features: "all", trial: true })).toEqual([
+    "external_id ← id string",
+    "trial_status ← trial boolean",
+    "attributes.code ← plan.code string",
+    "attributes.features ← features string",
+  ]);
+  expect(lines({ id: "acme", name: "n", company: { name: "m" } })).toEqual([
+    "external_id ← id string",
+    "name ← company.name string",
+    "attributes.name ← name string",
+  ]);
+  expect(lines({ id: "acme", one: { x: 1 }, two: { x: 2 } })).toEqual([
+    "external_id ← id string",
+    "attributes.x ← one.x number",
+  ]);
+});
+
+test("names that no path can say, and empty values, are not proposed for a template", () => {
+  const sample = { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 };
+  expect(lines(sample)).toEqual([
+    "external_id ← id string",
+    "attributes.g[0]h ← g[0]h number",
+    "attributes.i ← i number",
+  ]);
+});
+
+test("four levels are looked into, what lies deeper is proposed as a whole; fifteen rows at most", () => {
+  expect(lines({ id: "acme", b: { c: { d: { e: { f: 1 } } } } })).toEqual([
+    "external_id ← id string",
+    "attributes.e ← b.c.d.e json",
+  ]);
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`x${n}`, n]));
+  const rows = lines({ id: "acme", ...many });
+  expect(rows).toHaveLength(15);
+  expect(rows.at(-1)).toBe("attributes.x13 ← x13 number");
+});
+
+function row(target: string, path: string, type: PayloadMapping["type"] = "string"): PayloadMapping {
+  return { target, path, type, required: false };
+}
+
+test("an example reads like a real payload", () => {
+  const template = [
+    row("external_id", "company.id"),
+    row("name", "company.name"),
+    row("user_count", "seats", "number"),
+    row("feature_flags", "flags", "json"),
+    row("trial_status", "trial", "boolean"),
+    row("attributes.sku", "items[].sku"),
+  ];
+  expect(exampleFor(template)).toEqual({
+    company: { id: "acme-42", name: "Acme Inc." },
+    seats: 25,
+    flags: { beta_reports: true },
+    trial: true,
+    items: [{ sku: "example" }],
+  });
+});
+
+test("paths that are in each other's way are written as dotted names, which are read as well", () => {
+  const template = [
+    row("external_id", "company.id"),
+    row("name", "company"),
+    row("attributes.all", "company.address", "json"),
+  ];
+  expect(exampleFor(template)).toEqual({
+    company: "Acme Inc.",
+    "company.id": "acme-42",
+    "company.address": { example: true },
+  });
+});
+
+const segment = fc
+  .tuple(
+    fc.constantFrom("a", "b", "id", "utm[source]", "__proto__", "constructor"),
+    fc.constantFrom("", "", "[]", "[0]", "[1]", "[99999]"),
+  )
+  .map((parts) => parts.join(""));
+const path = fc.array(segment, { minLength: 1, maxLength: 12 }).map((segments) => segments.join("."));
+const targets = [...ACCOUNT_TARGETS, "attributes.one", "attributes.two"];
+const template = fc
+  .uniqueArray(
+    fc.record({
+      target: fc.constantFrom(...targets),
+      path,
+      type: fc.constantFrom(...PAYLOAD_TYPES),
+      required: fc.boolean(),
+    }),
+    { selector: ({ target }) => target, maxLength: 9 },
+  )
+  .chain((rows) =>
+    fc
+      .record({ path, type: fc.constantFrom("string" as const, "number" as const, "json" as const) })
+      .map((id) => [
+        ...rows.filter(({ target }) => target !== "external_id"),
+        { target: "external_id", required: true, ...id },
+      ]),
+  );
+
+test("mapping the example of any template back gives every field that the template names", () => {
+  fc.assert(
+    fc.property(template, (rows) => {
+      // As it arrives: through JSON.
+      const payload = JSON.parse(JSON.stringify(exampleFor(rows)));
+      const mapped = mapAccount(compileTemplate(rows), payload);
+      if (!mapped.ok) throw new Error(JSON.stringify({ payload, errors: mapped.refusal }));
+      const { fields, attributes } = mapped.value;
+      expect(Object.keys(fields).length + Object.keys(attributes).length).toBe(rows.length - 1);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+const values = (...rows: PayloadMapping[]) => Object.values(exampleFor(rows))[0];
+
+test.each([
+  ["external_id", "string", "acme-42"],
+  ["external_id", "json", "acme-42"],
+  ["external_id", "number", 4_711],
+  ["external_id", "boolean", 1],
+  ["name", "string", "Acme Inc."],
+  ["plan", "string", "growth"],
+  ["user_count", "string", "25"],
+  ["user_count", "number", 25],
+  ["recurring_revenue", "string", "1200.50"],
+  ["recurring_revenue", "number", 1200.5],
+  ["trial_status", "string", "active"],
+  ["trial_status", "boolean", true],
+  ["attributes.x", "string", "example"],
+  ["attributes.x", "number", 42],
+  ["attributes.x", "json", { example: true }],
+  ["feature_flags", "json", { beta_reports: true }],
+] as const)("the example of %s as %s is what such a field mostly holds", (target, type, value) => {
+  expect(values(row(target, "x", type))).toEqual(value);
+});
+
+test("one place that several mappings read has a value that is all that they ask for, the id before all", () => {
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.n", "x", "number"))).toBe(1);
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.t", "x"))).toBe("true");
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.j", "x", "json"))).toBe(true);
+  expect(values(row("attributes.n", "x"), row("external_id", "x"))).toBe("acme-42");
+  expect(values(row("attributes.n", "x", "number"), row("external_id", "x"))).toBe(4_711);
+});
+
+test("paths are drawn as nested objects and short arrays; long ones, and far elements, as one name", () => {
+  const nested = (at: string) => exampleFor([row("name", at)]);
+  expect(nested("a.b.c.d.e.f.g.h")).toEqual({ a: { b: { c: { d: { e: { f: { g: { h: "Acme Inc." } } } } } } } });
+  expect(nested("a.b.c.d.e.f.g.h.i")).toEqual({ "a.b.c.d.e.f.g.h.i": "Acme Inc." });
+  expect(nested("a[3]")).toEqual({ a: [null, null, null, "Acme Inc."] });
+  expect(nested("a[4]")).toEqual({ "a[4]": "Acme Inc." });
+  expect(exampleFor([row("name", "a[1].x"), row("plan", "a[0].y"), row("external_id", "a[].x")])).toEqual({
+    a: [{ x: "acme-42", y: "growth" }, { x: "Acme Inc." }],
+  });
+});
+
+test("a mapping that takes whatever is there is content with what the others have put below it", () => {
+  expect(exampleFor([row("attributes.all", "company", "json"), row("name", "company.name")])).toEqual({
+    company: { name: "Acme Inc." },
+  });
+  expect(exampleFor([row("attributes.all", "company", "json"), row("attributes.x", "company", "json")])).toEqual({
+    company: { example: true },
+  });
+});
+
+test("an example is plain data: what it has under __proto__ can be changed and listed as anything else", () => {
+  const example = exampleFor([row("name", "__proto__.a")]);
+  expect(Object.getPrototypeOf(example)).toBe(Object.prototype);
+  expect(Object.getOwnPropertyDescriptor(example, "__proto__")).toEqual({
+    value: { a: "Acme Inc." },
+    enumerable: true,
+    configurable: true,
+    writable: true,
+  });
+});
