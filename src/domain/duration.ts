@@ -1,2 +1,2 @@
-/** A day as the service counts it: in UTC, where all have the same length. */
+/** A UTC day; all UTC days have the same length. */
 export const DAY_MS = 24 * 3_600_000;

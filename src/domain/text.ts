@@ -1,7 +1,7 @@
-/** Made when it is first used: it loads the language's data, which no isolate needs before its first signal. */
+/** Created on first use: it loads language data that no isolate needs before its first signal. */
 let format: Intl.NumberFormat | undefined;
 
-/** A number with its digits in groups of three, as people read it: `12,345`. */
+/** A number with its digits in groups of three: `12,345`. */
 export function grouped(value: number): string {
   format ??= new Intl.NumberFormat("en");
   return format.format(value);
@@ -12,8 +12,8 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${grouped(count)} ${count === 1 ? one : many}`;
 }
 
-/** The beginning of a text of more than `max` characters, with an ellipsis; a shorter text as it is. */
+/** Truncates a text to `max` characters and an ellipsis. */
 export function cut(text: string, max: number): string {
-  // Half a character may be left at the end.
+  // The slice may end in half a surrogate pair.
   return text.length > max ? `${text.slice(0, max).toWellFormed()}…` : text;
 }

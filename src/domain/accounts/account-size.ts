@@ -1,38 +1,43 @@
 /**
- * Design §8.7: how large an account may become. An account is one row of the store, with all its values and the update
- * that each comes from; a change of it is one row with the value before and the value after. Neither passes
- * ROW_MAX_BYTES, because a row that the platform refuses would end the store's object with everything it is recording.
+ * Design §8.7: the maximum size of an account.
+ *
+ * An account is one row of the store: all its values, each with its update. A change is one row with the values
+ * before and after. Both stay below ROW_MAX_BYTES. A larger row would be refused by the platform, and the store's
+ * object would lose everything it is recording.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 
-/** Room in a change's row beside its two values, which need a fraction of it. */
+/** Room in a change's row for everything except its two values; the rest needs only a fraction of it. */
 const CHANGE_OTHER_BYTES = 10_000;
-/** One value at most, for a change holds two. A signal's values never come near it: SIGNAL_MAX_BYTES is a twentieth of a row. */
+/**
+ * Maximum size of a value; a change holds two. SIGNAL_MAX_BYTES is a twentieth of a row, so the values of a single
+ * signal always fit.
+ */
 export const VALUE_MAX_BYTES = (ROW_MAX_BYTES - CHANGE_OTHER_BYTES) / 2;
-/** How many of an account's values a refusal names: the largest ones. */
+/** Number of values that a refusal names, the largest first. */
 const VALUES_NAMED = 5;
 
-/** A value of an account, by target (`plan`, `attributes.region`), with the bytes that it takes in the account's row. */
+/** Values of an account by target (`plan`, `attributes.region`), with their bytes in the account's row. */
 export type SizedValues = ReadonlyMap<string, { readonly bytes: number }>;
 
 /**
- * Bytes that a value takes in the account's row, never too few.
+ * Upper bound of the bytes that a value takes in the account's row.
  *
  * @param text the value as JSON.
- * @param claim the update that it comes from, as JSON.
+ * @param claim the update that set the value, as JSON.
  */
 export function valueBytes(target: string, text: string, claim: string): number {
-  // The target names the value as well as the update; two colons and two commas stand around them.
+  // The target appears twice, for the value and for its update, each with a colon and a comma.
   return Buffer.byteLength(text) + Buffer.byteLength(claim) + 2 * Buffer.byteLength(JSON.stringify(target)) + 4;
 }
 
 /**
- * Why an update must not become part of its account, and what to do about it; null: it may. Nothing of a refused update
- * takes effect: half an update would be no state that the sender has ever described.
+ * Returns why an update is refused and what to do about it; null: the update fits. A refused update changes nothing:
+ * half an update would be a state that the sender never described.
  *
- * @param accountBytes what all values of the account take as stored.
+ * @param accountBytes size of all stored values of the account.
  * @param sent the update's values.
- * @param taken those of the update's values that are later than what is stored, and take its place.
+ * @param taken the update's values that are later than the stored ones and replace them.
  */
 export function updateRefusal(
   accountBytes: number,

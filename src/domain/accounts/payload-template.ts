@@ -1,6 +1,6 @@
 /**
- * The payload template of a Product Org Updates key (spec §2.1, design §8.7): which path of a payload fills what.
- * Templates are compiled once; `mapAccount` runs at the edge for every account update.
+ * The payload template of a Product Org Updates key (spec §2.1, design §8.7): maps paths of a payload to fields of an
+ * account. Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
 import { parseDotPath, PathReading } from "../json/dot-path.ts";
 import type { DotPath } from "../json/dot-path.ts";
@@ -17,7 +17,7 @@ import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];
 
-/** The fields that an account has by name; anything else goes to `attributes.<name>`. */
+/** Named fields of an account; any other field is `attributes.<name>`. */
 export const ACCOUNT_TARGETS = [
   "external_id",
   "name",
@@ -30,9 +30,8 @@ export const ACCOUNT_TARGETS = [
 export type AccountField = Exclude<(typeof ACCOUNT_TARGETS)[number], "external_id">;
 
 export interface PayloadMapping {
-  /** One of ACCOUNT_TARGETS, or `attributes.` and a name. Each at most once in a template. */
+  /** One of ACCOUNT_TARGETS, or `attributes.` and a name. A template has each target at most once. */
   target: string;
-  /** Dot path into the payload. */
   path: string;
   type: PayloadType;
   /** Whether a payload without this field is refused. Always true for `external_id`. */
@@ -40,11 +39,11 @@ export interface PayloadMapping {
 }
 
 /**
- * One account update, to be upserted by `externalId` field by field. What the payload does not carry is not a key here
- * and leaves the account's value alone; `null` and blank texts are what empty tokens arrive as, and count as not carried.
+ * An account update, upserted by `externalId` field by field. Fields missing from the payload are missing here and
+ * keep their stored value. `null` and blank texts count as missing, because empty tokens arrive like that.
  */
 export interface AccountRecord {
-  /** The id as sent but trimmed, a number as its decimal text, whatever type the template gives it. */
+  /** The trimmed id as text. A number becomes its decimal text, whatever type the template declares. */
   externalId: string;
   fields: Partial<Record<AccountField, unknown>>;
   attributes: Record<string, unknown>;
@@ -53,7 +52,7 @@ export interface AccountRecord {
 export interface TemplateError extends Described {
   target: string;
   path: string;
-  /** `out_of_reach`: there are more elements, or longer names, than are looked through for one update. */
+  /** `out_of_reach`: the path leads through more elements or longer names than the step budget allows. */
   code: "missing" | "wrong_type" | "out_of_reach";
 }
 
@@ -61,15 +60,17 @@ export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: 
 
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
-/** Elements and names that one update's paths may lead through, some 4 ms: a list of a thousand in each of a hundred mappings. */
+/**
+ * Step budget of an update, in elements and names: about 4 ms, enough for a list of 1,000 in each of 100 mappings.
+ */
 export const TEMPLATE_MAX_STEPS = 100_000;
-/** Elements and names that the paths may lead through for all updates of one request: 0.4 s. */
+/** Step budget of all updates of a request: about 0.4 s. */
 export const REQUEST_MAX_STEPS = 10_000_000;
-/** What the updates of one request may still take together. */
+/** Remaining step budget of a request. */
 export interface StepBudget {
   stepsLeft: number;
 }
-/** Characters of all details in a refusal; errors beyond that are counted. A single error is shorter. */
+/** Maximum characters of all details in a refusal; further errors are only counted. A single error is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
 export function isAccountTarget(target: string): boolean {
@@ -91,10 +92,10 @@ export function compileTemplate(template: readonly PayloadMapping[]): CompiledTe
 }
 
 /**
- * Maps a payload to an account; a path with `[]` reads the first element that has it. Refused with everything that is
- * wrong, in the template's order.
+ * Maps a payload to an account. A path with `[]` reads the first element that has a value. A refusal lists every
+ * error, in the template's order.
  *
- * @param request its steps are taken from the budget; without it the update is limited by itself only.
+ * @param request the budget that the steps are taken from; without it only the limit of one update applies.
  */
 export function mapAccount(
   template: CompiledTemplate,
@@ -134,7 +135,7 @@ export function mapAccount(
     else if (isField(target)) record.fields[target] = value;
     else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
     else {
-      // An external id stays the text that was sent, whatever its type, so that no digit of it is lost.
+      // An external id stays the text that was sent, whatever its type, so that no digit is lost.
       const id = convert(sent, "string");
       if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
       else if (isWorthlessId(id)) refuseValue("wrong_type", "must name one account", NAMES_NONE);
@@ -144,13 +145,16 @@ export function mapAccount(
   return errors.length === 0 ? ok(record) : refuse(errors);
 }
 
-/** Whether the path ends at its first name, as most optional paths of a small payload do. Many times faster than a reading. */
+/**
+ * Whether the payload lacks the first name of the path, as for most optional paths of a small payload. Many times
+ * faster than a reading.
+ */
 function lacksFirstName(payload: JsonObject, [first]: DotPath): boolean {
   if (first?.kind !== "name" || first.cost > 0) return false;
   return !Object.hasOwn(payload, first.name) && !Object.hasOwn(payload, first.rest);
 }
 
-/** The refusal of a payload: names every error while there is room, and says how many more there are. */
+/** The refusal of a payload: names errors while they fit, then counts the rest. */
 export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
   let detail = "";
   let named = 0;
@@ -186,10 +190,10 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** A word with white space around it; a longer text is none, whatever it says. */
+/** Longest text that is parsed as a boolean, including white space. */
 const BOOLEAN_MAX_CHARACTERS = 1_000;
 
-/** `sent` as a `type`; undefined where it is none. Numeric text is plain decimal, as in mapping rules. */
+/** Converts `sent` to a type; undefined if that is impossible. Numeric text is plain decimal, as in mapping rules. */
 function convert(sent: unknown, type: PayloadType): unknown {
   switch (type) {
     case "string":
@@ -212,7 +216,7 @@ function booleanOf(text: string): boolean | undefined {
   return text.length > BOOLEAN_MAX_CHARACTERS ? undefined : BOOLEANS.get(text.trim().toLowerCase());
 }
 
-/** Whether a number still has all its digits: beyond 2^53, JSON.parse has lost the last ones. */
+/** Whether a number has all its digits: JSON.parse loses the last digits beyond 2^53. */
 function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
@@ -226,7 +230,10 @@ function echoOf(sent: unknown, code: TemplateError["code"]): { sent?: string } {
   return typeof sent === "string" && code !== "missing" ? { sent: echo(sent) } : {};
 }
 
-/** What was sent instead, as the end of a sentence that says nothing of its value. A text that counts as missing is blank. */
+/**
+ * The kind of the value, without the value itself, as the end of a sentence. A text that counts as missing is
+ * "blank".
+ */
 function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (sent === undefined) return "missing";
   if (sent === null) return "null";

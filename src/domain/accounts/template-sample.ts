@@ -1,4 +1,7 @@
-/** A sample payload that an admin pastes to try a payload template: read as the endpoint would read it (design §8.7). */
+/**
+ * Payload templates and sample payloads (spec §2.1, design §8.7): reads a sample that an admin pastes, proposes a
+ * template for it, and makes an example payload for a template.
+ */
 import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import { ok, refuse } from "../result.ts";
@@ -7,7 +10,10 @@ import { readSignals } from "../signal/signal-body.ts";
 import { compileTemplate, isAccountTarget, mapAccount } from "./payload-template.ts";
 import type { PayloadMapping } from "./payload-template.ts";
 
-/** Reads a sample; of an array its first element, for each is an update of its own. Refused with one sentence for the admin. */
+/**
+ * Reads a sample as the endpoint would. An array gives its first element, because each element is an update. The
+ * refusal is a sentence for the admin.
+ */
 export function readSample(text: string): Result<JsonObject, string> {
   const read = readSignals(new TextEncoder().encode(text), {
     maxSignals: Number.MAX_SAFE_INTEGER,
@@ -24,12 +30,12 @@ export function readSample(text: string): Result<JsonObject, string> {
     : refuse('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');
 }
 
-/** Mappings proposed at most: what does not fit on a screen is not read. */
+/** Maximum mappings of a proposal: more do not fit on a screen. */
 const MAX_MAPPINGS = 15;
-/** Levels of a sample that are looked into. */
+/** Levels of a sample that the proposal reads. */
 const MAX_LEVELS = 4;
 
-/** Names by which senders call a field, the most telling first; compared without case and separators. */
+/** Common names of each field, the most specific first; compared without case and separators. */
 const NAMES: readonly (readonly [target: string, names: readonly string[]])[] = [
   [
     "external_id",
@@ -50,7 +56,12 @@ interface Leaf {
   value: unknown;
 }
 
-/** The proposal begins with a mapping of `external_id`; its path is empty where no name of the sample looks like one. */
+/**
+ * Proposes a template: known names fill the fields of an account, the rest become attributes. An unchanged proposal
+ * maps the sample.
+ *
+ * The first mapping is always `external_id`; its path is empty if no name in the sample looks like an id.
+ */
 export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   const leaves: Leaf[] = [];
   collect(sample, "", MAX_LEVELS, leaves);
@@ -75,7 +86,9 @@ export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   return rows;
 }
 
-/** Collects texts, numbers and flags with their paths; arrays and the flags of `features: {…}` as a whole. */
+/**
+ * Collects texts, numbers and booleans with their paths. Arrays and the flags of `features: {…}` are collected whole.
+ */
 function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf[]): void {
   for (const [name, inner] of Object.entries(value)) {
     if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
@@ -102,7 +115,7 @@ function bestLeaf(
   return undefined;
 }
 
-/** A payload with the leaf alone, as its path reads it. */
+/** A payload with this leaf alone; a dotted path also reads a property of that exact name. */
 function nest(leaf: Leaf): JsonObject {
   return { [leaf.path]: leaf.value };
 }
@@ -124,7 +137,7 @@ function typeOf(target: string, value: unknown): PayloadMapping["type"] {
   return isAmount && typeof value === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(value) ? "number" : "string";
 }
 
-/** Whether the mapping works for the payload. This is found out by mapping it, so that no reason against it is missed. */
+/** Whether the mapping works for the payload. Tries it, so that no reason for a refusal is overlooked. */
 function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
   const id: PayloadMapping = { target: "external_id", path: ID_OF_TRIAL, type: "string", required: true };
   try {
@@ -135,7 +148,7 @@ function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
   }
 }
 
-/** A property's name that no sample has. */
+/** A property name that no sample has. */
 const ID_OF_TRIAL = "\u{f8ff}id";
 
 function lastName(path: string): string {
@@ -150,12 +163,15 @@ function words(list: string): readonly string[] {
   return list.split(" ");
 }
 
-/** Steps of a path that are drawn as nested objects; a longer one is written as one dotted name, which is read as well. */
+/**
+ * Longest path that the example writes as nested objects. A longer path becomes one dotted name, which readers accept
+ * as well.
+ */
 const NESTED_MAX_STEPS = 8;
-/** Elements of an array in an example. */
+/** Largest array index that the example writes as an array. */
 const INDEX_MAX = 3;
 
-/** Mappings that read the same place; `steps` are names and indices. */
+/** Mappings that read the same place. `steps` are names and indices. */
 interface Place {
   steps: (string | number)[];
   mappings: PayloadMapping[];
@@ -166,13 +182,16 @@ export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
   for (const place of placesOf(template)) {
     const value = valueFor(place.mappings);
     if (isShort(place.steps) && put(example, place.steps, value)) continue;
-    // Another mapping has a plain value on the way: a property of the path's whole text is read before its steps.
+    // Another mapping has a plain value on the way. A property with the path's whole text wins over the steps.
     for (const { path } of place.mappings) define(example, path, value);
   }
   return example;
 }
 
-/** Plain values before what lies below them, and `json` last, which is content with whatever is there by then. */
+/**
+ * Plain values come before the paths below them. `json` comes last, because it accepts any value that is already
+ * there.
+ */
 function placesOf(template: readonly PayloadMapping[]): Place[] {
   const places = new Map<string, Place>();
   for (const mapping of template) {
@@ -198,7 +217,7 @@ function isId(target: string): boolean {
   return target === "external_id";
 }
 
-/** One value that has all the types that the mappings ask of it. */
+/** A value that satisfies the types of all mappings. */
 function valueFor(mappings: readonly PayloadMapping[]): unknown {
   const types = new Set(mappings.map(({ type }) => type));
   const target = mappings.find(({ target }) => isId(target))?.target ?? mappings[0]?.target ?? "";
@@ -218,7 +237,7 @@ const TEXTS: Readonly<Record<string, string>> = {
 };
 const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
 
-/** Puts a value in its place; false, and nothing is changed, where a value of another kind is in the way. */
+/** Sets the value at a path. Returns false and changes nothing if a value of another kind is on the way. */
 function put(root: JsonObject, steps: readonly (string | number)[], value: unknown): boolean {
   if (!fits(root, steps)) return false;
   let at: unknown = root;
@@ -259,7 +278,7 @@ function write(container: unknown, step: string | number, value: unknown): void 
   } else if (isJsonObject(container)) define(container, String(step), value);
 }
 
-/** Sets a property as JSON.parse would: also `__proto__` becomes one of the object's own. */
+/** Sets an own property, as JSON.parse does; plain assignment of `__proto__` would set the prototype. */
 function define(object: JsonObject, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }

@@ -1,22 +1,25 @@
 /**
- * What becomes of an attempt to deliver: done, the end of the destination, or another attempt. By the Standard Webhooks
- * specification ("Deliverability and reliability").
+ * The outcome of a delivery attempt: delivered, retried, given up, or the end of the destination. Follows the
+ * Standard Webhooks specification ("Deliverability and reliability").
  */
 
-/** A retry comes up to so much later than the schedule says. */
+/** Share of the delay that is added at random. */
 export const RETRY_JITTER = 0.2;
-/** The longest that a receiver's Retry-After is heeded. */
+/** Longest Retry-After of a receiver that is respected. */
 export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
-/** A destination that nothing has reached for so long is switched off. */
+/** Time without a successful delivery after which a destination is switched off. */
 export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
-/** A failure so long after the last one begins a new run: longer than the longest pause of the schedule, with its jitter. */
+/**
+ * Time after which a failure starts a new run of failures: longer than the longest delay of the schedule with its
+ * jitter.
+ */
 export const DESTINATION_FORGIVEN_MS = 36 * 3_600_000;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** The specification's schedule: from one attempt's failure to the next attempt, some three days in all. */
+/** The specification's schedule: delays from a failure to the next attempt, about three days in all. */
 export const RETRY_DELAYS_MS = [
   5 * SECOND_MS,
   5 * MINUTE_MS,
@@ -29,34 +32,34 @@ export const RETRY_DELAYS_MS = [
   24 * HOUR_MS,
 ] as const;
 
-/** How an attempt ended, as the consumer reports it. */
+/** The result of an attempt, as the consumer reports it. */
 export interface AttemptResult {
-  /** When it began, in milliseconds since 1970. */
+  /** Start of the attempt, in milliseconds since 1970. */
   atMs: number;
   tookMs: number;
-  /** Status of the answer; null: there was none, or none that has a status. */
+  /** Status of the answer; null: there was no answer, or it has no status (email). */
   status: number | null;
-  /** Why the attempt failed, in words for an admin; null: it was delivered. */
+  /** Cause of the failure, for an admin; null: delivered. */
   error: string | null;
-  /** The beginning of the answer, at most ANSWER_MAX_BYTES of it. */
+  /** The beginning of the answer, at most ANSWER_MAX_BYTES. */
   answer: string | null;
-  /** How long the receiver has asked to be left alone; null: it has not. */
+  /** The receiver's Retry-After; null: none. */
   retryAfterMs: number | null;
 }
 
 export type Judgement =
   | { outcome: "delivered" }
-  /** 410: the receiver wants nothing any more. */
+  /** 410: the receiver wants no more events. */
   | { outcome: "gone" }
   /** Every attempt of the schedule has failed. */
   | { outcome: "given_up" }
   | { outcome: "again"; atMs: number };
 
 /**
- * What becomes of a delivery after this attempt.
+ * Decides what happens to a delivery after an attempt.
  *
- * @param failedAttempts of this round, this one included if it failed.
- * @param random from 0 up to 1, so that what failed together does not come again together.
+ * @param failedAttempts of this round, including this attempt if it failed.
+ * @param random from 0 up to 1; spreads retries of deliveries that failed together.
  */
 export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowMs: number, random: number): Judgement {
   if (result.error === null) return { outcome: "delivered" };
@@ -66,12 +69,16 @@ export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowM
   return { outcome: "again", atMs: nowMs + Math.max(jittered(delayMs, random), askedMs(result)) };
 }
 
-/** A destination fails once so many attempts have failed in a row, each of them begun after the one before had failed. */
+/**
+ * Consecutive failures after which a destination is failing. Only attempts that begin after the previous failure
+ * count.
+ */
 export const FAILING_AFTER = 2;
 
 /**
- * Until when a receiver is left alone that has failed this often in a row: the schedule again, or as long as it has asked.
- * Between, one delivery after the other is tried, so that one that it never accepts holds up no other. 0: it is not.
+ * Time until which a receiver is left alone after this many consecutive failures; 0: it is not. Uses the schedule, or
+ * the receiver's Retry-After if longer. In between, deliveries are tried in turn, so that one that is never accepted
+ * does not block the rest.
  */
 export function notBeforeMs(result: AttemptResult, failures: number, nowMs: number, random: number): number {
   const delays = RETRY_DELAYS_MS.slice(0, Math.max(0, failures - FAILING_AFTER + 1));
@@ -87,22 +94,22 @@ function askedMs({ retryAfterMs }: AttemptResult): number {
   return Math.min(retryAfterMs ?? 0, RETRY_AFTER_MAX_MS);
 }
 
-/** Since when nothing has reached a destination, and when something last did not. */
+/** A run of failures: when it began, and its latest failure. */
 export interface Failing {
   sinceMs: number;
   lastMs: number;
 }
 
 /**
- * The run of failures with one more. What failed before a long silence says nothing of today: a destination that is rarely
- * told anything is not switched off for two mishaps a week apart.
+ * Adds a failure to the run. Failures before a long silence do not count: a destination with few events must not be
+ * switched off for two failures a week apart.
  */
 export function failedAgain(failing: Failing | null, nowMs: number): Failing {
   if (failing === null || nowMs - failing.lastMs > DESTINATION_FORGIVEN_MS) return { sinceMs: nowMs, lastMs: nowMs };
   return { sinceMs: failing.sinceMs, lastMs: nowMs };
 }
 
-/** Whether a destination has failed for so long that it is switched off. */
+/** Whether a destination has failed long enough to be switched off. */
 export function isHopeless({ sinceMs, lastMs }: Failing): boolean {
   return lastMs - sinceMs >= DESTINATION_FAILING_MS;
 }

@@ -1,4 +1,7 @@
-/** A destination of a workspace's events as people and programs see it: nothing of it is a secret. */
+/**
+ * A destination of a workspace's events as the pages and the API show it, without secrets, and the rules for its
+ * target.
+ */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
@@ -8,10 +11,10 @@ export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
 export type DestinationType = (typeof DESTINATION_TYPES)[number];
 
-/** Only an active destination is told anything. `disabled`: the service has switched it off. */
+/** Only an active destination receives events. `disabled`: the service switched it off. */
 export type DestinationState = "active" | "paused" | "disabled";
 
-/** Why the service has switched it off: it answered 410, or nothing has reached it for five days. */
+/** Why the service switched it off: the receiver answered 410, or no delivery succeeded for five days. */
 export type DisabledReason = "gone" | "failing";
 
 /** Times are in milliseconds since 1970. */
@@ -19,31 +22,31 @@ export interface Destination {
   id: string;
   name: string;
   type: DestinationType;
-  /** The target without what somebody could use to send there. */
+  /** The target without the parts that would let a reader send there. */
   maskedTarget: string;
   events: EventType[];
   state: DestinationState;
   disabledReason: DisabledReason | null;
   createdAtMs: number;
-  /** Since when nothing has reached the destination; null: the last attempt did. */
+  /** Time since which no delivery has succeeded; null: the last attempt succeeded. */
   failingSinceMs: number | null;
   lastDeliveredAtMs: number | null;
-  /** How many deliveries are to come, or to come again. */
+  /** Deliveries that are still to be tried, or tried again. */
   waiting: number;
-  /** Events that were given up because too many waited. */
+  /** Events that were dropped because too many waited. */
   dropped: number;
-  /** Until when deliveries are signed with the old secret too; null: there is no old one. */
+  /** Time until which deliveries are signed with the old secret too; null: there is no old secret. */
   oldSecretEndsAtMs: number | null;
 }
 
-/** What the sources of a workspace are to raise, for these destinations. */
+/** The events that the workspace's sources must raise for these destinations. */
 export function wantedBy(
   destinations: readonly Pick<Destination, "state" | "events">[],
   thresholds: readonly number[],
 ): WantedEvents {
   const active = destinations.filter(({ state }) => state === "active");
   const types = new Set(active.flatMap(({ events }) => events));
-  // Without a threshold nothing can cross one.
+  // Without a threshold no score can cross one.
   if (thresholds.length === 0) types.delete("person.score_crossed");
   return {
     types: [...types].toSorted(),
@@ -53,7 +56,7 @@ export function wantedBy(
 }
 
 /**
- * The target as it may be listed and logged. Whoever knows the path of a Slack-compatible webhook can post to it, and a
+ * The target as it may be listed and logged. The path of a Slack-compatible webhook is enough to post to it, and a
  * query often holds a token.
  */
 export function maskedTarget(type: DestinationType, target: string): string {
@@ -73,21 +76,29 @@ export type UrlProblem =
   | "port"
   | "own_host";
 
-/** The lowest port that no well-known service listens at. */
+/** Ports below are reserved for well-known services. */
 const FIRST_FREE_PORT = 1_024;
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
-/** Last labels that no public name has: RFC 6761, RFC 6762, RFC 8375, RFC 9476, and what networks use at home. */
+/**
+ * Last labels that no public name has: RFC 6761, RFC 6762, RFC 8375, RFC 9476, and labels common in home networks.
+ */
 const NOT_PUBLIC =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|arpa|test|invalid|onion|alt)$/;
 
 export interface UrlRules {
-  /** Whether this is a developer's machine: its own receivers may be told, without encryption. */
+  /** Whether this is a developer's machine: local receivers are allowed, without encryption. */
   local: boolean;
-  /** Hosts, with their ports, that the service itself answers at: as a destination of its own events it would call itself. */
+  /** Hosts, with their ports, that the service itself answers at. As a destination, the service would call itself. */
   ownHosts: readonly string[];
 }
 
-/** Checks a URL that somebody wants events sent to. @returns the URL as it is used, without a fragment. */
+/**
+ * Checks the URL of a webhook. The service sends from a company's account, to targets that any workspace admin
+ * chooses: they must not reach hosts that only the service can reach. A name may still resolve to a private address;
+ * the platform's network sends nothing there.
+ *
+ * @returns the URL to use, without its fragment.
+ */
 export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules): Result<string, UrlProblem> {
   if (text.length > DESTINATION_URL_MAX_LENGTH) return refuse("too_long");
   const url = URL.parse(text.trim());
@@ -99,20 +110,24 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
     return refuse("own_host");
   if (isLoopback) return /^https?:$/.test(url.protocol) ? ok(url.href) : refuse("not_https");
   if (url.protocol !== "https:") return refuse("not_https");
-  // The parser has already read 2130706433, 0x7f.1 and the like for the addresses that they are.
+  // The URL parser has already turned 2130706433, 0x7f.1 and the like into plain addresses.
   if (/^\[|^[\d.]+$/.test(url.hostname)) return refuse("address");
   if (!isPublicName(url.hostname)) return refuse("not_public");
   if (url.port !== "" && Number(url.port) < FIRST_FREE_PORT) return refuse("port");
   return ok(url.href);
 }
 
-/** The service answers at all ports that the platform has; only on a developer's machine another port is somebody else. */
+/**
+ * The service answers at every port that the platform offers. Only on a developer's machine another port is another
+ * program.
+ */
 function withoutPort(host: string): string {
   return host.replace(/:\d+$/, "");
 }
 
 /**
- * Whether a host has two labels at least, the last one of letters; a dot at the end would be another name for the same host.
+ * Whether a host has at least two labels, the last one of letters. A dot at the end would be a second name of the
+ * same host.
  */
 function isPublicName(host: string): boolean {
   return /^([a-z0-9_-]+\.)+([a-z]{2,}|xn--[a-z0-9-]+)$/.test(host) && !NOT_PUBLIC.test(host);

@@ -1,4 +1,4 @@
-/** When an admin is told that a key is about to end, or that nothing comes with it any more. */
+/** When to notify admins that a key expires soon, or that no calls arrive with it. */
 import { KEY_EXPIRING_DAYS } from "../../limits.ts";
 
 const DAY_MS = 24 * 3_600_000;
@@ -9,16 +9,18 @@ export interface KeyToWatch {
   createdAtMs: number;
   endsAtMs: number | null;
   lastUsedMs: number | null;
-  /** When the key was rotated; null: it was not. */
+  /** Time of the key's rotation; null: it was not rotated. */
   rotatedAtMs: number | null;
-  /** After how many days without a call the silence is told; null: it never is. */
+  /** Days without a call after which the key counts as silent; null: never. */
   silentAfterDays: number | null;
 }
 
 /**
- * How many days ahead a key's end is to be told now: one of KEY_EXPIRING_DAYS, or null. Where several of them have passed
- * since somebody last looked, the most urgent is told; one that had passed when the key was made never is. Whoever has
- * rotated a key has just chosen when it ends: its end is told on the last day alone, and only if the key is still in use.
+ * The notice that is due about a key's end: one of KEY_EXPIRING_DAYS, or null. If several have passed since the last
+ * check, returns the most urgent. A notice that was already past when the key was created is never sent.
+ *
+ * The end of a rotated key was chosen at its rotation. Its notice comes on the last day only, and only if the key is
+ * still in use.
  */
 export function expiringDays(key: KeyToWatch, nowMs: number): number | null {
   const { endsAtMs, rotatedAtMs, lastUsedMs } = key;
@@ -29,7 +31,7 @@ export function expiringDays(key: KeyToWatch, nowMs: number): number | null {
   return days === KEY_EXPIRING_DAYS.at(-1) && lastUsedMs !== null && lastUsedMs > rotatedAtMs ? days : null;
 }
 
-/** Since when the key is silent, if that is long enough to be told: its last use, or its creation. */
+/** Time since which the key is silent (its last use, or its creation); null: not long enough for a notice. */
 export function silentSinceMs(key: KeyToWatch, nowMs: number): number | null {
   if (key.silentAfterDays === null || key.rotatedAtMs !== null) return null;
   const sinceMs = key.lastUsedMs ?? key.createdAtMs;

@@ -1,15 +1,17 @@
 /**
- * What whoever runs the service is told of a workspace: one word for a monitor, and for each thing that is wrong a
- * sentence that says what to do. Each alarm has a section of its own in docs/operate.md.
+ * The health alarms of a workspace: a word for a monitor, and for each problem a sentence that says what to do. Each
+ * alarm has a section in docs/operate.md.
  */
 import { DAY_MS } from "../duration.ts";
 import type { DisabledReason } from "../events/destination.ts";
 import { counted } from "../text.ts";
 
-/** `late`: look at it today. `stuck`: it gets no better by itself, or senders notice it: look at it now. */
+/**
+ * `late`: look at it today. `stuck`: look at it now, because it does not recover without help or senders notice it.
+ */
 export type HealthWord = "ok" | "late" | "stuck";
 
-/** Work of the Signal Store's alarm that has been failing since `sinceMs`. */
+/** A job of the Signal Store's alarm that has failed since `sinceMs`. */
 export interface FailingJob {
   job: string;
   sinceMs: number;
@@ -17,37 +19,37 @@ export interface FailingJob {
   error: string;
 }
 
-/** A destination that nothing has reached since `sinceMs`. */
+/** A destination without a successful delivery since `sinceMs`. */
 export interface FailingDestination {
   id: string;
   name: string;
   sinceMs: number;
-  /** Since when the service delivers nothing to it any more, and why; null: it goes on trying. */
+  /** Set if the service switched the destination off; null: it still retries. */
   off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
-/** A restore of the workspace that somebody has to look at. */
+/** A restore of the workspace that needs attention. */
 export interface OpenRestore {
   id: string;
   isFinished: boolean;
-  /** Accepted signals that are lost. */
+  /** Lost accepted signals. */
   lost: number;
 }
 
 export interface HealthFigures {
   store: Filled;
   outbox: Filled;
-  /** Restores of the workspace that have not finished, or whose loss nobody has acknowledged. */
+  /** Restores that have not finished, or whose loss nobody has acknowledged. */
   openRestores: readonly OpenRestore[];
-  /** Accepted signals in rows of the outbox that cannot be read. */
+  /** Accepted signals in unreadable rows of the outbox. */
   unreadable: number;
-  /** Signals that are accepted and not recorded yet. */
+  /** Accepted signals that are not recorded yet. */
   waiting: number;
-  /** When the oldest waiting signal was admitted, in milliseconds since 1970; null when none waits. */
+  /** Time at which the oldest waiting signal was admitted, in milliseconds since 1970; null: no signal waits. */
   waitingSinceMs: number | null;
   booksBalanced: boolean;
   deadLetters: number;
-  /** When the latest dead letter was recorded, in milliseconds since 1970; null when there is none. */
+  /** Time at which the latest dead letter was recorded, in milliseconds since 1970; null: there is none. */
   deadLetterMs: number | null;
   failingJobs: FailingJob[];
   failingDestinations: FailingDestination[];
@@ -76,26 +78,32 @@ export type AlarmName = (typeof ALARMS)[number];
 export interface HealthAlarm {
   alarm: AlarmName;
   word: Exclude<HealthWord, "ok">;
-  /** What is wrong, and what to do. */
+  /** The problem, and what to do. */
   says: string;
 }
 
 const MINUTE_MS = 60_000;
-/** A signal that waits for so long is late: a healthy backlog is a hundred times younger. */
+/** Wait after which a signal is late. A healthy backlog is a hundred times younger. */
 export const SIGNALS_LATE_MS = 10 * MINUTE_MS;
-/** A signal that waits for so long is stuck: the outbox sends again after 15 minutes, and has done so several times. */
+/**
+ * Wait after which a signal is stuck. By then the outbox, which retries every 15 minutes, has retried several times.
+ */
 export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
-/** A job that fails for so long is told: it is tried again every minute, and R2 may not answer for some. */
+/** Failing time after which a job is reported. It is retried every minute, and R2 may be down for a few. */
 export const JOB_FAILING_MS = 10 * MINUTE_MS;
-/** Dead letters are told for so long: whoever has looked at them and leaves them is not told for ever. */
+/** Time for which dead letters are reported, so that the alarm ends if the operator decides to leave them. */
 export const DEAD_LETTERS_NEW_MS = DAY_MS;
 
-/** A destination that fails for so long is told: a receiver that is deployed anew, or is busy, does for some minutes. */
+/**
+ * Failing time after which a destination is reported. A receiver that is deploying or busy fails for some minutes.
+ */
 export const DESTINATION_FAILING_TOLD_MS = 60 * MINUTE_MS;
-/** A destination that was switched off is told for so long: whoever has looked at it and leaves it is not told for ever. */
+/**
+ * Time for which a switched-off destination is reported, so that the alarm ends if the operator decides to leave it.
+ */
 export const DESTINATION_OFF_TOLD_MS = 7 * DAY_MS;
 
-/** What is wrong with a workspace, the gravest first; nothing where all is well. */
+/** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   const level = roomLevel(figures);
   const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
@@ -183,7 +191,9 @@ function named([first, ...others]: readonly FailingDestination[]): string {
   return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 
-/** The alarm for a workspace one of whose objects did not answer: which ones, and their errors. */
+/**
+ * The alarm if objects of the workspace did not answer. @param silent the names of the objects, with their errors.
+ */
 export function unreachable(silent: string): HealthAlarm {
   return stuck(
     "unreachable",
@@ -191,12 +201,12 @@ export function unreachable(silent: string): HealthAlarm {
   );
 }
 
-/** The alarm for a workspace that there was no time to ask: nobody knows how it is. */
+/** The alarm if there was no time to ask the workspace, so its state is unknown. */
 export function notAsked(): HealthAlarm {
   return late("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
 }
 
-/** The gravest word of the alarms, of one workspace or of many. */
+/** The most severe word of the alarms, of one workspace or of many. */
 export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   if (alarms.some(({ word }) => word === "stuck")) return "stuck";
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";
@@ -222,19 +232,19 @@ function minutes(ms: number): string {
   return counted(Math.floor(ms / MINUTE_MS), "minute");
 }
 
-/** Percent of STORE_MAX_BYTES from which on admins are told: ten weeks before a store is full that fills in a year. */
+/** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-/** How full a database is, in bytes. */
+/** Size of a database, in bytes. */
 export interface Filled {
   bytes: number;
-  /** With so many bytes it takes nothing new. */
+  /** Size from which the database accepts no new data. */
   maxBytes: number;
 }
 
 /**
- * `filling`: the Signal Store will be full one day. `full`: it records nothing, and signals wait in the outbox. `refusing`:
- * the outbox is full, for whatever reason, and new calls get 503.
+ * `filling`: the Signal Store is filling up. `full`: the store records nothing, and signals wait in the outbox.
+ * `refusing`: the outbox is full, for any reason, and new calls get 503.
  */
 export type RoomLevel = "ok" | "filling" | "full" | "refusing";
 
@@ -243,7 +253,6 @@ export interface RoomFigures {
   outbox: Filled;
 }
 
-/** The worst level that holds. */
 export function roomLevel({ store, outbox }: RoomFigures): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
   if (store.bytes >= store.maxBytes) return "full";

@@ -1,13 +1,13 @@
 /**
- * Dot paths into JSON: `form_name`, `cart.items[0].sku`, `items[].sku` (any element). Reads own properties of objects
- * and elements of arrays only, so that `constructor` or `__proto__` reach nothing that the sender did not send.
+ * Dot paths into JSON: `form_name`, `cart.items[0].sku`, `items[].sku` (any element). Reads only own properties of
+ * objects and elements of arrays, so that `constructor` or `__proto__` reach only values that were sent.
  */
 
 import type { JsonObject } from "./json-value.ts";
 
 /**
- * One step of a path. `rest` is the path's text from a name on: a property of exactly that name wins over the steps; `cost` is
- * what looking for both takes, in steps of a reading.
+ * A step of a path. `rest` is the path's text from this name on: a property of exactly that name wins over the steps.
+ * `cost` is the price of both look-ups, in steps of a reading.
  */
 type Step =
   | { kind: "name"; name: string; rest: string; cost: number }
@@ -19,10 +19,10 @@ export type DotPath = readonly Step[];
 /** `[0]`, `[]` and chains of them at the end of a segment; other brackets belong to the name (`utm[source]`). */
 const ELEMENT_STEPS = /(?:\[\d*\])+$/;
 
-/** Characters of a name that take about as long to look for as an element takes to look at. */
+/** Characters of a name that cost about as much to look up as an element costs to read. */
 const CHARACTERS_A_STEP = 16;
 
-/** The steps of a path; undefined where it has an empty segment. */
+/** Parses a path; undefined if a segment is empty. */
 export function parseDotPath(text: string): DotPath | undefined {
   const steps: Step[] = [];
   let start = 0;
@@ -41,17 +41,20 @@ export function parseDotPath(text: string): DotPath | undefined {
   return steps;
 }
 
-/** How far a path is followed, so that no path and no payload can make that slow. */
+/** Limits of a reading, so that no path and no payload can make it slow. */
 export interface ReadingBounds {
-  /** Elements that `[]` looks at; the ones behind them are passed over. */
+  /** Elements that `[]` reads; later ones are skipped. */
   maxElements?: number;
-  /** One for each element, and for each further name in a row, long ones more. A reading that takes more finds no more. */
+  /**
+   * One step for each element and each further name in a row, more for long names. A reading beyond the limit finds
+   * no more values.
+   */
   maxSteps?: number;
-  /** Whether one value is enough. */
+  /** Whether the first value is enough. */
   firstOnly?: boolean;
 }
 
-/** Reads what is at a path: every value, `null` included; at most one unless the path has a `[]`. */
+/** Reads all values at a path, `null` included; at most one unless the path has a `[]`. */
 export class PathReading {
   readonly found: unknown[] = [];
   readonly #path: DotPath;
@@ -68,12 +71,12 @@ export class PathReading {
     this.#firstOnly = firstOnly ?? false;
   }
 
-  /** What it has taken; more than `maxSteps` where it has not come to its end. */
+  /** Steps taken so far; more than `maxSteps` if the reading was stopped. */
   get steps(): number {
     return this.#steps;
   }
 
-  /** Adds what is at the path, or at its steps `from` on, to `found`. */
+  /** Adds the values at the path, or at its steps from `from` on, to `found`. */
   read(root: unknown, from = 0): void {
     let value = root;
     for (let at = from; at < this.#path.length; at += 1) {
@@ -112,7 +115,7 @@ export class PathReading {
   }
 }
 
-/** The value at `path`, the first one where the path has a `[]`; undefined where there is none. */
+/** The first value at `path`; undefined if there is none. */
 export function readValue(root: unknown, path: DotPath): unknown {
   const reading = new PathReading(path, { firstOnly: true });
   reading.read(root);

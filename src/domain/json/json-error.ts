@@ -1,11 +1,11 @@
 /**
- * What to tell the sender of a body that is no JSON: where it goes wrong and, for the mistakes that the templates of
- * marketing platforms make, the likely cause and the fix. Repeats no more of the body than one character, for it may hold
+ * Explains to the sender of an invalid JSON body where the error is and, for typical mistakes in templates of
+ * marketing platforms, the likely cause and the fix. Repeats at most one character of the body, which may hold
  * personal data or secrets.
  */
 import { isSpace, skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
-/** Bytes that are looked at before and behind an error: more than any explanation needs. */
+/** Bytes before and behind an error that are read: more than any explanation needs. */
 const AROUND_BYTES = 100;
 
 const ENCODE_TOKENS =
@@ -14,7 +14,7 @@ const QUOTED_TWICE = `a text is quoted twice. ${ENCODE_TOKENS}`;
 const QUOTE_WITHIN = `a quoted text ends here, but more of it follows: a quote within a text is written \\". ${ENCODE_TOKENS}`;
 const MISSING_COMMA = "a comma is missing before this. Put one between every two entries.";
 
-/** Bodies of a form, by a beginning that no JSON text has: a name and an equals sign, or a boundary and a part's header. */
+/** Beginnings of form bodies that no JSON text has: a name and an equals sign, or a boundary and a part's header. */
 const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
   [
     /^[A-Za-z_%][\w.%+~[\]-]*=/,
@@ -22,32 +22,32 @@ const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
   ],
   [/^--[^\r\n]+\r?\nContent-/i, "the body is multipart/form-data. Send a JSON object instead."],
 ];
-/** How far such a beginning is looked for. */
+/** Bytes in which such a beginning is searched for. */
 const FORM_BEGINNING_MAX_BYTES = 1_000;
 const UNLABELLED_GZIP =
   "the body is compressed, and no header says so. Send `Content-Encoding: gzip` with it, or send it plain.";
 
-/** Values of other languages, where the whole value is one. */
+/** Values of other languages that JSON does not have; the whole value must match. */
 const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
   [/^(?:NaN|[+-]?Infinity)\s*(?:[,\]}]|$)/i, "JSON has no NaN and no Infinity. Send null, or leave the entry out."],
   [/^(?:undefined|None|nil)\s*(?:[,\]}]|$)/i, "JSON's word for no value is null. Send that, or leave the entry out."],
   [/^(?:true|false|null)\s*(?:[,\]}]|$)/i, "true, false and null are written in small letters."],
 ];
-/** The longest of the foreign values, and some white space. */
+/** The longest of these values, and some white space. */
 const FOREIGN_VALUE_MAX_LENGTH = 20;
 
-/** Finds the first error of the UTF-8 text [start, end), which JSON.parse has refused, and explains it. */
+/** Finds and explains the first error of the UTF-8 text [start, end), which JSON.parse has refused. */
 export function explainJsonError(bytes: Uint8Array, start: number, end: number, ofLine?: number): string {
   const error = findJsonError(bytes, start, end);
   return error === null ? "The text is valid JSON." : describeJsonError(bytes, start, end, error, ofLine);
 }
 
 /**
- * Says where the first error of the UTF-8 text [start, end) is (line, column and character, from 1, in UTF-16 units) and, in
- * one to three sentences, what the error is and how to mend it.
+ * Describes the first error of the UTF-8 text [start, end) in one to three sentences: its line, column and character
+ * (from 1, in UTF-16 units), the mistake and the fix.
  *
- * @param error what findJsonError returns for the text.
- * @param ofLine the number of the body's line, where the text is one line of several; the character is left out then.
+ * @param error the result of findJsonError for the text.
+ * @param ofLine the number of the body's line, if the text is one of several lines; the character is then left out.
  */
 export function describeJsonError(
   bytes: Uint8Array,
@@ -63,8 +63,8 @@ export function describeJsonError(
 }
 
 /**
- * One pass counts lines and UTF-16 units: decoding 16 MB takes longer. A byte that is not UTF-8 may make the column one
- * too small or too large.
+ * A single pass counts lines and UTF-16 units, because decoding 16 MB takes longer. A byte that is not UTF-8 may
+ * shift the column by one.
  */
 function place(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
   let line = ofLine ?? 1;
@@ -83,7 +83,7 @@ function place(bytes: Uint8Array, start: number, position: number, ofLine?: numb
   return `line ${line}, column ${column}${ofLine === undefined ? ` (character ${units + 1})` : ""}`;
 }
 
-/** What stands around the error, and where the error is in that. Much white space before it is cut short. */
+/** The text around the error, and the error's index in it. Long white space before the error is shortened. */
 function textAround(
   bytes: Uint8Array,
   start: number,
@@ -182,12 +182,12 @@ function foreignValue(text: string, position: number): string | null {
   return FOREIGN_VALUES.find(([pattern]) => pattern.test(value))?.[1] ?? null;
 }
 
-/** Whether an empty string ends right before `position`: the second of the two quotes is no escaped one. */
+/** Whether an empty string ends right before `position`: the second of the two quotes is not escaped. */
 function endsEmptyString(text: string, position: number): boolean {
   return text.slice(position - 2, position) === '""' && text.charAt(position - 3) !== "\\";
 }
 
-/** The last character before `position` that is no white space; "" where there is none. */
+/** The last character before `position` that is not white space; "" if there is none. */
 function lastBefore(text: string, position: number): string {
   return text
     .slice(0, position)
@@ -199,7 +199,7 @@ function isQuoteLike(char: string): boolean {
   return /['`‘’“”„«»]/.test(char);
 }
 
-/** The character at `position` as a reader knows it; by its number when it cannot be seen. */
+/** The character at `position` as a reader knows it; its code if it is invisible. */
 function named(text: string, position: number): string {
   const code = text.codePointAt(position) ?? 0;
   const char = String.fromCodePoint(code);
@@ -212,7 +212,7 @@ function named(text: string, position: number): string {
 }
 
 export type JsonErrorKind =
-  /** Nothing but white space. */
+  /** Only white space. */
   | "empty"
   /** The text ends before its value does. */
   | "truncated"
@@ -223,14 +223,14 @@ export type JsonErrorKind =
   | "colon_expected"
   /** Neither a comma nor the closing bracket. */
   | "comma_expected"
-  /** There is text behind a value that is complete. */
+  /** Text follows a complete value. */
   | "text_after_end"
   | "control_character"
   | "bad_escape"
   | "bad_number";
 
 export interface JsonError {
-  /** Index of the first byte that cannot stand there; the text's end where it ends too early. */
+  /** Index of the first invalid byte, or of the text's end if it is truncated. */
   position: number;
   kind: JsonErrorKind;
 }
@@ -238,7 +238,8 @@ export interface JsonError {
 /** A byte, or undefined behind the end of the text. */
 type Byte = number | undefined;
 
-// What the grammar takes next: numbers, because comparing strings for each byte of 16 MB takes twice as long.
+// States of the grammar: what may come next. Numbers, because comparing strings for each byte of 16 MB takes twice as
+// long.
 const VALUE = 0;
 /** A value, or the bracket that closes an empty array. */
 const ITEM = 1;
@@ -267,17 +268,25 @@ const LETTER_F = 0x66;
 const LETTER_U = 0x75;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
-/** The bit that makes a letter of ASCII small. */
+/** The bit that turns an ASCII letter into lower case. */
 const LOWER_CASE = 0x20;
 
 const encoder = new TextEncoder();
-/** By the first byte. */
+/** Literals by their first byte. */
 const WORDS = new Map(["true", "false", "null"].map((word) => [word.charCodeAt(0), encoder.encode(word)]));
-/** Which bytes may follow a backslash, besides a `u`. */
+/** Bytes that may follow a backslash, except `u`. */
 const IS_ESCAPE = new Uint8Array(256);
 for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
 
-/** The first error of [start, end); null where JSON.parse takes the text. */
+/**
+ * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text.
+ *
+ * An engine's own message often has no position, and parsing 16 MB may take all memory. No recursion, because a body
+ * may be nested as deep as it is long.
+ *
+ * jsonc-parser accepts the same texts, but reports the beginning of a wrong string or number instead of the wrong
+ * character, needs the body as one text, and overflows its stack on 16 MB of brackets.
+ */
 export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
   const outer = new OuterLevels();
   let depth = 0;
@@ -323,7 +332,7 @@ export function findJsonError(bytes: Uint8Array, start: number, end: number): Js
   return { position: end, kind: depth === 0 ? "empty" : "truncated" };
 }
 
-/** The error where something else stands than what the grammar takes next. */
+/** The error by state, if the next byte does not fit the state. */
 const UNEXPECTED: JsonErrorKind[] = [];
 UNEXPECTED[FIRST_NAME] = "name_expected";
 UNEXPECTED[NAME] = "name_expected";
@@ -337,14 +346,14 @@ function closes(byte: number, expected: number, inObject: boolean): boolean {
 }
 
 /**
- * Which of the levels around the present one are objects: a bit each, for there may be as many as bytes. The innermost 32
- * stand in one number, because to change one bit of an array again and again takes many times as long.
+ * Whether each level around the present one is an object: one bit for each, because there may be as many levels as
+ * bytes. The innermost 32 are in one number, because repeatedly changing a bit of an array takes many times as long.
  */
 class OuterLevels {
   #depth = 0;
-  /** The innermost levels, the present one's neighbour in the lowest bit. */
+  /** The innermost levels, the nearest in the lowest bit. */
   #inner = 0;
-  /** For each 32 levels what `inner` was there. */
+  /** The value of `inner` for each 32 levels. */
   readonly #kept: number[] = [0];
 
   push(isObject: boolean): void {
@@ -359,7 +368,7 @@ class OuterLevels {
   }
 }
 
-// Each function from here on returns the index after its token, or the complement (~) of the index where it goes wrong.
+// Each function from here on returns the index after its token, or the complement (~) of the index of the error.
 
 function afterScalar(bytes: Uint8Array, start: number, end: number): number {
   const byte = bytes[start];
@@ -385,7 +394,7 @@ function afterString(bytes: Uint8Array, open: number, end: number): number {
   return ~end;
 }
 
-/** After a backslash with a `u` and four digits. */
+/** The index after `\u` and four hexadecimal digits. */
 function afterUnicodeEscape(bytes: Uint8Array, backslash: number, end: number): number {
   if (backslash + 1 === end) return ~end;
   if (bytes[backslash + 1] !== LETTER_U) return ~backslash;

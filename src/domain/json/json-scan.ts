@@ -1,19 +1,21 @@
 /**
- * Depth and elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each signal keeps the
- * text it came as). All that matters here is ASCII, which in UTF-8 stands for nothing else, and a large body is never made
- * into one text. Runs over every request body: no recursion, nothing allocated per character. The scan does not validate: its results
- * mean something only if each slice is JSON, and if what is around the array is JSON with `[]` in the array's place.
+ * Depth and elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each signal
+ * keeps its original text). All relevant bytes are ASCII, which is unambiguous in UTF-8, so a large body is never
+ * decoded as a whole.
+ *
+ * Runs over every request body: no recursion, no allocation per character. The scan does not validate. Its results
+ * are meaningful only if each slice is JSON, and if the text around the array, with `[]` in its place, is JSON.
  */
 
-/** The elements of an array: each one's slice [starts[i], ends[i]) without white space around it, and its own depth. */
+/** The elements of an array: each one's slice [starts[i], ends[i]) without surrounding white space, and its depth. */
 export interface ItemSpans {
-  /** Where the first `max` elements begin; `ends` and `depths` are of the same elements. */
+  /** Starts of the first `max` elements; `ends` and `depths` belong to the same elements. */
   starts: number[];
   ends: number[];
   depths: number[];
-  /** How many elements the array has. */
+  /** Number of elements of the array. */
   count: number;
-  /** The array's own slice, with its brackets. */
+  /** The slice of the array, including its brackets. */
   open: number;
   close: number;
 }
@@ -54,8 +56,8 @@ export function jsonDepth(bytes: Uint8Array, start: number, end: number, max = N
 }
 
 /**
- * How deep a JSON text is nested, and how many values it has at most: one for each comma and each opening bracket. The scan
- * stops at the first level beyond `maxDepth`, or value beyond `maxValues`.
+ * Depth of a JSON text and an upper bound of its values: one for each comma and each opening bracket. The scan stops
+ * at the first level beyond `maxDepth`, or value beyond `maxValues`.
  */
 export function jsonShape(
   bytes: Uint8Array,
@@ -82,11 +84,10 @@ export function jsonShape(
 }
 
 /**
- * The elements of the array that the text is ("array"), or of the array at the object's own key `batch` ("batch"). Of
- * several such keys the last one counts, as in JSON.parse, also where one is written with escapes. Null when there is no
- * such array.
+ * The elements of the array: the text itself ("array"), or the array at the object's top-level key `batch` ("batch").
+ * The last of several such keys counts, as in JSON.parse, even if written with escapes. Null: there is no such array.
  *
- * @param max elements whose slices are kept; those beyond are counted.
+ * @param max elements whose slices are kept; further ones are counted.
  */
 export function scanItems(bytes: Uint8Array, where: "array" | "batch", max: number): ItemSpans | null {
   if (where === "batch") return scanBatch(bytes, max);
@@ -99,7 +100,7 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   let depth = 0;
   let keyNext = false;
   let inBatch = false;
-  // To ask for the length of bytes takes as long as to look at one.
+  // Reading the length of the bytes takes as long as reading a byte.
   const end = bytes.length;
   for (let at = skipSpace(bytes, 0); at < end; at++) {
     const byte = bytes[at];
@@ -127,7 +128,7 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   return items;
 }
 
-/** The elements of the array that opens at `open`; null where it does not close. */
+/** The elements of the array that opens at `open`; null if it does not close. */
 function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | null {
   const end = bytes.length;
   const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: end };
@@ -160,7 +161,7 @@ function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | nu
         return items;
       }
       start = count < max ? skipSpace(bytes, at + 1, end) : at + 1;
-      // No element stands here: there may be a comma or the end.
+      // No element starts here: a comma or the end may follow.
       at = start - 1;
       deepest = 0;
     }
@@ -168,7 +169,7 @@ function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | nu
   return null;
 }
 
-/** Whether the array, object or string that begins the text ends where the text does, but for white space. */
+/** Whether the array, object or string that begins the text also ends it, except for white space. */
 export function closesAtEnd(bytes: Uint8Array, start: number, end: number): boolean {
   let depth = 0;
   for (let at = skipSpace(bytes, start, end); at < end; at++) {
@@ -182,7 +183,7 @@ export function closesAtEnd(bytes: Uint8Array, start: number, end: number): bool
   return false;
 }
 
-/** Where the string that opens at `open` closes; `end` where it does not. */
+/** Index of the quote that closes the string opened at `open`; `end` if there is none. */
 function closingQuote(bytes: Uint8Array, open: number, end: number): number {
   for (let at = open + 1; at < end; at++) {
     const byte = bytes[at];
@@ -192,7 +193,10 @@ function closingQuote(bytes: Uint8Array, open: number, end: number): number {
   return end;
 }
 
-/** Whether the string is `batch`, with or without escapes. Nothing is decoded: an object may have millions of keys. */
+/**
+ * Whether the string is `batch`, with or without escapes. Decodes nothing, because an object may have millions of
+ * keys.
+ */
 function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   let at = open + 1;
   for (const letter of BATCH) {
@@ -203,7 +207,10 @@ function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   return at === close;
 }
 
-/** Whether the letter stands there as an escape, such as `\u0062`. All of `batch` have decimal digits there. */
+/**
+ * Whether the letter stands there as an escape, such as `\u0062`. The codes of all letters in `batch` have decimal
+ * digits only.
+ */
 function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   return (
     bytes[at] === BACKSLASH &&
@@ -215,21 +222,20 @@ function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   );
 }
 
-/** The first index from `from` on that holds no white space. */
+/** The first index from `from` on that is not white space. */
 export function skipSpace(bytes: Uint8Array, from: number, end = bytes.length): number {
   let at = from;
   while (at < end && isSpace(bytes[at])) at++;
   return at;
 }
 
-/** The end of what stands before `end` without the white space behind it; no further back than `start`. */
+/** The end of the text before `end` without trailing white space; never before `start`. */
 export function withoutSpaceBefore(bytes: Uint8Array, end: number, start = 0): number {
   let at = end;
   while (at > start && isSpace(bytes[at - 1])) at--;
   return at;
 }
 
-/** Whether the byte is white space of JSON. */
 export function isSpace(byte: number | undefined): boolean {
   return byte !== undefined && byte <= 0x20 && (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09);
 }

@@ -1,9 +1,9 @@
-/** When a sender has said something: `null`, `""` and white space mean absent, everywhere. */
+/** JSON values as senders write them: `null`, `""` and white space mean absent, everywhere. */
 
-/** A JSON object as `JSON.parse` makes it. */
+/** A JSON object as `JSON.parse` returns it. */
 export type JsonObject = { [name: string]: unknown };
 
-/** A payload as JSON; as its text where it is none, which only a dead letter's can be. */
+/** A payload as JSON; as text if it is not JSON, which only a dead letter's can be. */
 export function parsed(payload: string | null): unknown {
   if (payload === null) return null;
   try {
@@ -17,7 +17,7 @@ export function isAbsent(value: unknown): boolean {
   return value === undefined || value === null || (typeof value === "string" && value.trim() === "");
 }
 
-/** Trimmed text, as it can be stored; undefined for what is no text or blank. */
+/** The trimmed, well-formed text; undefined for a blank text or a value of another type. */
 export function presentText(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   return value.trim().toWellFormed() || undefined;

@@ -1,9 +1,11 @@
 /**
- * The form of an API key (spec §2.1, design §5): `sk_` + 34 random base62 characters + 6 base62 characters of CRC32 over
+ * API keys and shared secrets.
+ *
+ * An API key (spec §2.1, design §5) is `sk_` + 34 random base62 characters + 6 base62 characters of CRC32 over
  * everything before them. The checksum refuses typos and noise without a look-up.
  *
- * CRC32 is written out: Node's takes as long for 37 characters (half a microsecond), and its module would be loaded with an
- * isolate's first call, see platform/node.ts.
+ * CRC32 is implemented here: Node's takes as long for 37 characters (half a microsecond), and its module would be
+ * loaded with an isolate's first call, see platform/node.ts.
  */
 
 const PREFIX = "sk_";
@@ -17,7 +19,7 @@ const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const UNBIASED_BYTES = 248;
 const NOT_BASE62 = 62;
 
-/** Character code → its place in the alphabet. */
+/** Character code → its index in the alphabet. */
 const DIGITS = new Uint8Array(128).fill(NOT_BASE62);
 for (let digit = 0; digit < BASE62.length; digit++) DIGITS[BASE62.charCodeAt(digit)] = digit;
 
@@ -28,7 +30,7 @@ const CRC32 = Uint32Array.from({ length: 256 }, (_, byte) => {
   return remainder;
 });
 
-/** Whether `text` can be an API key at all. Runs on every request: no allocation, no look-up. */
+/** Whether `text` has the form and the checksum of an API key. Runs on every request: no allocation, no look-up. */
 export function isWellFormedKey(text: string): boolean {
   if (text.length !== KEY_LENGTH || !text.startsWith(PREFIX)) return false;
   for (let index = PREFIX.length; index < KEY_LENGTH; index++) {
@@ -42,29 +44,32 @@ export function isWellFormedKey(text: string): boolean {
   return true;
 }
 
-/** Whether a key stands anywhere in `text`, or what only its checksum tells from one. */
+/** Whether `text` contains a key, or a text of the same form whose checksum is wrong. */
 export function holdsKey(text: string): boolean {
   return /sk_[0-9A-Za-z]{40}/.test(text);
 }
 
-/** A key wherever it stands, or the beginning of one that was cut off, where it is no end of a word such as `task_`. */
+/**
+ * A key anywhere in a text, or the beginning of a truncated key. The look-behind skips the end of words such as
+ * `task_`.
+ */
 const KEY_OR_BEGINNING = /sk_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])sk_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
 
-/** The text with masked keys in place of full ones, and of beginnings of keys. What senders and people write may hold one. */
+/** Masks keys and beginnings of keys. Texts from senders and users may contain them. */
 export function withoutKeys(text: string): string {
   if (!text.includes(PREFIX)) return text;
   return text.replaceAll(KEY_OR_BEGINNING, (found) => {
     if (found.length === KEY_LENGTH) return redactorsRecognise(found) ? maskedKey(keyEnds(found)) : found;
-    // The beginning of a key may by chance have no digit, but not letters of one case alone.
+    // The beginning of a key may lack digits by chance, but never has letters of only one case and no digits.
     const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/].filter((kind) => kind.test(found.slice(PREFIX.length)));
     return kinds.length > 1 ? `${keyEnds(found).first8}…` : found;
   });
 }
 
 /**
- * A new key value.
+ * Composes a new key.
  *
- * @param randomBytes gives `n` bytes from a cryptographic source; called again for as long as more are needed.
+ * @param randomBytes returns `n` bytes from a cryptographic source; called again until there are enough.
  */
 export function composeKey(randomBytes: (n: number) => Uint8Array): string {
   for (;;) {
@@ -84,7 +89,7 @@ function randomCharacters(randomBytes: (n: number) => Uint8Array): string {
   return text;
 }
 
-/** Log redactors take a long run for a secret only if it has two of each: lower case, upper case, digits. */
+/** Log redactors treat a long run as a secret only if it has two of each: lower case, upper case, digits. */
 function redactorsRecognise(key: string): boolean {
   const tail = key.slice(PREFIX.length);
   return [/[a-z]/g, /[A-Z]/g, /[0-9]/g].every((kind) => (tail.match(kind)?.length ?? 0) >= 2);
@@ -117,40 +122,46 @@ export function keyEnds(key: string): KeyEnds {
   return { first8: key.slice(0, 8), last4: key.slice(-4) };
 }
 
-/** A key as it is shown: its first 8 characters, an ellipsis, its last 4 (spec §8.10). */
+/** The masked form of a key: its first 8 characters, an ellipsis, its last 4 (spec §8.10). */
 export function maskedKey({ first8, last4 }: KeyEnds): string {
   return `${first8}…${last4}`;
 }
 
 export type KeyStatus = "Active" | "Inactive";
 
-/** A key is expired from the very millisecond of its expiration on (spec §3.1). */
+/** A key is expired from the exact millisecond of its expiration (spec §3.1). */
 export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {
   return expiresAtMs !== null && nowMs >= expiresAtMs;
 }
 
-/** When a key ends by itself: at its expiration, or with its overlap once it was rotated. ISO 8601 UTC; null: never. */
+/**
+ * The earlier end of a key: its expiration, or the end of its overlap after a rotation. ISO 8601 UTC; null: it never
+ * ends.
+ */
 export function keyEnd(key: { expiresAt: string | null; overlapEndsAt: string | null }): string | null {
   const { expiresAt, overlapEndsAt } = key;
   if (expiresAt === null || overlapEndsAt === null) return expiresAt ?? overlapEndsAt;
   return expiresAt < overlapEndsAt ? expiresAt : overlapEndsAt;
 }
 
-/** The status that the list of keys shows: an expired one is inactive like a deactivated one (spec §2.1). Times are ISO 8601. */
+/**
+ * The status in the list of keys: an expired key is inactive, like a deactivated one (spec §2.1). Times are ISO 8601.
+ */
 export function keyStatus(key: { endsAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
   if (key.deactivatedAt !== null) return "Inactive";
   return isExpired(key.endsAt === null ? null : Date.parse(key.endsAt), nowMs) ? "Inactive" : "Active";
 }
 
 const SECRET_LENGTH = 43;
-/** Letters that stand next to one of another kind: some 26 of 43 where they are random, some 15 in words put together. */
+/** Pairs of neighbours of different kinds: about 26 of 43 in random text, about 15 in words joined together. */
 const MIN_CHANGES = 20;
 const MIN_OF_EACH_KIND = 2;
 
 /**
- * A new shared secret.
+ * Composes a shared secret (spec §5.4): 32 random bytes as base64url. Draws until the secret differs enough from
+ * words to be recognised where it must not appear.
  *
- * @param draw gives 32 bytes from a cryptographic source as base64url; called again until they look random enough.
+ * @param draw returns 32 bytes from a cryptographic source as base64url.
  */
 export function composeSecret(draw: () => string): string {
   for (;;) {
@@ -159,7 +170,7 @@ export function composeSecret(draw: () => string): string {
   }
 }
 
-/** Whether a shared secret stands anywhere in `text`, or something as long and as random. */
+/** Whether `text` contains a shared secret, or any text as long and as random. */
 export function holdsSecret(text: string): boolean {
   if (text.length < SECRET_LENGTH) return false;
   return (text.match(/[\w-]{43,}/g) ?? []).some(holdsRandomStretch);
@@ -173,15 +184,15 @@ const LOWER_A = 0x61;
 type Kind = "upper" | "lower" | "digit" | "separator";
 
 /**
- * Whether any SECRET_LENGTH characters in a row look random. The stretch moves on by a character at a time, of which only
- * the ones that come and go are looked at: a run may be as long as a signal, and a body holds hundreds of them.
+ * Whether any SECRET_LENGTH consecutive characters look random. The window moves one character at a time and looks
+ * only at the characters that enter and leave: a run may be as long as a signal, and a body holds hundreds of them.
  *
- * @param run has as many characters at least, and none but those of base64url.
+ * @param run base64url characters only, at least SECRET_LENGTH of them.
  */
 function holdsRandomStretch(run: string): boolean {
   const ofKind = { upper: 0, lower: 0, digit: 0, separator: 0 };
   let changes = 0;
-  /** The kind of the stretch's last character that is no separator. */
+  /** Kind of the window's last character that is not a separator. */
   let last: Kind = "separator";
   for (let end = 0; end < run.length; end++) {
     const comes = kindAt(run, end);
@@ -204,14 +215,14 @@ function holdsRandomStretch(run: string): boolean {
   return false;
 }
 
-/** The kind of the first character of the stretch that is no separator. */
+/** Kind of the window's first character that is not a separator. */
 function firstKind(run: string, start: number, end: number): Kind {
   let at = start;
   while (at < end && kindAt(run, at) === "separator") at++;
   return kindAt(run, at);
 }
 
-/** A dash and an underscore separate words as often as they stand in a secret. */
+/** Separators are ignored: dashes and underscores are as common between words as in a secret. */
 function kindAt(run: string, at: number): Kind {
   const code = run.charCodeAt(at);
   if (code === DASH || code === UNDERSCORE) return "separator";

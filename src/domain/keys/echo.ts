@@ -1,27 +1,30 @@
 /**
- * What may be repeated of a sender's own text, and to whom: a beginning of it, to the sender alone. What is stored of a
- * refusal says nothing of the body.
+ * How much of a sender's text an answer may repeat: only a beginning, and only to the sender. Stored refusals repeat
+ * nothing of the body.
  */
 import { holdsKey, holdsSecret } from "./api-key.ts";
 
 /** Characters of an echo: fewer than half of a key's random ones. */
 const ECHO_MAX_LENGTH = 16;
-/** Characters that are looked at: a key or secret that begins within the echo is recognised by as many. */
+/** Characters that are checked: a key or secret that begins within the echo is recognised in full. */
 const LOOKED_AT = 256;
 
-/** What begins like a key. */
+/** The beginning of a key. */
 const BEGINS_LIKE_KEY = /sk_[0-9A-Za-z]{8,}/g;
-/** A run of characters that may be a key, a secret or a token, whole or cut off. */
+/** A run of characters that may be a key, a secret or a token, whole or truncated. */
 const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
 
 const BLANK = "•••";
 
-/** Whether `text` holds an API key or a shared secret; names of events and sources may not, for they are shown. */
+/**
+ * Whether `text` contains an API key or a shared secret. Names of events and sources must not, because they are
+ * shown.
+ */
 export function holdsCredential(text: string): boolean {
   return holdsKey(text) || holdsSecret(text);
 }
 
-/** The beginning of `text` in quotes, without what looks like a key or a secret. */
+/** The beginning of `text` in quotes, with keys and secrets blanked. */
 export function echo(text: string): string {
   const blanked = withoutCredentials(text.slice(0, LOOKED_AT));
   const shown = blanked.slice(0, ECHO_MAX_LENGTH).toWellFormed();
@@ -30,26 +33,25 @@ export function echo(text: string): string {
 }
 
 /**
- * The text without what looks like a key or a secret, or like a part of one. Long runs go first: a secret in which what begins
- * like a key happens to stand would else lose its end alone.
+ * Blanks keys, secrets and parts of them. Long runs go first: otherwise a secret that happens to contain the
+ * beginning of a key would lose only its end.
  */
 export function withoutCredentials(text: string): string {
   return text.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run)).replaceAll(BEGINS_LIKE_KEY, BLANK);
 }
 
-/** Whether a run has at least two letters of either case, as next to no long word has. */
+/** Whether a run has at least two letters of either case; hardly any long word has. */
 function isMixed(run: string): boolean {
   return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
 }
 
-/** What is wrong, as it may be stored and shown to everybody, and the sender's own text about it. */
+/** A problem: the text that may be stored and shown to everyone, and the sender's text about it. */
 export interface Described {
   detail: string;
-  /** For the sender alone: names and beginnings of values, each through `echo`. */
+  /** For the sender only: names and beginnings of values, each through `echo`. */
   sent?: string;
 }
 
-/** What the sender is told. */
 export function toSender({ detail, sent }: Described): string {
   return sent === undefined ? detail : `${detail} You sent ${sent}.`;
 }

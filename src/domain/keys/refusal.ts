@@ -1,12 +1,14 @@
 /**
- * Everything that the ingestion endpoints refuse, as one union. `http/problem.ts` is the one place that turns it into a
- * status and a body; per-item results and the rejections list use the same codes.
+ * All refusals of the ingestion endpoints as one union, and the list of refused calls that an admin sees.
+ *
+ * `http/problem.ts` turns a refusal into a status and a body. Per-item results and the rejections list use the same
+ * codes.
  */
 import { REJECTION_KEPT_DAYS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
 import type { Described } from "./echo.ts";
 
-/** Causes of a 401 (spec §7), which all look the same to the sender: the cause is for the admin's rejections list only. */
+/** Causes of a 401 (spec §7). All look the same to the sender; only the admin's rejections list shows the cause. */
 export type UnauthorizedCause =
   | "key_malformed"
   | "key_unknown"
@@ -15,7 +17,7 @@ export type UnauthorizedCause =
   | "secret_missing"
   | "secret_wrong";
 
-/** What is wrong with the body as a whole; nothing of it is kept. */
+/** A problem with the whole body; nothing of the body is kept. */
 export type BodyRefusal = Described & {
   code:
     | "body_empty"
@@ -30,7 +32,7 @@ export type BodyRefusal = Described & {
     | "source_invalid";
 };
 
-/** What is wrong with one signal; its neighbours are kept. */
+/** A problem with a single signal; the remaining signals of the body are kept. */
 export type SignalRefusal = Described & {
   code:
     | "signal_not_json"
@@ -45,13 +47,13 @@ export type SignalRefusal = Described & {
     | "template_mismatch";
 };
 
-/** The refusals with 429 (spec §7, §8). `retryAfterMs` says when a retry can succeed. */
+/** The refusals with 429 (spec §7, §8). `retryAfterMs` is the time after which a retry can succeed. */
 export type LimitRefusal =
   | { code: "rate_limited"; retryAfterMs: number }
   | { code: "allowance_exceeded"; retryAfterMs: number }
   | { code: "extra_room_exceeded"; retryAfterMs: number };
 
-/** Nothing of the call was stored, for a reason that passes. */
+/** A temporary failure; nothing of the call was stored. */
 export type Unavailable = { code: "unavailable"; retryAfterMs: number };
 
 export type Refusal =
@@ -66,25 +68,24 @@ export type Refusal =
 
 export type RefusalCode = Refusal["code"];
 
-/** After so long without another, a refusal for the same reason is a new entry. */
+/** Silence after which a refusal for the same reason starts a new entry. */
 export const REJECTION_SILENCE_MS = 3_600_000;
 
-/** Why calls of a key were refused. */
 export interface RejectionReason {
   keyId: string;
   code: RefusalCode;
-  /** The cause of a 401, which its sender was not told; null for every other code. */
+  /** The cause of a 401, which is hidden from the sender; null for every other code. */
   cause: UnauthorizedCause | null;
 }
 
-/** Calls that were refused for one reason, or a single one. */
+/** One or more calls that were refused for the same reason. */
 export interface RefusedCalls extends RejectionReason {
-  /** What the sender of the first of them was told, without what that repeated of the body. */
+  /** The detail of the first call's answer, without the text that it repeated from the body. */
   detail: string;
-  /** Id of the first of the calls. */
+  /** Id of the first call. */
   requestId: string;
   calls: number;
-  /** Signals refused in these calls; a call of which that is not known has one. */
+  /** Signals refused in these calls. A call with an unknown number of signals counts as one. */
   signals: number;
   firstAtMs: number;
   lastAtMs: number;
@@ -94,9 +95,10 @@ export interface RefusedCalls extends RejectionReason {
 export type Rejection = RefusedCalls;
 
 /**
- * Adds refused calls to the list: to the latest entry of their reason, or as a new one where that has been silent.
+ * Adds refused calls to the latest entry for their reason, or as a new entry after a silence. A flood therefore
+ * displaces no refusal that happened once (design §5).
  *
- * @param list in the order in which the entries began; it is changed.
+ * @param list in the order in which the entries began; modified in place.
  * @returns the entry.
  */
 export function addRejection(list: Rejection[], refused: RefusedCalls): Rejection {
@@ -114,13 +116,13 @@ export function addRejection(list: Rejection[], refused: RefusedCalls): Rejectio
   return latest;
 }
 
-/** Forgets entries whose last call was too long ago. */
+/** Removes entries whose last call is older than REJECTION_KEPT_DAYS. */
 export function forgetOld(list: Rejection[], nowMs: number): void {
   const kept = list.filter(({ lastAtMs }) => nowMs - lastAtMs < REJECTION_KEPT_DAYS * DAY_MS);
   if (kept.length < list.length) list.splice(0, list.length, ...kept);
 }
 
-/** Keeps the list within its bounds: of the new entry's reason, and in all. What was silent longest goes first. */
+/** Removes the entry that was silent longest, if the list exceeds its limit for the reason or in total. */
 function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
   const ofReason = list.filter((entry) => isOfReason(entry, reason));
   const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];

@@ -1,9 +1,9 @@
-/** What the roles of a workspace may do (spec §1, §5.6). */
+/** Permissions of a workspace's roles (spec §1, §5.6). */
 
 export const ROLES = ["owner", "admin", "member"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** Whether a role may change things: keys, rules, members, plan. Members see the rest, read-only. */
+/** Whether a role may change keys, rules, members and plan. Members see everything except the keys, read-only. */
 export function canManage(role: Role): boolean {
   return role === "owner" || role === "admin";
 }
@@ -14,9 +14,11 @@ export function canManageKeys(role: Role): boolean {
 }
 
 /**
- * Whether somebody may give another member (or a new one, `current` null) the role `next`, or remove it (`next` null).
- * Owners manage everybody; admins manage admins and members, and neither touch owners nor make them: otherwise the admin
- * whom an owner has let in could lock the owner out. That an owner is left is decided where it is stored.
+ * Whether a member with role `by` may change another member's role from `current` to `next`. A null `current` is a
+ * new member; a null `next` removes the member.
+ *
+ * Owners manage everyone. Admins manage only admins and members: otherwise an admin could lock out the owner who
+ * invited them. The database makes sure that at least one owner remains.
  */
 export function canChangeMember(by: Role, current: Role | null, next: Role | null): boolean {
   if (by === "owner") return true;

@@ -1,17 +1,17 @@
 /**
- * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in flight, and
- * what restores have lost.
- * Counter and store are two objects and cannot be read at one moment, so the counter is read before and after the store.
+ * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in
+ * flight + lost in restores. Counter and store are two objects without a common snapshot, so the counter is read
+ * before and after the store.
  */
 
-/** The counter's side: signals ever admitted, those whose outbox rows are not settled, and those that restores have lost. */
+/** The counter's side: all admitted signals, those in unsettled outbox rows, and those lost in restores. */
 export interface Admissions {
   admitted: number;
   unsettled: number;
   lost: number;
 }
 
-/** The store's side: every recorded signal is in exactly one of these. */
+/** The store's side: every recorded signal is in exactly one of these counts. */
 export interface RecordedCounts {
   processed: number;
   duplicates: number;
@@ -28,9 +28,9 @@ export interface Balance extends RecordedCounts {
 }
 
 /**
- * In flight is what was admitted and is recorded nowhere. That is right only if such signals still wait in the outbox:
- * the missing ones may be no more than those unsettled before the store was read, plus those admitted since. At rest,
- * with nothing unsettled, any discrepancy shows.
+ * Signals that are admitted but not recorded count as in flight. That is right only if they still wait in the outbox:
+ * there may be no more than were unsettled before the store was read, plus those admitted since. At rest, with
+ * nothing unsettled, any discrepancy shows.
  */
 export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
@@ -49,7 +49,7 @@ export function balanceBooks(before: Admissions, recorded: RecordedCounts, after
   };
 }
 
-/** Whether signals were admitted while the store was read, so that another reading may be sharper. */
+/** Whether signals were admitted while the store was read, so that another reading may be more exact. */
 export function readAgain(before: Admissions, after: Admissions): boolean {
   return before.admitted !== after.admitted;
 }

@@ -1,10 +1,10 @@
-/** How often something happened on each of the latest days: small enough to be kept in the row that it is about. */
+/** Counts by day for the latest days, in a form small enough for the row that they belong to. */
 import { DAYS_COUNTED } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
 
 /**
- * The latest day that has any (see `dayOf`), its count, and the counts of the days before it, back to the first that
- * has any: `20767,4,0,12`. Empty: none.
+ * The latest day with a count (see `dayOf`), its count, and the counts of the preceding days down to the first with a
+ * count: `20767,4,0,12`. Empty: no counts.
  */
 export type DayCounts = string;
 
@@ -13,12 +13,15 @@ export function dayOf(ms: number): number {
   return Math.floor(ms / DAY_MS);
 }
 
-/** Counts with `changes` added, of DAYS_COUNTED days up to the latest that has any. No count falls below zero. */
+/** Adds `changes` and keeps DAYS_COUNTED days up to the latest with a count. No count falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
   return addToLatest(days, changes) ?? addToAny(days, changes);
 }
 
-/** Adds to the latest day alone, as nearly every batch does, without reading the days before it. Null: another day changes too. */
+/**
+ * Shortcut for nearly every batch: changes the latest day without parsing the days before it. Null: another day
+ * changes too.
+ */
 function addToLatest(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts | null {
   const [change] = changes;
   if (change === undefined || changes.size > 1) return null;
@@ -46,7 +49,7 @@ export function latestDays(days: DayCounts, today: number, length: number): numb
   return Array.from({ length }, (_, index) => counts[latest - (today - length + 1 + index)] ?? 0);
 }
 
-/** The latest day, and the counts of it and of the days before it. */
+/** The latest day, and the counts from that day backwards. */
 function parse(days: DayCounts): [latest: number, counts: number[]] {
   const [latest = 0, ...counts] = days.split(",").map(Number);
   return [latest, counts];

@@ -1,23 +1,24 @@
-/** When a billing period's usage will reach the limit if signals go on coming as they did lately (spec §8). */
+/** Forecast of when a billing period's usage reaches the limit, from the recent pace (spec §8). */
 import { DAY_MS } from "../duration.ts";
 import { ordinalsTaken } from "./quota.ts";
 import { signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
 
-/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+/** Full days that the forecast averages: a week, because traffic has a weekly pattern. */
 const FORECAST_DAYS = 7;
 
 const HOUR_MS = 3_600_000;
 
-/** How many signals come per day, and what that is the mean of. */
+/** Signals per day, and the number of days in the average. */
 export interface Pace {
   perDay: number;
-  /** Full days that the mean is of; 0: the pace is of all the time since counting began, and rough. */
+  /** Full days in the average; 0: a rough pace over the time since counting began. */
   fullDays: number;
 }
 
 /**
- * The pace of the last FORECAST_DAYS full days, idle ones too, or of as many as there are. The day of the first signal is no
- * full day: nobody knows when it began. With no full day, it is the pace since that day. Null: that is less than an hour.
+ * The pace of the last FORECAST_DAYS full days, idle ones included, or of as many as there are. The day of the first
+ * signal is not a full day, because the time of that signal is unknown. Without a full day, the pace is that since
+ * the first signal's day. Null: counting began less than an hour ago.
  *
  * @param days in order; all of the current period and of the one before it.
  * @param firstDayMs the day of the first signal; null: today.
@@ -45,16 +46,13 @@ function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** How many signals the billing period ends with at this pace: a whole number, rounded to two digits. */
+/** Expected signals at the end of the billing period at this pace, rounded to two digits. */
 export function expected(perDay: number, now: { nowMs: number; periodEndMs: number; used: number }): number {
   const signals = now.used + (perDay * Math.max(0, now.periodEndMs - now.nowMs)) / DAY_MS;
   return Math.max(now.used, Math.round(Number(signals.toPrecision(2))));
 }
 
-/**
- * When `target` signals are reached: a time within the period, `reached` when they are already, null when it will not be
- * in this period.
- */
+/** Time at which usage reaches `target`; "reached" if it already has, null if not in this period. */
 export function reaches(
   target: number,
   perDay: number,

@@ -1,21 +1,23 @@
 /**
- * The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies it; it has no clock and
- * no memory.
+ * The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies the decision. This
+ * module has no clock and no memory.
  */
 
-/** What a verdict depends on besides the ordinal. */
 export interface QuotaPlan {
   /** The plan's signal limit L (the allowance) per billing period. */
   signalLimit: number;
   /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
-  /** Whether three billing periods in a row have ended over the allowance (spec §8.5). */
+  /** Whether three consecutive billing periods ended over the allowance (spec §8.5). */
   extraRoomRemoved: boolean;
 }
 
 export type QuotaRefusal = "allowance_exceeded" | "extra_room_exceeded";
 
-/** The ordinals of a billing period, from 1: up to `accept` they are accepted, up to `hold` held, beyond it refused. */
+/**
+ * Bounds of a billing period's ordinals, which start at 1: up to `accept` they are accepted, up to `hold` held,
+ * beyond that refused.
+ */
 export interface QuotaBounds {
   accept: number;
   hold: number;
@@ -37,38 +39,37 @@ export function quotaBounds({ signalLimit, overages, extraRoomRemoved }: QuotaPl
   return { accept: signalLimit, hold: 2 * signalLimit, refusal: "extra_room_exceeded" };
 }
 
-/** The last ordinal that is not refused; null with overages on, when none is. */
+/** The last ordinal that is not refused; null with overages on, because none is refused. */
 export function quotaCeiling(plan: QuotaPlan): number | null {
   const { hold } = quotaBounds(plan);
   return hold === Infinity ? null : hold;
 }
 
-/** How many signals got each verdict. */
 export interface VerdictCounts {
   accepted: number;
   held: number;
   rejected: number;
 }
 
-/** Of a billing period in which nothing has come. */
+/** The counts of an idle billing period. */
 export const NO_VERDICTS: Readonly<VerdictCounts> = { accepted: 0, held: 0, rejected: 0 };
 
-/** The counts alone, of what has them and more. */
+/** Copies the counts without any further fields. */
 export function verdictCounts({ accepted, held, rejected }: VerdictCounts): VerdictCounts {
   return { accepted, held, rejected };
 }
 
-/** The ordinals that signals of these verdicts have taken; a refused signal takes none. */
+/** Ordinals taken by signals with these verdicts; a refused signal takes none. */
 export function ordinalsTaken({ accepted, held }: Omit<VerdictCounts, "rejected">): number {
   return accepted + held;
 }
 
-/** Verdicts of `count` signals in a row: first the accepted ones, then the held, then the refused. */
+/** Verdicts of `count` consecutive signals: first the accepted ones, then the held, then the refused. */
 export interface QuotaRun extends VerdictCounts {
   refusal: QuotaRefusal | null;
 }
 
-/** The verdict of one signal of a run. @param nth from 0, in the order of the signals. */
+/** The verdict of a signal in a run. @param nth from 0, in the order of the signals. */
 export function verdictInRun(nth: number, run: VerdictCounts): keyof VerdictCounts {
   if (nth < run.accepted) return "accepted";
   return nth < ordinalsTaken(run) ? "held" : "rejected";
@@ -83,19 +84,21 @@ export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): Qu
   return { accepted, held: kept - accepted, rejected: count - kept, refusal: kept === count ? null : refusal };
 }
 
-/** How many of `accepted` signals, which follow on `used` ordinals, are beyond the plan's limit: metered (spec §8.6). */
+/**
+ * Number of `accepted` signals, following `used` ordinals, that exceed the plan's limit and are metered (spec §8.6).
+ */
 export function overageOfRun(used: number, accepted: number, { signalLimit }: QuotaPlan): number {
   return Math.min(accepted, Math.max(0, used + accepted - signalLimit));
 }
 
-/** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */
+/** Number of held signals that can be accepted now: all with overages on, else as many as fit the plan's limit. */
 export function roomToRelease(now: { overages: boolean; signalLimit: number; accepted: number; held: number }): number {
   return now.overages ? now.held : Math.min(now.held, Math.max(0, now.signalLimit - now.accepted));
 }
 
 /**
- * What releasing so many held signals adds to the overage. A signal beyond the limit that was accepted when it came has
- * been metered by its ordinal already, which counts the held ones before it: only what is accepted beyond that is new.
+ * Overage added by releasing held signals. A signal accepted beyond the limit was metered by its ordinal, which
+ * counts the held signals before it. Only acceptances beyond that are new overage.
  */
 export function overageOfRelease(
   now: { overages: boolean; signalLimit: number; accepted: number; overage: number },

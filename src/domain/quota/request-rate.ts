@@ -1,52 +1,52 @@
 /**
- * The request rate of one key (spec §8.7) as a token bucket, in the form of GCRA: two times of state per key. A large body
- * counts as several requests.
+ * The request rate of a key (spec §8.7) as a token bucket in the form of GCRA: two timestamps of state per key. A
+ * large body counts as several requests.
  */
 
 export interface RequestRate {
   perSecond: number;
-  /** Requests that may come at once. */
+  /** Requests that may arrive at once. */
   burst: number;
 }
 
 export interface RateState {
-  /** Requests that may still come at once. */
+  /** Requests that may still arrive at once. */
   remaining: number;
-  /** Milliseconds until the whole burst is there again. */
+  /** Milliseconds until the whole burst is available again. */
   resetMs: number;
 }
 
 /** The state of a key's bucket. Times are milliseconds since 1970. */
 export interface RateBucket {
-  /** When the debt is paid off. */
+  /** Time at which the debt is paid off. */
   readonly emptyAtMs: number;
-  /** The clock when the state was written. An earlier time shows that the clock was set back. */
+  /** Time at which the state was written. A clock below it was set back. */
   readonly writtenAtMs: number;
 }
 
-/** The bucket of a key that was never seen. */
+/** The bucket of a new key. */
 export const FULL_BUCKET: RateBucket = { emptyAtMs: 0, writtenAtMs: 0 };
 
 export interface RateDecision extends RateState {
   allowed: boolean;
   /** The key's new state. A refused request adds no debt. */
   bucket: RateBucket;
-  /** Milliseconds until a request is allowed; 0 when this one was. */
+  /** Milliseconds until a request is allowed; 0 if this one was. */
   retryAfterMs: number;
 }
 
 /**
- * Decompressed bytes of a body that count as one request: nearly all calls carry less. Reading the worst body takes some
- * 20 ns of a processor for a byte, so 500 requests a second take a third of one at most, and 16 MB count as 512 requests.
+ * Decompressed bytes of a body that count as one request; nearly all calls are smaller. Reading the worst body takes
+ * about 20 ns per byte, so 500 requests a second use at most a third of a processor. 16 MB count as 512 requests.
  */
 export const REQUEST_BODY_BYTES = 32_768;
 
-/** Signals of a body that count as one request: each of them is parsed, checked and answered. */
+/** Signals of a body that count as one request, because each is parsed, checked and answered. */
 export const REQUEST_SIGNALS = 100;
 
 /**
- * How many requests a body counts as: one for each started REQUEST_BODY_BYTES after decompression, or for each started
- * REQUEST_SIGNALS, whichever are more.
+ * Number of requests that a body counts as: one for each started REQUEST_BODY_BYTES of decompressed bytes, or for
+ * each started REQUEST_SIGNALS, whichever is more.
  *
  * @param signals 1 until the body has been read.
  */
@@ -55,26 +55,26 @@ export function requestsOfBody(bytes: number, signals = 1): number {
 }
 
 /**
- * A request owes 1,000 ticks, and `perSecond` of them are paid off in a millisecond. In ticks everything is a whole
- * number, also where a request takes a third of a millisecond, so rounding never makes a burst one short. Exact up to
- * 4,000 per second, where a tick can still be told apart in milliseconds since 1970.
+ * A request owes 1,000 ticks, and `perSecond` ticks are paid off in a millisecond. Ticks are whole numbers even if a
+ * request takes a third of a millisecond, so rounding never makes a burst one short. Exact up to 4,000 requests per
+ * second, where a tick is still representable in milliseconds since 1970.
  */
 const REQUEST_TICKS = 1_000;
 
-/** Bursts that may be owed at most: one by calls, and one by a large body or by several that came at once. */
+/** Maximum debt in bursts: one from calls, and one from large bodies that arrived at the same time. */
 const MAX_BURSTS_OWED = 2;
 
-/** Where a key stands, without taking a request. */
+/** The state of a key, without taking a request. */
 export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRate): RateState {
   return stateOf(debtTicks(bucket, nowMs, rate), rate);
 }
 
 /**
- * Takes requests, if one is allowed. More than one may overdraw the bucket, and then the next request waits for longer: so
- * every body gets through, whatever the burst is. No body counts as more than a burst.
+ * Takes requests if a single one is allowed. A call that counts as several may overdraw the bucket; the next call
+ * then waits longer. So every body gets through, whatever the burst. No body counts as more than a burst.
  *
  * @param nowMs whole milliseconds since 1970.
- * @param requests how many requests the call counts as.
+ * @param requests number of requests that the call counts as.
  */
 export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate, requests = 1): RateDecision {
   const burstTicks = rate.burst * REQUEST_TICKS;
@@ -90,9 +90,9 @@ export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate
 }
 
 /**
- * The state after a call that was let through turns out to count as more requests.
+ * Charges a call that turned out, after it was allowed, to count as more requests.
  *
- * @param bucket state after the call was let through.
+ * @param bucket state after the call was allowed.
  * @param more requests beyond the one that was taken.
  */
 export function chargeRequests(bucket: RateBucket, nowMs: number, rate: RequestRate, more: number): RateBucket {
@@ -100,7 +100,7 @@ export function chargeRequests(bucket: RateBucket, nowMs: number, rate: RequestR
   return bucketOf(Math.min(MAX_BURSTS_OWED * rate.burst * REQUEST_TICKS, debt), nowMs, rate);
 }
 
-/** The debt at `nowMs`. When the clock was set back, the debt is what it was: as if no time had passed. */
+/** The debt at `nowMs`. If the clock was set back, no time counts as passed. */
 function debtTicks({ emptyAtMs, writtenAtMs }: RateBucket, nowMs: number, rate: RequestRate): number {
   return Math.max(0, Math.round((emptyAtMs - Math.max(nowMs, writtenAtMs)) * rate.perSecond));
 }

@@ -1,49 +1,48 @@
 /**
- * Usage by day: a billing period's counts as they stood at the end of each UTC day. A day on which nothing came has no
- * entry; it ends as the one before it did.
+ * Usage by day: the counts of a billing period at the end of each UTC day. An idle day has no entry; its counts are
+ * those of the day before.
  */
 
 import { DAY_MS } from "../duration.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
-/** The counts at the end of a day. The day in which one period ends and the next begins has an entry for each. */
+/** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
   periodStartMs: number;
-  /** Midnight at which the day began, UTC. */
+  /** Midnight UTC at which the day began. */
   dayMs: number;
 }
 
-/** Counts of a period that goes on; `dayMs` is the day of the last signal counted. */
+/** Counts of the current period; `dayMs` is the day of the last counted signal. */
 export type Counting = UsageDay;
 
 export function utcDay(ms: number): number {
   return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 
-/** The day that is counted now. A clock that goes back does not open an ended day again. */
+/** The day to count now. A clock that goes back does not reopen an ended day. */
 export function countingDay(dayMs: number, nowMs: number): number {
   return Math.max(dayMs, utcDay(nowMs));
 }
 
-/** The entry to be written now: null on the same day, and where nothing has been counted. */
+/** The entry to write now; null on the same day, and if nothing was counted. */
 export function endedDay(counting: Counting, nowMs: number): UsageDay | null {
   return counting.dayMs < utcDay(nowMs) ? lastDay(counting) : null;
 }
 
-/** The last entry of a period that closes; null when it was idle. */
+/** The last entry of a closing period; null if it was idle. */
 export function lastDay(counting: Counting): UsageDay | null {
   const { periodStartMs, dayMs } = counting;
   const isIdle = ordinalsTaken(counting) + counting.rejected === 0;
   return isIdle ? null : { ...verdictCounts(counting), periodStartMs, dayMs };
 }
 
-/** A point of a period's curve. */
 export interface CurvePoint extends VerdictCounts {
   atMs: number;
 }
 
 /**
- * A period's curve: nothing at its start, then the end of each day, idle ones too, and where it stands now.
+ * The curve of a period: zero at its start, the end of each day, idle ones included, and the present counts.
  *
  * @param days in order; those of other periods are ignored.
  * @param now the counts at `nowMs`.
@@ -66,9 +65,9 @@ export function usageCurve(
 }
 
 /**
- * Signals that took an ordinal (accepted and held) on each day from `fromMs`, up to and without `toMs`.
+ * Signals that took an ordinal (accepted and held) on each day from `fromMs` (inclusive) to `toMs` (exclusive).
  *
- * @param days in order; of each period that reaches into these days, all entries.
+ * @param days in order; all entries of each period that overlaps these days.
  */
 export function signalsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): number[] {
   const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, () => 0);

@@ -1,12 +1,12 @@
 /**
- * Which levels of usage are news: each once a billing period, and once more where the signal limit, or what goes beyond it,
- * was changed so that it was no longer reached and then is again.
+ * Notices about usage (spec §8.2–§8.4). Each level is announced once per billing period. It is announced again only
+ * if a change of the limit or of overages made it unreached in between.
  */
 import type { UsageLevelReached } from "../events/workspace-event.ts";
 import { ordinalsTaken, quotaCeiling } from "./quota.ts";
 import type { QuotaPlan, VerdictCounts } from "./quota.ts";
 
-/** Usage in percent of the signal limit at which an admin is told; in order. */
+/** Usage levels in percent of the signal limit that are announced, ascending. */
 export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
 
 export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
@@ -19,14 +19,14 @@ const LEVELS = [
 ] as const satisfies readonly UsageLevelReached[];
 
 export interface UsageMoment {
-  /** What has been told of the period: a bit for each level, in the order of LEVELS; 0: nothing. */
+  /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
   notified: number;
   now: UsageStanding;
-  /** Whether a signal has just been refused for the limit. */
+  /** Whether a signal was just refused because of the limit. */
   hasRefused: boolean;
 }
 
-/** What is told of the period from then on, and what of that is news. */
+/** The announced levels of the period from now on, and the levels to announce. */
 export function usageNews({ notified, now, hasRefused }: UsageMoment): { notified: number; news: UsageLevelReached[] } {
   const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
@@ -50,8 +50,8 @@ function isReached(used: number, percent: number, signalLimit: number): boolean 
 }
 
 /**
- * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. At 100 every signal so far was processed
- * (§8.2: up to and including the limit), and the next one will not be.
+ * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. At 100, every signal so far was
+ * processed (§8.2: up to and including the limit), and the next one will not be.
  */
 export function usageLevel(used: number, signalLimit: number): UsageLevel | null {
   return USAGE_NOTICE_PERCENT.findLast((percent) => used * 100 >= signalLimit * percent) ?? null;

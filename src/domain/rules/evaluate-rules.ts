@@ -1,6 +1,6 @@
 /**
- * Which of the compiled mapping rules hold for one signal. Steps are counted, so that no rule and no signal can make this
- * slow; what is at a path is read once for all rules.
+ * Evaluates compiled mapping rules for a signal. Counts steps, so that no rule and no signal can make this slow.
+ * Reads each path once for all rules.
  */
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
 import { PathReading } from "../json/dot-path.ts";
@@ -11,11 +11,11 @@ import { fitsWildcard } from "./mapping-rule.ts";
 import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
 
 export interface Evaluated {
-  /** How many rules' event patterns fit. */
+  /** Number of rules whose event pattern matches. */
   tried: number;
-  /** The rules whose conditions hold as well, those with exact event names first. */
+  /** The rules whose conditions hold too, those with exact event names first. */
   matches: RuleMatch[];
-  /** Whether it took more than RULES_MAX_STEPS: nobody knows what matches then, and `matches` is empty. */
+  /** Whether the evaluation exceeded RULES_MAX_STEPS. The result is then unknown, and `matches` is empty. */
   exceeded: boolean;
 }
 
@@ -37,7 +37,7 @@ export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, emai
   return run.isExceeded ? { tried, matches: [], exceeded: true } : { tried, matches, exceeded: false };
 }
 
-/** Rules tried on one signal: what is at their paths is read once, and steps are counted. */
+/** The evaluation of rules for a signal: caches the values at their paths and counts steps. */
 class Run {
   readonly #paths: readonly RulePath[];
   readonly #signal: NormalisedSignal;
@@ -70,7 +70,10 @@ class Run {
     return all;
   }
 
-  /** A missing path has no values, so that only the `not_` operators hold; with `[]`, one value that fits is enough. */
+  /**
+   * A missing path has no values, so that only the `not_` operators hold. With `[]`, a single matching value is
+   * enough.
+   */
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
     for (const value of this.#valuesAt(pathIndex)) {
@@ -95,7 +98,7 @@ class Run {
     return values;
   }
 
-  /** A long text is made ready once, by however many paths it is reached: lower case takes long in some scripts. */
+  /** Converts a long text once, even if several paths reach it: lower-casing is slow in some scripts. */
   #comparable(read: unknown): Comparable {
     const isLong = typeof read === "string" && read.length >= LONG_TEXT_CHARACTERS;
     const known = isLong ? this.#longTexts?.get(read) : undefined;
@@ -121,23 +124,26 @@ class Run {
 
 const NO_VALUES: readonly Comparable[] = [];
 
-/** Characters of a text that are gone through in about the time that a short comparison takes. */
+/** Characters of a text that take about as long as a short comparison. */
 const CHARACTERS_A_STEP = 16;
 
-/** A text from which on its second making ready would count. */
+/** Texts of this length are cached, because converting them twice would matter. */
 const LONG_TEXT_CHARACTERS = 256;
 
 function stepsOfText({ text }: Comparable): number {
   return text === undefined ? 0 : Math.floor(text.length / CHARACTERS_A_STEP);
 }
 
-/** What the mapping rules said of a signal. */
+/** The outcome of the mapping rules for a signal. */
 export interface Evaluation {
   rulesTried: number;
   matches: RuleMatch[];
 }
 
-/** The rules' verdict on a signal; or that they ask for an email that only its owner has, or take too many steps. */
+/**
+ * Evaluates all of a workspace's rules for a signal. "needs_email": a rule asks for an email that only the person of
+ * the signal has. "exceeded": too many steps.
+ */
 export function evaluateSignal(
   rules: CompiledRules,
   signal: NormalisedSignal,

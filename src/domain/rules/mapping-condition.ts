@@ -1,4 +1,4 @@
-/** How one condition of a mapping rule compares (design §8.5): numbers as numbers, text without regard to letter case. */
+/** Compares values for a condition of a mapping rule (design §8.5): numbers as numbers, text case-insensitively. */
 export const MAPPING_OPERATORS = [
   "equals",
   "not_equals",
@@ -18,13 +18,11 @@ export const MAPPING_OPERATORS = [
 ] as const;
 export type MappingOperator = (typeof MAPPING_OPERATORS)[number];
 
-/** Operators whose condition has no `value`. */
 export const OPERATORS_WITHOUT_VALUE: readonly MappingOperator[] = ["exists", "not_exists", "is_true", "is_false"];
 
-/** Operators whose condition has a list as its `value`. */
 export const OPERATORS_WITH_LIST: readonly MappingOperator[] = ["in"];
 
-/** Operators that compare numbers: with any other `value` a condition holds for nothing. */
+/** Operators that compare numbers: with any other `value` the condition never holds. */
 export const OPERATORS_OF_NUMBERS: readonly MappingOperator[] = [
   "greater_than",
   "greater_or_equal",
@@ -38,20 +36,23 @@ export interface MappingCondition {
   value?: string | number | boolean | (string | number | boolean)[];
 }
 
-/** A value made ready to compare: text in lower case, undefined for objects and arrays; `NaN` where it is no number. */
+/**
+ * A value prepared for comparison. `text`: in lower case, undefined for objects and arrays. `number`: `NaN` if it is
+ * not a number.
+ */
 export interface Comparable {
   text: string | undefined;
   number: number;
 }
 
-/** One condition without its path and its `not_`, made ready to be tried on many values. */
+/** A prepared condition, without its path and its `not_`. */
 export interface Comparator {
   fits(value: Comparable): boolean;
-  /** Whether it goes through the whole of a text: the longer the text, the longer it takes. */
+  /** Whether it scans the whole text, so that its cost grows with the length. */
   scansText: boolean;
 }
 
-/** A condition made ready; null: it lacks the value that its operator needs, and fits nothing. */
+/** Prepares a condition; null: it lacks the value that its operator needs, and never holds. */
 export function comparatorOf({ operator, value }: MappingCondition): Comparator | null {
   if (operator === "exists" || operator === "not_exists") return at(() => true);
   if (operator === "is_true") return equalTo([true]);
@@ -87,7 +88,7 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
   }
 }
 
-/** Equality with one of the operands, as text or as numbers: one look-up for any number of them. */
+/** Equality with any of the operands, as text or as numbers, in a single look-up. */
 function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
   const texts = new Set(operands.map((one) => String(one).toLowerCase()));
   const numbers = new Set(operands.map((one) => toComparable(one).number).filter(isExact));
@@ -98,7 +99,10 @@ function at(fits: Comparator["fits"]): Comparator {
   return { fits, scansText: false };
 }
 
-/** Whether a number has all its digits. Beyond 2^53 two different order numbers would be equal: there the text decides alone. */
+/**
+ * Whether a number has all its digits. Beyond 2^53, two different order numbers would be equal; there only the text
+ * decides.
+ */
 function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
@@ -109,10 +113,12 @@ export function toComparable(value: unknown): Comparable {
   return { text: typeof value === "boolean" ? String(value) : undefined, number: NaN };
 }
 
-/** A text that is compared as a number. It has no exponent: `1e5` is more often an id, and would equal `100000`. */
+/**
+ * A text that is compared as a number. Exponents are excluded: `1e5` is more often an id, and would equal `100000`.
+ */
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/;
 
-/** A text that is longer is compared as none, whatever digits it has: no number that can be calculated with is. */
+/** Longer texts are not compared as numbers: no useful number has as many digits. */
 const NUMBER_MAX_CHARACTERS = 1_000;
 
 export function numberOfText(text: string): number {

@@ -1,7 +1,7 @@
 /**
- * Mapping rules (spec §1, design §8.5): which scoring signals one signal makes. Rules are compiled once, indexed by
- * event, and nothing of a rule becomes a regular expression. What they say of a signal is in evaluate-rules.ts, what a
- * workspace's rules may amount to in rule-size.ts.
+ * Mapping rules (spec §1, design §8.5): which scoring signals a signal makes. Rules are compiled once and indexed by
+ * event. No part of a rule becomes a regular expression. evaluate-rules.ts evaluates them for a signal;
+ * rule-content.ts measures their size.
  */
 import { isJsonObject, parseDotPath, readValue } from "../json/dot-path.ts";
 import type { DotPath } from "../json/dot-path.ts";
@@ -18,7 +18,7 @@ export {
 } from "./mapping-condition.ts";
 export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
 
-/** How often a rule may score one person: each time that it matches, once a UTC day of receipt, once ever. */
+/** How often a rule may score a person: at each match, once per UTC day of receipt, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
 export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
 
@@ -30,17 +30,20 @@ export interface MappingRule {
   conditions: MappingCondition[];
   scoringSignal: string;
   points: number;
-  /** Absent: the rule scores each time that it matches. */
+  /** Absent: the rule scores at each match. */
   frequency?: RuleFrequency;
 }
 
-/** A rule that matched, as it stood when it was compiled. */
+/** A rule that matched, as it was when compiled. */
 export interface RuleMatch {
   readonly ruleId: string;
   readonly ruleVersion: number;
   readonly scoringSignal: string;
   readonly points: number;
-  /** Present where not every match scores; which of them do is decided where the person's other scores are known. */
+  /**
+   * Present if not every match scores. The Signal Store decides which matches do, because it knows the person's other
+   * scores.
+   */
   readonly frequency?: Exclude<RuleFrequency, "every_time">;
 }
 
@@ -48,7 +51,7 @@ type SignalField = "event" | "source" | "email";
 export type RulePath = { field: SignalField } | { properties: DotPath };
 
 export interface CompiledCondition {
-  /** Where the values of its path are kept during one evaluation, so that rules share the reading. */
+  /** Index of the path's values during an evaluation; rules with the same path share the reading. */
   pathIndex: number;
   comparator: Comparator;
   negated: boolean;
@@ -57,11 +60,11 @@ export interface CompiledCondition {
 export interface CompiledRule {
   match: RuleMatch;
   all: boolean;
-  /** `null`: a condition that a validated rule cannot have; it never holds. */
+  /** `null`: a condition that no validated rule can have; it never holds. */
   conditions: readonly (CompiledCondition | null)[];
 }
 
-/** A rule about more than one event, found by its pattern. */
+/** A rule with a wildcard in its event pattern. */
 interface WildcardRule extends Wildcard {
   readonly rule: CompiledRule;
 }
@@ -70,7 +73,7 @@ export interface CompiledRules {
   readonly byEvent: ReadonlyMap<string, readonly CompiledRule[]>;
   readonly byWildcard: readonly WildcardRule[];
   readonly paths: readonly RulePath[];
-  /** Whether a condition looks at the email: a signal without one is then not judged before its owner is known. */
+  /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
 }
 
@@ -96,12 +99,12 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
 
   for (const rule of rules) {
     const compiled: CompiledRule = {
-      // All signals that match share one object, so that a call that names it often carries it once.
+      // All matches share one object, so that a message that repeats the match carries it once.
       match: Object.freeze(matchOf(rule)),
       all: rule.match === "all",
       conditions: rule.conditions.map(compileCondition),
     };
-    // Events come trimmed, so white space around a pattern can only be a slip.
+    // Events arrive trimmed, so white space around a pattern can only be a mistake.
     const pattern = rule.event.trim();
     const wildcard = wildcardOf(pattern);
     if (wildcard !== null) {
@@ -120,7 +123,7 @@ function matchOf({ id, version, scoringSignal, points, frequency = "every_time" 
   return frequency === "every_time" ? match : { ...match, frequency };
 }
 
-/** Whether one of the rules is about signals of this event. */
+/** Whether any of the rules applies to signals of this event. */
 export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: string): boolean {
   return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
 }
@@ -132,7 +135,7 @@ function parseRulePath(path: string): RulePath | undefined {
   return properties && { properties };
 }
 
-/** An event name, or a pattern of one in which `*` stands for any run of characters, also none. */
+/** An event name, or a pattern in which `*` stands for any run of characters, including none. */
 export function isEventPattern(pattern: string): boolean {
   return pattern.trim() !== "" && fitsName(pattern);
 }
@@ -144,14 +147,17 @@ export interface Wildcard {
   readonly last: string;
 }
 
-/** The parts of a pattern with a `*` in it; null: it is an event's name as it stands. */
+/** The parts of a pattern with `*`; null: the pattern is a plain event name. */
 export function wildcardOf(pattern: string): Wildcard | null {
   const [first = "", ...parts] = pattern.split("*");
   const last = parts.pop();
   return last === undefined ? null : { first, middle: parts.filter((part) => part !== ""), last };
 }
 
-/** Looks for each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
+/**
+ * Searches each part at its first possible position. If that fails, no later position helps, so there is no
+ * backtracking.
+ */
 export function fitsWildcard({ first, middle, last }: Wildcard, event: string): boolean {
   const end = event.length - last.length;
   if (end < first.length || !event.startsWith(first) || !event.endsWith(last)) return false;
@@ -164,13 +170,16 @@ export function fitsWildcard({ first, middle, last }: Wildcard, event: string): 
   return true;
 }
 
-/** The events that a pattern can fit: all begin with `prefix`, or are just that where `exact`. */
+/** The events that a pattern can match: all begin with `prefix`, or equal it if `exact`. */
 export function eventRange(pattern: string): { prefix: string; exact: boolean } {
   const [prefix = "", ...rest] = pattern.trim().split("*");
   return { prefix, exact: rest.length === 0 };
 }
 
-/** Every value that is neither an object nor an array, with its path, in the payload's order; of an array the first element. */
+/**
+ * Every value that is neither an object nor an array, with its path, in the payload's order. Of an array, only the
+ * first element.
+ */
 export function* leavesOf(properties: JsonObject): Generator<[path: string, value: unknown]> {
   yield* leavesAt("properties", properties);
 }
@@ -185,7 +194,10 @@ function* leavesAt(path: string, value: unknown): Generator<[path: string, value
   }
 }
 
-/** The paths of all samples, each once, at most `limit`. Those that reach nothing, for how names are written, are left out. */
+/**
+ * The paths of all samples, without repetition, at most `limit`. Leaves out paths that reach no value because of
+ * special characters in a name.
+ */
 export function propertyPaths(samples: readonly JsonObject[], limit: number): string[] {
   const paths = new Set<string>();
   for (const properties of samples) {

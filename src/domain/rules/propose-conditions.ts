@@ -1,6 +1,6 @@
 /**
- * Spec §6.3: a mapping rule as it is pre-filled from one signal of the queue. Property names and values are judged by
- * word lists and shapes: what says which kind of thing happened is proposed, what says who or which one is not.
+ * Spec §6.3: pre-fills a mapping rule from a signal of the queue. Judges property names and values by word lists and
+ * shapes: proposes values that name a kind of action, and no values that name a person or a single item.
  */
 import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
 import { evaluate } from "./evaluate-rules.ts";
@@ -18,11 +18,11 @@ export interface ProposedRule {
   points: number;
 }
 
-/** Conditions of a proposal at most: more would fit no other signal than the sample. */
+/** Maximum conditions of a proposal: more would match only the sample. */
 const MAX_CONDITIONS = 5;
-/** Points of a proposal, the least that shows: what an event is worth only the admin knows. */
+/** Points of a proposal: the smallest visible value, because only the admin knows what an event is worth. */
 const PROPOSED_POINTS = 1;
-/** Characters of a text that is proposed at most: a name or a choice is shorter, what somebody wrote is longer. */
+/** Maximum characters of a proposed text: names and choices are shorter, free text is longer. */
 const TEXT_MAX_LENGTH = 80;
 
 /** Last words of names whose values are kinds: `member_status`, `plan`, `product.category`. */
@@ -30,12 +30,15 @@ const KIND = words(`action activity asset brand button campaign categories categ
   department document edition experiment feature form format goal industry interest kind lesson level list method mode
   module outcome package page phase plan product program reason resource result role screen section segment stage status
   step subscription survey quiz tag tags template tier topic trial type variant webinar workflow`);
-/** Last words of names whose values name a thing (`form_name`, `page_url`), unless a word beside them is of a person. */
+/**
+ * Last words of names whose values are labels (`form_name`, `page_url`), unless a neighbouring word is about a
+ * person.
+ */
 const LABEL = words("name title label subject slug url uri link href path pathname");
 const PERSONAL = words(`person people user lead contact customer client visitor member recipient sender author owner
   assignee employee job profile traits first last middle full given family nick company employer organization organisation
   account avatar photo picture image logo referrer referer referring billing shipping`);
-/** Last words of names whose values differ from one signal to the next. */
+/** Last words of names whose values differ from signal to signal. */
 const INSTANCE =
   words(`id ids uid uuid guid key email mail phone mobile fax tel telephone ip agent useragent token session
   cookie hash signature secret password nonce at date time timestamp datetime day birthday birth dob amount price total
@@ -44,7 +47,7 @@ const INSTANCE =
   query search keyword keywords ref gclid fbclid msclkid username login handle nickname surname firstname lastname
   fullname`);
 
-/** What a condition says: a kind first, then whether a flag is set; anything else only where there is neither. */
+/** Kinds are proposed first, then flags; other conditions only if there is neither. */
 type Rank = "kind" | "flag" | "other";
 interface Candidate {
   rank: Rank;
@@ -52,12 +55,12 @@ interface Candidate {
 }
 
 /**
- * The sample's event, and at most MAX_CONDITIONS conditions on its properties, the most telling first and otherwise in
- * the payload's order. Always a valid rule, and one that matches the sample. A `*` in the event's name stays, and then
- * stands for anything.
+ * Proposes the sample's event and at most MAX_CONDITIONS conditions on its properties, by rank and then in the
+ * payload's order. The result is always valid and matches the sample. A `*` in the event's name stays, and then
+ * matches any text.
  *
- * `source` is not among the conditions: it says who delivered the signal, and a rule would go silent the day the same
- * event comes another way (a second CDP, a webhook URL with a source). The event's name is what the rule is about.
+ * `source` is never a condition: it names the deliverer, and the rule would stop matching when the same event arrives
+ * another way (a second CDP, a webhook URL with a source).
  *
  * @param others samples of the same event: only conditions that hold for them too are proposed.
  */
@@ -90,7 +93,7 @@ export function proposeRule(signal: NormalisedSignal, others: readonly Normalise
   };
 }
 
-/** Whether a condition holds for a signal. A name that no path reaches is found out here, whatever the reason. */
+/** Whether a condition holds for a signal. Also rejects names that no path can reach. */
 function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
   return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal).matches.length === 1;
@@ -114,7 +117,7 @@ function candidateOf(path: string, value: unknown): Candidate | undefined {
   const rank = rankOf(path);
   if (rank === undefined) return undefined;
   if (typeof value === "number" || (typeof value === "string" && !/\p{L}/u.test(value))) {
-    // A short number under such a name (`step: 3`) is a kind; any other number is another one in the next signal.
+    // A short number under such a name (`step: 3`) is a kind. Any other number differs in the next signal.
     const isOrdinal = rank === "kind" && /^\d{1,4}$/.test(String(value));
     return isOrdinal ? { rank, condition: { path, operator: "equals", value } } : undefined;
   }
@@ -124,7 +127,7 @@ function candidateOf(path: string, value: unknown): Candidate | undefined {
   return isChoice(value) ? { rank, condition: { path, operator: "equals", value } } : undefined;
 }
 
-/** Judges a property's name by its last word, and labels by the words around it too; undefined: not to be proposed. */
+/** Ranks a property by the last word of its name, labels also by the neighbouring words; undefined: not proposed. */
 function rankOf(path: string): Rank | undefined {
   const all =
     path
@@ -137,11 +140,13 @@ function rankOf(path: string): Rank | undefined {
   return LABEL.has(last) ? "kind" : "other";
 }
 
-/** A web address, with a host and without. Each part ends where the next may begin, so that no text makes these slow. */
+/**
+ * A web address, with and without a host. Each part ends where the next may begin, so that no text makes these slow.
+ */
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
 const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 
-/** Host and path of an address, without the query, and only down to the first segment that is one thing's own. */
+/** Host and path of an address, without the query, up to the first segment that identifies a single item. */
 function locate(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
   const [, host, path = ""] = ADDRESS.exec(text) ?? [];
   if (host !== undefined) return { operator: "contains", value: host + stablePath(path) };
@@ -156,23 +161,23 @@ function stablePath(path: string): string {
   return cut === -1 ? path : `${segments.slice(0, cut).join("/")}/`;
 }
 
-/** Words that senders write where they have nothing, and placeholders that nobody filled. */
+/** Texts that senders write for a missing value, and unfilled placeholders. */
 const FILLER = /^\s*(?:null|undefined|nan|n\/a|none|unknown|\(.*\)|\[object .*|%.*%)\s*$|\{\{|\$\{|\*\|/i;
 
-/** Whether a text can be one of a few that a sender uses: a name or a choice, nobody's words and no address. */
+/** Whether a text can be one of a sender's few choices: neither free text nor an address. */
 function isChoice(text: string): boolean {
   return text.length <= TEXT_MAX_LENGTH && !/^\/|\p{Cc}|:\/\//u.test(text) && !FILLER.test(text) && !isInstance(text);
 }
 
 const DATE = /^\s*(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d)/;
 
-/** Whether a text is one thing's own: an email address, a date, a long number, or one with words that look random. */
+/** Whether a text identifies a single item: an email address, a date, a long number, or words that look random. */
 function isInstance(text: string): boolean {
   if (/\S(?:@|%40)\S|\d{5}/.test(text) || DATE.test(text)) return true;
   return (text.match(/[a-z\d]+/gi) ?? []).some(isRandom);
 }
 
-/** Whether a word is hexadecimal with digits in it, or changes between letters, digits and upper case all the time. */
+/** Whether a word is hexadecimal with digits, or often changes between letters, digits and upper case. */
 function isRandom(word: string): boolean {
   if (word.length >= 8 && /^[\da-f]+$/i.test(word) && /\d/.test(word)) return true;
   const changes = word.match(/[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])/g)?.length ?? 0;

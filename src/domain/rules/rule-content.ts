@@ -1,4 +1,4 @@
-/** What people say of a mapping rule: all of it but its id, its version and its times. */
+/** The editable content of a mapping rule (everything except id, version and times), its differences and its size. */
 import type { MappingCondition, MappingRule, RuleFrequency } from "./mapping-rule.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
@@ -7,7 +7,7 @@ export interface RuleContent extends Pick<MappingRule, "event" | "match" | "cond
   enabled: boolean;
 }
 
-/** The fields of a rule, in the order in which it is read. */
+/** The fields of a rule, in reading order. */
 export const RULE_FIELDS = [
   "name",
   "event",
@@ -34,7 +34,10 @@ export function contentOf({
 
 type PlainField = Exclude<keyof RuleContent, "conditions">;
 
-/** What a field was and is; of conditions, which ones went and came: none where only their order is another one. */
+/**
+ * The change of a field, as the audit log, versions and imports show it. For conditions: those removed and those
+ * added; both empty if only their order changed.
+ */
 export type RuleDifference =
   | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
   | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };
@@ -61,10 +64,13 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** A path or value that is longer counts as one for each so many characters. */
+/** Characters of a path or value that count as one. */
 const CHARACTERS_COUNTED_AS_ONE = 50;
 
-/** The size of a rule: one for each path and each value of the conditions, and for each `*` of the event pattern. */
+/**
+ * The size of a rule: one for each path and each value of its conditions, and for each `*` of the event pattern.
+ * Limits the memory of compiled rules, and the time that they take for a signal without arrays.
+ */
 export function ruleSize({ event, conditions }: Pick<MappingRule, "event" | "conditions">): number {
   let size = event.split("*").length - 1;
   for (const { path, value } of conditions) {
@@ -78,9 +84,9 @@ function sizeOf(text: string): number {
   return Math.max(1, Math.ceil(text.length / CHARACTERS_COUNTED_AS_ONE));
 }
 
-/** The rules that were in force when something was recorded, linked, or applied to the past. */
+/** The rules in force when a signal was recorded or linked, or when a rule was applied to the past. */
 export interface RuleVersions {
-  /** The version of all of a workspace's rules together; 0: nothing was applied. */
+  /** The version of all the workspace's rules together; 0: no rules were applied. */
   workspace: number;
   rules: [ruleId: string, version: number][];
 }

@@ -1,15 +1,15 @@
 /**
- * An import of mapping rules: what each of them would do to the rules that are there. A rule that is named by its id, else
- * by its name, is changed; one that is there by neither is added; the others that are there stay as they are.
+ * Plans an import of mapping rules. An imported rule changes the rule with its id, else the rule with its name;
+ * without either it is added. Rules that the import does not mention stay unchanged.
  */
 import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "./rule-content.ts";
 
 export interface ImportedRule extends RuleContent {
-  /** Id of a rule that the workspace may have. */
+  /** Id of a rule of the workspace, if it has one with this id. */
   id?: string | undefined;
 }
 
-/** `name_ambiguous`: several rules that are there have its name. `twice`: the import changes the same rule twice. */
+/** `name_ambiguous`: several rules have this name. `twice`: the import changes the same rule twice. */
 export type ImportRefusal = "name_ambiguous" | "twice";
 
 export type ImportStep<Known extends KnownRule> =
@@ -20,7 +20,7 @@ export type ImportStep<Known extends KnownRule> =
 
 type KnownRule = RuleContent & { id: string };
 
-/** What each rule of the import would do, in the order of the import. */
+/** The step for each rule of the import, in the order of the import. */
 export function planImport<Known extends KnownRule>(
   known: readonly Known[],
   imported: readonly ImportedRule[],
@@ -43,7 +43,7 @@ export function planImport<Known extends KnownRule>(
   });
 }
 
-/** How many rules there are after the import, and what they amount to (rule-size.ts). */
+/** Number and total size of the rules after the import. */
 export function afterImport<Known extends KnownRule>(
   known: readonly Known[],
   steps: readonly ImportStep<Known>[],

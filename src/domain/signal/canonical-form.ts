@@ -1,4 +1,4 @@
-/** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
+/** Design §8.2: duplicate detection. Returns the text that the caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { isAbsent } from "../json/json-value.ts";
@@ -10,15 +10,15 @@ const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_
 
 /**
  * JSON text that is the same for the same payload: keys sorted by UTF-16 code units, no white space, without the
- * top-level delivery fields. Recursive: the edge has refused what is deeper than SIGNAL_MAX_DEPTH.
+ * top-level delivery fields. Recursive, because the edge refuses payloads deeper than SIGNAL_MAX_DEPTH.
  *
- * @param payload as JSON.parse makes it, or as it was written (written-number.ts).
+ * @param payload the result of JSON.parse or `asWritten`.
  */
 export function canonicalForm(payload: unknown): string {
   return write(payload, DELIVERY_FIELDS);
 }
 
-/** JSON text that is the same for the same value, with nothing left out. */
+/** JSON text that is the same for the same value, with all fields. */
 export function canonicalJson(value: unknown): string {
   return write(value, undefined);
 }
@@ -47,7 +47,7 @@ function write(value: unknown, without: ReadonlySet<string> | undefined): string
   return members + "}";
 }
 
-/** A number as JSON. JSON.parse makes `Infinity` of 1e999, of which JSON.stringify would make `null`. */
+/** A number as JSON. JSON.parse turns 1e999 into `Infinity`, for which JSON.stringify would write `null`. */
 function writeNumber(value: number): string {
   if (Number.isFinite(value)) return JSON.stringify(value);
   return value > 0 ? "1e999" : "-1e999";
@@ -64,15 +64,17 @@ export interface DuplicateCandidate {
 }
 
 export interface DuplicateKey {
-  /** What is to be hashed. */
+  /** The text to hash. */
   text: string;
   windowMs: number;
 }
 
 /**
- * What to hash, and for how long the same hash means a duplicate; null where the signal can be none. In this order:
- * idempotency key → id of its own → names nobody, or says again who somebody is (never a duplicate) → the same content
- * within minutes. The first line tells keys from payloads, so that neither can pass for the other.
+ * The text to hash, and the time for which the same hash means a duplicate; null: the signal is never a duplicate. In
+ * this order: idempotency key → the payload's id → names nobody, or is an identify without time (never a duplicate) →
+ * the same content within minutes.
+ *
+ * The first line of the text separates keys from payloads, so that neither can imitate the other.
  */
 export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
   const { payload, text, normalised, pathSource, idempotencyKey } = candidate;
@@ -84,7 +86,7 @@ export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null
   };
 }
 
-/** The duplicate key of a signal with an idempotency key, and of an account update, which can have no other. */
+/** The duplicate key of a signal with an idempotency key. Account updates have no other duplicate key. */
 export function idempotencyDuplicateKey(idempotencyKey: string): DuplicateKey {
   return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
 }
@@ -94,14 +96,17 @@ function namesSomebody(signal: NormalisedSignal): boolean {
 }
 
 /**
- * Whether a call is an identify that tells no time. Such a one with the same content need not be the same call: an id that
- * was given to somebody else meanwhile, or a trait that was changed, is changed back by it. Done twice it does no harm.
+ * Whether a call is an identify without a time. A repetition may be meant: it changes back an id that was assigned to
+ * another person, or a trait that was changed. Processing it twice does no harm.
  */
 function isLatestWord({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
   return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);
 }
 
-/** A number that JSON.parse has rounded, as the decimal that was sent. */
+/**
+ * A number that JSON.parse has rounded, as the decimal that was sent. Design §8.2: numbers are compared as written.
+ * JSON.parse makes the same number of 9007199254740993 and 9007199254740992, which are two ids.
+ */
 export class WrittenNumber {
   /** The number as JSON: the same text for the same number, however it was written. */
   readonly decimal: string;
@@ -111,15 +116,15 @@ export class WrittenNumber {
   }
 }
 
-/** Of up to 15 digits every decimal is a number of its own, so that only longer ones can have been rounded. */
+/** Up to 15 digits, each decimal is a distinct number; only longer ones can have been rounded. */
 const LONG = /[\d.]{16}/;
 
 /**
- * The payload with a WrittenNumber in place of each number that was rounded: the payload itself where there is none. The
- * text is parsed anew only if it holds 16 digits in a row. What is not long enough for that is left alone also beside
- * longer ones, so that each number is compared by itself alone.
+ * Replaces each rounded number of the payload by a WrittenNumber; returns the payload itself if there is none. The
+ * text is parsed again only if it holds 16 digits in a row. Shorter numbers stay as they are even beside longer ones,
+ * so that each number is compared by itself.
  *
- * @param payload what JSON.parse makes of the text.
+ * @param payload the result of JSON.parse for the text.
  */
 export function asWritten(payload: unknown, text: string): unknown {
   if (!LONG.test(text)) return payload;
@@ -136,7 +141,7 @@ function decimalOf(number: string): string {
   const [, sign = "", whole = "", fraction = "", exponent = "0"] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number) ?? [];
   const digits = (whole + fraction).replace(/^0+/, "");
-  // A loop: /0+$/ would try each zero of a long row of them as the first.
+  // A loop, because /0+$/ would retry at each zero of a long run.
   let end = digits.length;
   while (digits[end - 1] === "0") end--;
   if (end === 0) return "0";

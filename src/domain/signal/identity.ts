@@ -1,6 +1,6 @@
 /**
- * What may name a person: email addresses and ids (design §8.3). Ids that a broken sender gives to everybody must never
- * link anybody, or strangers would become one person.
+ * Names of persons: email addresses and ids (design §8.3). Ids that a broken sender gives to everyone must never
+ * link, or strangers would become the same person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
@@ -8,7 +8,7 @@ import { isAbsent } from "../json/json-value.ts";
 import { holdsKey } from "../keys/api-key.ts";
 import type { Traits } from "./traits.ts";
 
-/** Words that senders put where an id is missing, in lower case. */
+/** Words that senders write instead of a missing id, in lower case. */
 const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
   "null",
   "undefined",
@@ -43,14 +43,16 @@ const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
   "email",
 ]);
 
-/** Placeholders that the sender's template engine did not fill: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
+/**
+ * Placeholders that the sender's template engine did not fill: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`.
+ */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
-/** A character that tells one id from another: zeros, a zero UUID, `{}` and `---` have none. */
+/** A character that distinguishes ids: zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
 /**
- * Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder,
- * half a character in it, an API key in it, or too long.
+ * Whether `id` must not link: empty, a single character other than 1-9, a filler word, zeros, an unfilled
+ * placeholder, half a surrogate pair, an API key, or too long.
  */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
@@ -59,17 +61,17 @@ export function isWorthlessId(id: string): boolean {
     text.length > IDENTITY_MAX_LENGTH ||
     !DISTINGUISHING_CHARACTER.test(text) ||
     UNFILLED_PLACEHOLDER.test(text) ||
-    // Half a character cannot be stored as it is; different ones would become the same.
+    // Half a surrogate pair cannot be stored as it is; different ids would become the same.
     !text.isWellFormed() ||
     WORTHLESS_WORDS.has(text.toLowerCase()) ||
-    // Ids are shown, and a key that is sent as everybody's id would make strangers one person.
+    // Ids are shown, and a key that is sent as everyone's id would link strangers.
     holdsKey(text)
   );
 }
 
 /**
- * An id as it links: trimmed, letter case kept, a number as its decimal text; undefined where it is missing or worthless.
- * Whole numbers that JSON.parse had to round are worthless too, because different ids round to the same one.
+ * An id in the form that links: trimmed, letter case kept, a number as its decimal text; undefined if missing or
+ * worthless. Whole numbers that JSON.parse rounded are worthless, because different ids round to the same number.
  */
 export function usableId(value: unknown): string | undefined {
   if (typeof value === "number") {
@@ -78,22 +80,22 @@ export function usableId(value: unknown): string | undefined {
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }
 
-/** One `@` with something on both sides, and no white space or control characters. */
+/** One `@` with text on both sides, without white space or control characters. */
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
-/** Characters that make a link of what reads like an address, such as `https://evil.example/sign-in#@x.co`. */
+/** Characters that turn an apparent address into a link, such as `https://evil.example/sign-in#@x.co`. */
 const LINK_CHARACTER = /[/:<>]/;
 
-/** Whether a text has the form of an address, has no half characters, and at most EMAIL_MAX_LENGTH characters. */
+/** Whether a text has the form of an address, is well-formed, and has at most EMAIL_MAX_LENGTH characters. */
 export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
-/** Whether a text may be somebody's address: it has the form of one, no `/`, `:`, `<` or `>`, and no API key in it. */
+/** Whether a text may be a person's address: it has the form, no `/`, `:`, `<` or `>`, and no API key. */
 export function isPlausibleEmail(text: string): boolean {
   return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
 }
 
-/** Why a signal's email names nobody, as a sentence; null: it names somebody, or is absent. */
+/** Why a signal's email names nobody, as a sentence; null: it names a person, or is absent. */
 export function emailProblem(value: unknown): string | null {
   if (isAbsent(value)) return null;
   if (typeof value !== "string") return "Its email is no text, so it names nobody.";
@@ -105,7 +107,7 @@ export function emailProblem(value: unknown): string | null {
     : "Its email is not an email address, so it names nobody.";
 }
 
-/** An address trimmed and lower-cased (design §8.1); undefined where there is no plausible one. */
+/** A plausible address, trimmed and lower-cased (design §8.1); undefined for any other value. */
 export function normaliseEmail(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   const email = value.trim().toLowerCase();
@@ -116,9 +118,9 @@ const ASIAN_WITH_LATIN = "Latin Han Hiragana Katakana Bopomofo Hangul";
 const ALONE =
   "Arabic Armenian Bengali Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Hebrew Kannada Khmer Lao " +
   "Malayalam Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan";
-/** The scripts that people write in today (UAX 31, Table 5): those of each entry may stand in one address. */
+/** The scripts in everyday use (UAX 31, Table 5). The scripts of an entry may be mixed in one address. */
 const SCRIPTS = [ASIAN_WITH_LATIN, ...ALONE.split(" ")];
-/** Made when they are needed first: it takes milliseconds, and most addresses are ASCII. */
+/** Created on first use: it takes milliseconds, and most addresses are ASCII. */
 let ofScripts: RegExp[] | undefined;
 
 function hasOneScript(text: string): boolean {
@@ -131,9 +133,9 @@ function hasOneScript(text: string): boolean {
 }
 
 /**
- * The address of somebody who signs in or is a member, as `normaliseEmail` has it. Nobody's is an address that people or
- * programs could take for another one: that Unicode does (NFKC), such as with a Kelvin sign for a K; with characters that
- * nobody sees (Cf); or with letters of several scripts, such as a Cyrillic а. The top-level domain may be of another script.
+ * The normalised address of a member or of a user who signs in; undefined if readers or programs could confuse it
+ * with another address: after Unicode normalisation (NFKC, such as a Kelvin sign for a K), by invisible characters
+ * (Cf), or by mixed scripts, such as a Cyrillic а. The top-level domain may use another script.
  */
 export function memberEmail(value: unknown): string | undefined {
   if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
@@ -146,10 +148,10 @@ export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "
   return hashAtOnce(`${kind} ${value}`).digest("base64url");
 }
 
-/** Characters of a name at least: a shorter one may stand in a source by chance. */
+/** Minimum length of a name: a shorter one may occur in a source by chance. */
 const NAME_MIN_LENGTH = 3;
 
-/** What a signal names its person by; null, or absent, where it does not. */
+/** The names of a signal's person; null or absent if unknown. */
 interface NamesOfSignal {
   email?: string | null;
   userId?: string | null;
@@ -157,12 +159,16 @@ interface NamesOfSignal {
   traits: Traits;
 }
 
-/** The source of the group of the signal queue that counts a signal: empty where the signal's own tells whose it is. */
+/**
+ * The source of the signal-queue group that counts a signal. Empty if the signal's source names its person
+ * (`newsletter for ann@example.com`): such a source stays on the signal's line, because the group outlives the
+ * signal.
+ */
 export function groupSource(source: string, signal: NamesOfSignal): string {
   return tellsWhose(source, signal) ? "" : source;
 }
 
-/** Whether a source has an address, or something of what the signal names its person by, as words of their own. */
+/** Whether a source contains an address, or a name of the signal's person as whole words. */
 export function tellsWhose(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): boolean {
   if (source.includes("@")) return true;
   const names = [email?.split("@")[0], userId, anonymousId, traits.name, ...(traits.name?.split(/\s+/) ?? [])];
@@ -170,7 +176,7 @@ export function tellsWhose(source: string, { email, userId, anonymousId, traits 
   return names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
 }
 
-/** Whether words stand in a text, neither of which goes on where they begin or end. */
+/** Whether `words` occur in a text, with no letter or digit directly before or after. */
 function hasWords(text: string, words: string): boolean {
   for (let at = text.indexOf(words); at !== -1; at = text.indexOf(words, at + 1)) {
     if (!isLetter(text.slice(0, at).at(-1)) && !isLetter(text[at + words.length])) return true;

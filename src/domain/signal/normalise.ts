@@ -1,6 +1,6 @@
 /**
- * Spec §6, design §8.1: one shape out of what CDPs, marketing platforms and everybody else send. Total: whatever JSON
- * object comes in, a signal comes out. What the edge refuses is validate-signal.ts's business.
+ * Spec §6, design §8.1: converts payloads of CDPs, marketing platforms and other senders into one shape. Total: every
+ * JSON object becomes a signal. validate-signal.ts decides what the edge refuses.
  */
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -14,15 +14,15 @@ import { traitsTold } from "./traits.ts";
 /** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
 
-/** The name where a signal names no source, or (never past the edge) no event. */
+/** Placeholder for a missing source or (never past the edge) event. */
 const UNKNOWN = "unknown";
 
 const CALL_TYPES: ReadonlySet<string> = new Set(CDP_CALL_TYPES);
 const EMPTY: Readonly<JsonObject> = Object.freeze({});
 
 /**
- * The call type when the payload is a CDP's (spec §6): it has `type`, `messageId` and `anonymousId`. Real senders leave
- * ids out, so for the six known types any one of `messageId`, `anonymousId` and `userId` is enough.
+ * The call type of a CDP's payload (spec §6), which has `type`, `messageId` and `anonymousId`. Real senders omit ids,
+ * so for the six known types any one of `messageId`, `anonymousId` and `userId` is enough.
  */
 export function cdpCallType(payload: JsonObject): string | undefined {
   const type = presentText(payload["type"]);
@@ -37,7 +37,7 @@ export function cdpCallType(payload: JsonObject): string | undefined {
 export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
   const callType = cdpCallType(payload);
   const context = object(payload["context"]);
-  // The traits of a `group` call are the group's, and say nothing of the person.
+  // The traits of a `group` call belong to the group, not to the person.
   const traits = callType === "group" ? EMPTY : object(payload["traits"]);
   const contextTraits = object(context["traits"]);
   const email = emailOf(payload, callType, traits, contextTraits);
@@ -73,9 +73,9 @@ function eventOf(payload: JsonObject, callType: string | undefined): string {
 }
 
 /**
- * Which CDP a call comes from. Not every RudderStack library says so: its Node SDK calls itself `analytics-node`, as an old
- * one of Segment's does. But RudderStack's send `channel` and `originalTimestamp` themselves, which at Segment only the
- * server adds, together with `receivedAt`; and RudderStack's server adds `rudderId`.
+ * The CDP that sent a call. Some RudderStack libraries do not identify themselves: the Node SDK is called
+ * `analytics-node`, like an old one of Segment's. But RudderStack's libraries send `channel` and `originalTimestamp`,
+ * which at Segment only the server adds, together with `receivedAt`. RudderStack's server adds `rudderId`.
  */
 function cdpSource(payload: JsonObject, context: JsonObject): string {
   const library = presentText(object(context["library"])["name"]) ?? "";
@@ -100,7 +100,7 @@ function emailOf(
 }
 
 /**
- * Where a payload has its email; the first usable one counts. Spec §6.2: an identify without an email _trait_ creates no
+ * The emails of a payload; the first usable one counts. Spec §6.2: an identify without an email _trait_ creates no
  * person, so its top-level `email` does not count.
  */
 function emailsSent(
@@ -114,7 +114,7 @@ function emailsSent(
   return callType === "identify" ? inTraits : [...inTraits, payload["email"]];
 }
 
-/** Why the email of a stored payload names nobody, as a sentence; null: it has none, or a usable one. */
+/** Why the email of a stored payload names nobody, as a sentence; null: the email is absent or usable. */
 export function emailProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
   const callType = cdpCallType(payload);
@@ -124,7 +124,10 @@ export function emailProblemOf(payload: unknown): string | null {
   return sent.map(emailProblem).find((problem) => problem !== null) ?? null;
 }
 
-/** Server-side SDKs put the name of a page or a screen on top, and browsers a page's address into the context. */
+/**
+ * Server-side SDKs send the name of a page or a screen at the top level, and browsers send a page's address in the
+ * context.
+ */
 function propertiesOf(payload: JsonObject, callType: string | undefined, context: JsonObject): JsonObject {
   const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
   if (callType !== "page" && callType !== "screen") return properties;

@@ -1,7 +1,7 @@
 /**
- * From a request's body to its signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON on
- * the bulk endpoint. Signals are read and parsed one by one, so that a body of any form takes little more memory than its
- * bytes; a bad signal is refused alone, and each keeps the text it came as.
+ * Splits a request's body into signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON
+ * on the bulk endpoint. Reads and parses signals one by one, so that a body takes little more memory than its bytes.
+ * Refuses bad signals individually. Each signal keeps its original text.
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -16,17 +16,17 @@ import { isAbsent } from "../json/json-value.ts";
 import { Utf8Text } from "../../platform/bytes.ts";
 
 export interface BodySignal {
-  /** Where in the body the signal begins and ends, in bytes. */
+  /** Start and end of the signal in the body, in bytes. */
   start: number;
   end: number;
   /** The UTF-8 length of the signal's text. */
   bytes: number;
-  /** Why the signal is refused; null: it is to be admitted. */
+  /** Why the signal is refused; null: it may be admitted. */
   refusal: SignalRefusal | null;
 }
 
 export interface SignalBody {
-  /** Whether the sender sent several, also when it is one in an array: then the answer has one result for each. */
+  /** Whether the sender used a batch form, even with a single signal: the answer then has one result for each. */
   several: boolean;
   signals: BodySignal[];
   /** The JSON text as sent, of which the signals are slices. */
@@ -35,25 +35,25 @@ export interface SignalBody {
 
 export interface SignalBodyRules {
   maxSignals: number;
-  /** Whether newline-delimited JSON is taken too. */
+  /** Whether newline-delimited JSON is accepted. */
   lines: boolean;
-  /** What is asked of each payload besides size and depth. */
+  /** Checks each payload, in addition to size and depth. */
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
 }
 
-/** Levels of nesting that are counted. A signal with more is not looked at any further: no JSON of use to anybody has as many. */
+/** Levels of nesting that are counted. Signals with more are not examined further: no useful JSON has as many. */
 const SCANNED_MAX_DEPTH = 64;
 
 /**
- * Bytes that are validated of a text that is refused for its size or its count anyway: to validate 16 MB takes a fifth of a
- * second. An error further on is reported once the sender has split the body.
+ * Bytes that are validated of a text that is refused for its size or count anyway: validating 16 MB takes a fifth of
+ * a second. An error further on is reported once the sender has split the body.
  */
 const VALIDATED_MAX_BYTES = 1024 * 1024;
 
 const LINE_FEED = 0x0a;
 const OPEN_BRACKET = 0x5b;
 
-/** What the body is when read in one form; null: it is not JSON in that form. */
+/** The result of reading the body in one form; null: it is not JSON in that form. */
 type Reading = Result<SignalBody, BodyRefusal> | null;
 
 export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
@@ -72,7 +72,10 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
   return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, error) });
 }
 
-/** The body's text, and where it stops being JSON: looked for at most once, because of 16 MB that takes a tenth of a second. */
+/**
+ * The body's text and its first JSON error. The error is searched for at most once, because that takes a tenth of a
+ * second for 16 MB.
+ */
 class BodyText extends Utf8Text {
   #error: JsonError | null | undefined;
 
@@ -83,8 +86,8 @@ class BodyText extends Utf8Text {
 }
 
 /**
- * Whether what is around the array makes it a body of several: nothing, or the SDKs' envelope. An object that names an
- * event is a signal, whatever else it carries; and no envelope is larger than a signal.
+ * Whether the text around the array makes the body a batch: nothing, or the SDKs' envelope. An object that names an
+ * event is a signal, whatever else it carries. No envelope is larger than a signal.
  */
 function isAround(text: BodyText, { open, close }: ItemSpans): boolean {
   const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];
@@ -112,7 +115,8 @@ function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, r
 function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Reading {
   const { bytes } = text;
   const depth = jsonDepth(bytes, first, bytes.length, SCANNED_MAX_DEPTH);
-  // Of lines the first may be too deep and the others good: then the body is one signal only if all of it is JSON.
+  // The first of several lines may be too deep and the rest good. The body is then one signal only if all of it is
+  // JSON.
   const mayBeLines = rules.lines && depth > SCANNED_MAX_DEPTH && secondLine(bytes) < bytes.length;
   if (mayBeLines && text.error() !== null) return null;
   const signal = readOne(text, 0, bytes.length, depth, rules);
@@ -120,15 +124,15 @@ function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Read
 }
 
 /**
- * Reads line by line, no more lines than there may be signals. Null when it was not meant as lines: no line is JSON, or
- * the first two are of one text, of which a line here and there may be JSON all the same.
+ * Reads line by line, at most `maxSignals` lines. Null if the body was not meant as lines: no line is JSON, or a
+ * single text spans the first two lines.
  */
 function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   const { bytes } = text;
   if (isOverLines(text)) return null;
   const signals: BodySignal[] = [];
   let read = 0;
-  // Lines are counted as far as the latest that is no JSON: its sender looks for it in a file.
+  // Counts lines up to the latest invalid one, because its sender looks for that line in a file.
   let [line, countedTo] = [1, 0];
   for (let start = skipSpace(bytes, 0); start < bytes.length;) {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
@@ -149,18 +153,18 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
 }
 
-/** Whether a JSON text goes on from the first line to the second, in a body that is not JSON as a whole. */
+/** Whether a JSON text continues from the first line to the second, in a body that is not JSON as a whole. */
 function isOverLines(text: BodyText): boolean {
   const { bytes } = text;
   const second = secondLine(bytes);
   const error = text.error();
   if (error === null || second === bytes.length || error.position > second) return true;
   if (error.position < second || error.kind !== "value_expected") return false;
-  // A value may be expected there, and be cut off at the end of the line.
+  // The second line may begin with a value that is truncated at the end of the line.
   return findJsonError(bytes, second, endOfLine(bytes, second))?.kind === "truncated";
 }
 
-/** Where the second line begins that is not blank; the body's end where there is none. */
+/** Start of the second line that is not blank; the body's end if there is none. */
 function secondLine(bytes: Uint8Array): number {
   return skipSpace(bytes, endOfLine(bytes, skipSpace(bytes, 0)));
 }
@@ -177,8 +181,8 @@ function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
 }
 
 /**
- * One signal, checked in this order: far too deep → size → JSON → depth → what the endpoint asks of the payload. A signal
- * that is far too deep is neither parsed nor validated. Null: not JSON.
+ * Reads a signal. Checks in this order: far too deep → size → JSON → depth → the endpoint's check of the payload. A
+ * signal that is far too deep is neither parsed nor validated. Null: not JSON.
  */
 function readOne(text: BodyText, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
   if (depth > SCANNED_MAX_DEPTH) return tooDeep(`more than ${SCANNED_MAX_DEPTH}`, start, end, end - start);
@@ -204,8 +208,8 @@ function tooLarge(start: number, end: number, bytes: number): BodySignal {
 }
 
 /**
- * Whether a text that is refused anyway is JSON, without parsing it: of 16 MB that could take all the memory there is. Of a
- * long text only the beginning is validated, and that its brackets close at its end. False: it is not JSON.
+ * Whether a text that is refused anyway is JSON, without parsing it: parsing 16 MB could take all memory. For a long
+ * text, validates only the beginning, and that its brackets close at its end.
  */
 function mayBeJson(text: BodyText, start: number, end: number): boolean {
   const validatedEnd = start + VALIDATED_MAX_BYTES;
@@ -217,7 +221,7 @@ function mayBeJson(text: BodyText, start: number, end: number): boolean {
   return (isWhole ? text.error() : findJsonError(text.bytes, start, end)) === null;
 }
 
-/** The value of a JSON text, in an object of its own; undefined: not JSON. */
+/** The value of a JSON text, wrapped in an object; undefined: not JSON. */
 function jsonValue(text: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

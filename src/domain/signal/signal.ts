@@ -1,18 +1,21 @@
-/** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
+/** The types of a signal at its stages. The rules are in `normalise.ts` and `validate-signal.ts`. */
 import type { JsonObject } from "../json/json-value.ts";
 import type { Traits } from "./traits.ts";
 
-/** The endpoint family that a key may be used on (spec §2.1). Stored lines hold its index in this list, so append only. */
+/** The endpoints that a key may be used on (spec §2.1). Stored lines hold the index in this list, so append only. */
 export const ENDPOINT_TYPES = ["signal_staging", "product_org"] as const;
 export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
-/** The verdict of the Quota Counter on an admitted signal (spec §3.2, §8). Stored lines hold its index in this list, so append only. */
+/**
+ * The verdict of the Quota Counter on an admitted signal (spec §3.2, §8). Stored lines hold the index in this list,
+ * so append only.
+ */
 export const VERDICTS = ["accepted", "held"] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
 /**
- * What the Signal Store has made of a signal, in the order of a signal's life. `held` waits for room in the plan, `purged` was held
- * when its period ended, `dead` could not be processed.
+ * The state of a signal in the Signal Store, in the order of its life. `held` waits for room in the plan, `purged`
+ * was held when its period ended, `dead` could not be processed.
  */
 export const SIGNAL_STATUSES = ["processed", "anonymous", "held", "duplicate", "purged", "dead"] as const;
 export type SignalStatus = (typeof SIGNAL_STATUSES)[number];
@@ -21,21 +24,24 @@ export type SignalStatus = (typeof SIGNAL_STATUSES)[number];
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;
 
 /**
- * A signal after normalising (spec §2.2, §6), ready for duplicates, identity and mapping rules.
- * `identify` calls have `event: "identify"` and take effect on identities only; they are no signal-queue entries.
+ * A normalised signal (spec §2.2, §6), ready for duplicate detection, identity and mapping rules. `identify` calls
+ * have `event: "identify"` and affect identities only; they do not appear in the signal queue.
  */
 export interface NormalisedSignal {
   kind: "signal" | "identify";
   /** The event that mapping rules match on; for a page view `Page Viewed`. */
   event: string;
   source: string;
-  /** The address, trimmed and lower-cased; absent when the payload names none. */
+  /** The address, trimmed and lower-cased; absent if the payload has none. */
   email?: string;
   userId?: string;
   anonymousId?: string;
-  /** The id that an `alias` call replaces: an anonymous id or a user id, it does not say which. */
+  /** The id that an `alias` call replaces: an anonymous id or a user id; the call does not say which. */
   previousId?: string;
-  /** Whether the payload carries an id of its own (`messageId` or `id`): duplicates are looked for over days, not minutes. */
+  /**
+   * Whether the payload carries its own id (`messageId` or `id`): duplicates are then detected over days, not
+   * minutes.
+   */
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;

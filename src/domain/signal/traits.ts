@@ -1,7 +1,7 @@
 /**
- * What a person is known by besides their email: one declaration for each trait. The row of a person, the lines of the log,
- * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: what is
- * stored already says of the first ones only.
+ * The traits of a person: one declaration for each. The person's row, the lines of the log, the export, the operator
+ * API and the pages are derived from it, in its order. Append new traits at the end: stored data holds the first ones
+ * only.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -10,17 +10,17 @@ import type { JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 
 interface Trait {
-  /** What pages call it. */
+  /** Name on the pages. */
   label: string;
-  /** Whether people are found by a part of it; an index holds these traits of everybody. */
+  /** Whether people can be found by a part of it; an index holds these traits of every person. */
   isSearched: boolean;
   /** Its value in the traits of a call (spec §6). */
   ofTraits: (traits: Readonly<JsonObject>) => string | undefined;
-  /** Its value in the properties of the marketing template (spec §2.2), which has the person's fields there. */
+  /** Its value in the properties of the marketing template (spec §2.2), which holds the person's fields. */
   ofTemplate: (properties: Readonly<JsonObject>) => string | undefined;
 }
 
-/** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
+/** Spec §2.2: fields of a person in the marketing automation template, besides `title`. */
 const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
 
 const TRAITS = {
@@ -40,7 +40,7 @@ const TRAITS = {
     label: "Title",
     isSearched: false,
     ofTraits: ({ title }) => presentText(title),
-    // A title alone may be a page's.
+    // Without a template field, a title may be a page's.
     ofTemplate: (properties) =>
       TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field])) ? presentText(properties["title"]) : undefined,
   },
@@ -48,10 +48,10 @@ const TRAITS = {
 
 export type TraitName = keyof typeof TRAITS;
 
-/** Traits that enrich a person (spec §6); absent where the call said nothing, `null` or `""`. */
+/** Traits of a signal (spec §6); absent for a missing value, `null` or `""`. */
 export type Traits = Partial<Record<TraitName, string>>;
 
-/** The traits of a person; null where none was sent. */
+/** The traits of a person; null if never sent. */
 export type PersonTraits = Record<TraitName, string | null>;
 
 /** The names in the order of the declaration, which is also the order of columns. */
@@ -59,7 +59,6 @@ export const TRAIT_NAMES = Object.keys(TRAITS) as readonly TraitName[];
 
 export const SEARCHED_TRAITS = TRAIT_NAMES.filter((trait) => TRAITS[trait].isSearched);
 
-/** One value for each trait. */
 export function eachTrait<Value>(valueOf: (trait: TraitName) => Value): Record<TraitName, Value> {
   return Object.fromEntries(TRAIT_NAMES.map((trait) => [trait, valueOf(trait)])) as Record<TraitName, Value>;
 }
@@ -68,16 +67,16 @@ export function traitLabel(trait: TraitName): string {
   return TRAITS[trait].label;
 }
 
-/** Traits in a sentence, such as `name, company and title`. @param more what is named after them. */
+/** Traits in a sentence, such as `name, company and title`. @param more further names at the end. */
 export function traitsInWords(traits: readonly TraitName[], word: "and" | "or", ...more: readonly string[]): string {
   const words = [...traits.map((trait) => traitLabel(trait).toLowerCase()), ...more];
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${word} ${words.at(-1)}`;
 }
 
 /**
- * The traits that a signal tells: each as the first of these has it that says anything.
+ * The traits in a signal. For each trait, the first non-blank value of traits, context traits and template.
  *
- * @param template the properties of the marketing template; null where the signal is none.
+ * @param template the properties of the marketing template; null if the signal does not use it.
  */
 export function traitsTold(
   traits: Readonly<JsonObject>,
@@ -88,16 +87,17 @@ export function traitsTold(
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
-    // Traits are shown on every page of a person, and sent to destinations. A key that is cut first would not be known.
+    // Traits are shown on every page of a person, and sent to destinations. Mask keys before cutting, because a
+    // truncated key would not be recognised.
     if (value !== undefined) told[name] = cutTrait(withoutKeys(value));
   }
   return told;
 }
 
-/** Most bytes that a UTF-16 code unit takes when it is folded: U+FDFA becomes eighteen letters. */
+/** Maximum bytes of a folded UTF-16 code unit: U+FDFA becomes eighteen letters. */
 const FOLDED_MOST_BYTES = 33;
 
-/** The beginning of a trait that takes at most TRAIT_MAX_BYTES, as it is stored and as it is searched. */
+/** Truncates a trait to TRAIT_MAX_BYTES, both as it is stored and as it is searched. */
 function cutTrait(text: string): string {
   if (text.length <= TRAIT_MAX_BYTES / FOLDED_MOST_BYTES) return text;
   const beginning = text.slice(0, TRAIT_MAX_BYTES + 1);
@@ -118,7 +118,9 @@ function fullName(first: unknown, last: unknown): string | undefined {
   return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
 }
 
-/** The marks that a letter is taken apart from. Those of other scripts than Latin, Greek and Cyrillic are letters' own. */
+/**
+ * Combining marks of Latin, Greek and Cyrillic after decomposition. Marks of other scripts are part of the letters.
+ */
 const ACCENTS = /[\u0300-\u036f]/g;
 
 export function folded(text: string): string {

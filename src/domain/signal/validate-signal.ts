@@ -1,6 +1,6 @@
 /**
- * What the edge asks of one parsed signal before it is admitted (spec §2.2). CDP calls are taken as they come, because a
- * refusal makes their senders drop the event; only a track call must say what it tracks.
+ * Checks a parsed signal before it is admitted (spec §2.2). CDP calls are accepted as they are, because a refusal
+ * makes their senders drop the event; only a track call must have an event.
  */
 import { cut } from "../text.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
@@ -17,10 +17,12 @@ import type { JsonObject } from "../json/json-value.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 
-/** The refusal of a name with a credential in it: names are stored with every signal, and shown to every member. */
+/**
+ * The refusal of a name that contains a credential: names are stored with every signal, and shown to every member.
+ */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
-/** Characters of a wrongly written name that a refusal repeats. */
+/** Characters of a misspelt field name that a refusal repeats. */
 const ALIKE_MAX_LENGTH = 40;
 
 /** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
@@ -45,22 +47,22 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
   return refusal === undefined ? ok(payload) : refuse(refusal);
 }
 
-/** Whether a name (event, source, pattern, …) has at most NAME_MAX_CODE_POINTS. Pairs of surrogates count once. */
+/** Whether a name (event, source, pattern, …) has at most NAME_MAX_CODE_POINTS. A surrogate pair counts once. */
 export function fitsName(text: string): boolean {
   if (text.length <= NAME_MAX_CODE_POINTS) return true;
   return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;
 }
 
 /**
- * Control characters but for tab, line feed and carriage return, which text from forms and sheets has. Nobody types or sees
- * the others, and each takes six bytes in JSON.
+ * Control characters except tab, line feed and carriage return, which occur in text from forms and sheets. The rest
+ * are invisible, nobody types them, and each takes six bytes in JSON.
  */
 // oxlint-disable-next-line no-control-regex -- these are the characters that are looked for
 const CONTROL_CHARACTER = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/;
 
 /**
- * The first control character inside a name, such as `the control character U+0007 at position 12`, counted in characters
- * from the beginning as it was sent; null: there is none. White space around a name is no part of it.
+ * The first control character inside a name, such as `the control character U+0007 at position 12`; null if there is
+ * none. Counts characters of the text as sent. White space around a name is not part of it.
  */
 export function controlCharacterIn(text: string): string | null {
   const name = text.trim();
@@ -71,7 +73,10 @@ export function controlCharacterIn(text: string): string | null {
   return `the control character U+${code} at position ${codePoints(before) + 1}`;
 }
 
-/** What reads like a CDP's call, and lacks what it is known by: to its sender an event that is missing would say nothing. */
+/**
+ * Refuses a payload that looks like a CDP's call but lacks the ids that identify one. A refusal about a missing event
+ * would confuse its sender.
+ */
 function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   if (!isAbsent(event) || !CDP_CALL_TYPES.some((known) => known === type)) return undefined;
   return {
@@ -127,7 +132,8 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
     };
   }
   const address = email.trim();
-  // One that names nobody, such as with a `/`, is kept with its signal: the trace says why (`emailProblem`).
+  // An address that names nobody, such as one with a `/`, is kept with its signal; the trace explains why
+  // (`emailProblem`).
   if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code: "email_invalid", detail: "`email` is a token that was not replaced by its value. Check its name." };
