@@ -8,8 +8,8 @@ export function grouped(value: number): string {
 }
 
 /** A count with its noun, such as `1 signal` or `2 signals`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${grouped(count)} ${count === 1 ? one : many}`;
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${grouped(count)} ${count === 1 ? noun : plural}`;
 }
 
 /** Truncates a text to `max` characters and an ellipsis. */

@@ -53,7 +53,7 @@ export function updateRefusal(
   for (const [target, { bytes }] of taken) after += bytes - (stored.get(target)?.bytes ?? 0);
   if (after <= ROW_MAX_BYTES) return null;
   const largest = [...new Map([...stored, ...taken])]
-    .sort(([, one], [, other]) => other.bytes - one.bytes)
+    .sort(([, a], [, b]) => b.bytes - a.bytes)
     .slice(0, VALUES_NAMED)
     .map(([target, { bytes }]) => `\`${target}\` (${inBytes(bytes)})`);
   return (

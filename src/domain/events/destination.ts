@@ -106,7 +106,7 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
   if (url.username !== "" || url.password !== "") return refuse("credentials");
   url.hash = "";
   const isLoopback = local && LOOPBACK_HOSTS.has(url.hostname);
-  if (ownHosts.some((own) => own === url.host || (!isLoopback && withoutPort(own) === url.hostname)))
+  if (ownHosts.some((host) => host === url.host || (!isLoopback && withoutPort(host) === url.hostname)))
     return refuse("own_host");
   if (isLoopback) return /^https?:$/.test(url.protocol) ? ok(url.href) : refuse("not_https");
   if (url.protocol !== "https:") return refuse("not_https");

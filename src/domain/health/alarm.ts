@@ -97,11 +97,11 @@ export const DEAD_LETTERS_NEW_MS = DAY_MS;
 /**
  * Failing time after which a destination is reported. A receiver that is deploying or busy fails for some minutes.
  */
-export const DESTINATION_FAILING_TOLD_MS = 60 * MINUTE_MS;
+export const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
 /**
  * Time for which a switched-off destination is reported, so that the alarm ends if the operator decides to leave it.
  */
-export const DESTINATION_OFF_TOLD_MS = 7 * DAY_MS;
+export const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
 /** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
@@ -169,25 +169,29 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
 }
 
 function destinationAlarms(destinations: readonly FailingDestination[], nowMs: number): HealthAlarm[] {
-  const off = destinations.filter((one) => one.off !== null && nowMs - one.off.sinceMs < DESTINATION_OFF_TOLD_MS);
-  const failing = destinations.filter((one) => one.off === null && nowMs - one.sinceMs >= DESTINATION_FAILING_TOLD_MS);
+  const switchedOff = destinations.filter(
+    (destination) => destination.off !== null && nowMs - destination.off.sinceMs < DESTINATION_OFF_REPORT_MS,
+  );
+  const failing = destinations.filter(
+    ({ off, sinceMs }) => off === null && nowMs - sinceMs >= DESTINATION_FAILING_REPORT_MS,
+  );
   const alarms: HealthAlarm[] = [];
-  if (off.length > 0) {
-    const gone = off.every((one) => one.off?.reason === "gone");
+  if (switchedOff.length > 0) {
+    const gone = switchedOff.every((destination) => destination.off?.reason === "gone");
     const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
-    const says = `${named(off)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`;
+    const says = `${named(switchedOff)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`;
     alarms.push(late("destination_off", says));
   }
   if (failing.length > 0) {
-    const sinceMs = Math.min(...failing.map((one) => one.sinceMs));
+    const sinceMs = Math.min(...failing.map((destination) => destination.sinceMs));
     const says = `${named(failing)} has not been reached for ${minutes(nowMs - sinceMs)}. Look at its deliveries for why; it is switched off after five days.`;
     alarms.push(late("destination_failing", says));
   }
   return alarms;
 }
 
-function named([first, ...others]: readonly FailingDestination[]): string {
-  const more = others.length === 0 ? "" : `, as ${others.length} more,`;
+function named([first, ...rest]: readonly FailingDestination[]): string {
+  const more = rest.length === 0 ? "" : `, as ${rest.length} more,`;
   return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 

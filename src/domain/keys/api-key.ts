@@ -195,18 +195,18 @@ function holdsRandomStretch(run: string): boolean {
   /** Kind of the window's last character that is not a separator. */
   let last: Kind = "separator";
   for (let end = 0; end < run.length; end++) {
-    const comes = kindAt(run, end);
-    ofKind[comes]++;
-    if (comes !== "separator") {
-      if (last !== "separator" && last !== comes) changes++;
-      last = comes;
+    const entering = kindAt(run, end);
+    ofKind[entering]++;
+    if (entering !== "separator") {
+      if (last !== "separator" && last !== entering) changes++;
+      last = entering;
     }
     const start = end - SECRET_LENGTH;
-    const goes = start < 0 ? null : kindAt(run, start);
-    if (goes !== null) {
-      ofKind[goes]--;
-      const first = goes === "separator" ? goes : firstKind(run, start + 1, end);
-      if (first !== "separator" && first !== goes) changes--;
+    const leaving = start < 0 ? null : kindAt(run, start);
+    if (leaving !== null) {
+      ofKind[leaving]--;
+      const first = leaving === "separator" ? leaving : firstKind(run, start + 1, end);
+      if (first !== "separator" && first !== leaving) changes--;
       if (ofKind.separator === SECRET_LENGTH) last = "separator";
     }
     const { upper, lower, digit } = ofKind;

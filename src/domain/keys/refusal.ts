@@ -126,9 +126,9 @@ export function forgetOld(list: Rejection[], nowMs: number): void {
 function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
   const ofReason = list.filter((entry) => isOfReason(entry, reason));
   const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];
-  const [first, ...others] = tooMany;
+  const [first, ...rest] = tooMany;
   if (first === undefined) return;
-  const silent = others.reduce((oldest, entry) => (entry.lastAtMs < oldest.lastAtMs ? entry : oldest), first);
+  const silent = rest.reduce((oldest, entry) => (entry.lastAtMs < oldest.lastAtMs ? entry : oldest), first);
   list.splice(list.indexOf(silent), 1);
 }
 

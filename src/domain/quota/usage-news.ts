@@ -35,12 +35,13 @@ export function usageNews({ notified, now, hasRefused }: UsageMoment): { notifie
   let after = 0;
   for (const [index, level] of LEVELS.entries()) {
     const bit = 1 << index;
-    const wasTold = (notified & bit) !== 0;
+    const wasAnnounced = (notified & bit) !== 0;
     const percent = USAGE_NOTICE_PERCENT[index];
-    const isSo = percent === undefined ? hasRefused || (wasTold && isFull) : isReached(used, percent, now.signalLimit);
-    if (!isSo) continue;
+    const holds =
+      percent === undefined ? hasRefused || (wasAnnounced && isFull) : isReached(used, percent, now.signalLimit);
+    if (!holds) continue;
     after |= bit;
-    if (!wasTold) news.push(level);
+    if (!wasAnnounced) news.push(level);
   }
   return { notified: after, news };
 }

@@ -91,9 +91,9 @@ class Run {
     if (path === undefined) return NO_VALUES;
     const found = this.#found(path);
     const values: Comparable[] = [];
-    for (const one of found) {
-      if (one === undefined || one === null) continue;
-      values.push(this.#comparable(one));
+    for (const value of found) {
+      if (value === undefined || value === null) continue;
+      values.push(this.#comparable(value));
     }
     return values;
   }

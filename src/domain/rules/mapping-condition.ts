@@ -69,11 +69,11 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
       return equalTo(operands);
     case "contains":
     case "not_contains":
-      return { fits: (one) => one.text !== undefined && one.text.includes(text), scansText: true };
+      return { fits: (value) => value.text !== undefined && value.text.includes(text), scansText: true };
     case "starts_with":
-      return at((one) => one.text !== undefined && one.text.startsWith(text));
+      return at((value) => value.text !== undefined && value.text.startsWith(text));
     case "ends_with":
-      return at((one) => one.text !== undefined && one.text.endsWith(text));
+      return at((value) => value.text !== undefined && value.text.endsWith(text));
     // `NaN` makes every numeric comparison false.
     case "greater_than":
       return at(({ number }) => number > operand);
@@ -90,8 +90,8 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
 
 /** Equality with any of the operands, as text or as numbers, in a single look-up. */
 function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
-  const texts = new Set(operands.map((one) => String(one).toLowerCase()));
-  const numbers = new Set(operands.map((one) => toComparable(one).number).filter(isExact));
+  const texts = new Set(operands.map((operand) => String(operand).toLowerCase()));
+  const numbers = new Set(operands.map((operand) => toComparable(operand).number).filter(isExact));
   return at(({ text, number }) => (text !== undefined && texts.has(text)) || (isExact(number) && numbers.has(number)));
 }
 

@@ -62,9 +62,9 @@ interface Candidate {
  * `source` is never a condition: it names the deliverer, and the rule would stop matching when the same event arrives
  * another way (a second CDP, a webhook URL with a source).
  *
- * @param others samples of the same event: only conditions that hold for them too are proposed.
+ * @param similar samples of the same event: only conditions that hold for them too are proposed.
  */
-export function proposeRule(signal: NormalisedSignal, others: readonly NormalisedSignal[] = []): ProposedRule {
+export function proposeRule(signal: NormalisedSignal, similar: readonly NormalisedSignal[] = []): ProposedRule {
   const candidates = candidatesOf(signal);
   const telling = candidates.filter(({ rank }) => rank !== "other");
   const ranked = [
@@ -73,13 +73,13 @@ export function proposeRule(signal: NormalisedSignal, others: readonly Normalise
     ...(telling.length === 0 ? candidates : []),
   ];
   const conditions: MappingCondition[] = [];
-  const said = new Set<unknown>();
+  const proposed = new Set<unknown>();
   for (const { condition } of ranked) {
     if (conditions.length === MAX_CONDITIONS) break;
     const value = lowerCase(condition.value ?? condition.path);
-    if (said.has(value) || !isRulePath(condition.path)) continue;
-    if (![signal, ...others].every((sample) => holds(condition, sample))) continue;
-    said.add(value);
+    if (proposed.has(value) || !isRulePath(condition.path)) continue;
+    if (![signal, ...similar].every((sample) => holds(condition, sample))) continue;
+    proposed.add(value);
     conditions.push(condition);
   }
   const label = conditions.find(({ value }) => typeof value === "string")?.value;
@@ -150,8 +150,8 @@ const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 function locate(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
   const [, host, path = ""] = ADDRESS.exec(text) ?? [];
   if (host !== undefined) return { operator: "contains", value: host + stablePath(path) };
-  const [, own] = PATH.exec(text) ?? [];
-  const value = own === undefined ? "/" : stablePath(own);
+  const [, pathOnly] = PATH.exec(text) ?? [];
+  const value = pathOnly === undefined ? "/" : stablePath(pathOnly);
   return value === "/" ? undefined : { operator: "starts_with", value };
 }
 

@@ -49,12 +49,12 @@ export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDi
     }
     const [from, to] = [before.conditions, after.conditions];
     if (jsonOf(from) === jsonOf(to)) return [];
-    const [had, has] = [new Set(from.map(jsonOf)), new Set(to.map(jsonOf))];
+    const [jsonBefore, jsonAfter] = [new Set(from.map(jsonOf)), new Set(to.map(jsonOf))];
     return [
       {
         field,
-        removed: from.filter((one) => !has.has(jsonOf(one))),
-        added: to.filter((one) => !had.has(jsonOf(one))),
+        removed: from.filter((condition) => !jsonAfter.has(jsonOf(condition))),
+        added: to.filter((condition) => !jsonBefore.has(jsonOf(condition))),
       },
     ];
   });
@@ -75,7 +75,8 @@ export function ruleSize({ event, conditions }: Pick<MappingRule, "event" | "con
   let size = event.split("*").length - 1;
   for (const { path, value } of conditions) {
     size += sizeOf(path);
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) size += sizeOf(String(one));
+    const operands = Array.isArray(value) ? value : [value];
+    for (const operand of operands) if (operand !== undefined) size += sizeOf(String(operand));
   }
   return size;
 }

@@ -165,11 +165,11 @@ interface NamesOfSignal {
  * signal.
  */
 export function groupSource(source: string, signal: NamesOfSignal): string {
-  return tellsWhose(source, signal) ? "" : source;
+  return namesPerson(source, signal) ? "" : source;
 }
 
 /** Whether a source contains an address, or a name of the signal's person as whole words. */
-export function tellsWhose(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): boolean {
+export function namesPerson(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): boolean {
   if (source.includes("@")) return true;
   const names = [email?.split("@")[0], userId, anonymousId, traits.name, ...(traits.name?.split(/\s+/) ?? [])];
   const text = source.toLowerCase();

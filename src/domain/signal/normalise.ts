@@ -9,7 +9,7 @@ import { isAbsent, presentText } from "../json/json-value.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
-import { traitsTold } from "./traits.ts";
+import { traitsSent } from "./traits.ts";
 
 /** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
@@ -54,7 +54,7 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
       UNKNOWN,
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
     properties,
-    traits: traitsTold(traits, contextTraits, template),
+    traits: traitsSent(traits, contextTraits, template),
   };
   if (email !== undefined) signal.email = email;
   const userId = usableId(payload["userId"]);

@@ -78,20 +78,20 @@ export function traitsInWords(traits: readonly TraitName[], word: "and" | "or", 
  *
  * @param template the properties of the marketing template; null if the signal does not use it.
  */
-export function traitsTold(
+export function traitsSent(
   traits: Readonly<JsonObject>,
   contextTraits: Readonly<JsonObject>,
   template: Readonly<JsonObject> | null,
 ): Traits {
-  const told: Traits = {};
+  const found: Traits = {};
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
     // Traits are shown on every page of a person, and sent to destinations. Mask keys before cutting, because a
     // truncated key would not be recognised.
-    if (value !== undefined) told[name] = cutTrait(withoutKeys(value));
+    if (value !== undefined) found[name] = cutTrait(withoutKeys(value));
   }
-  return told;
+  return found;
 }
 
 /** Maximum bytes of a folded UTF-16 code unit: U+FDFA becomes eighteen letters. */

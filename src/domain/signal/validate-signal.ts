@@ -85,7 +85,7 @@ function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   };
 }
 
-function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefined {
+function checkEvent(payload: JsonObject, subject: string): SignalRefusal | undefined {
   const { event } = payload;
   if (isAbsent(event)) {
     const alike = Object.keys(payload).find((name) => name !== "event" && name.trim().toLowerCase() === "event");
@@ -95,7 +95,7 @@ function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefine
         : ` There is ${JSON.stringify(cut(alike, ALIKE_MAX_LENGTH))}, which is another name: write it in small letters, without spaces.`;
     return {
       code: "event_missing",
-      detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,
+      detail: `\`event\` is missing or empty; ${subject} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,
     };
   }
   if (typeof event !== "string") {

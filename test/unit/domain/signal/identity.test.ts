@@ -7,7 +7,7 @@ import {
   isWorthlessId,
   memberEmail,
   normaliseEmail,
-  tellsWhose,
+  namesPerson,
   usableId,
 } from "../../../../src/domain/signal/identity.ts";
 
@@ -202,16 +202,16 @@ test.each([
   "hart's list",
   "list of zoe.hart",
 ])("a source tells whose the signal is by an address, an id or a name: %s", (source) => {
-  expect(tellsWhose(source, zoe)).toBe(true);
+  expect(namesPerson(source, zoe)).toBe(true);
 });
 
 test.each(["website", "marketing-automation", "unknown", "shart-zoetrope", ""])(
   "another source says nothing of whose the signal is: %j",
   (source) => {
-    expect(tellsWhose(source, zoe)).toBe(false);
+    expect(namesPerson(source, zoe)).toBe(false);
   },
 );
 
 test("what is very short says nothing of whose the signal is, and neither does what is absent", () => {
-  expect(tellsWhose("form 42 of jo", { userId: "42", traits: { name: "Jo" } })).toBe(false);
+  expect(namesPerson("form 42 of jo", { userId: "42", traits: { name: "Jo" } })).toBe(false);
 });
