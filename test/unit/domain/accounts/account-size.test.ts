@@ -1,4 +1,4 @@
-/** Design §8.7: what an account has room for. */
+/** Design §8.7: the size limit of an account. */
 import { describe, expect, test } from "vitest";
 import { VALUE_MAX_BYTES, updateRefusal, valueBytes } from "../../../../src/domain/accounts/account-size.ts";
 import type { SizedValues } from "../../../../src/domain/accounts/account-size.ts";
@@ -8,31 +8,31 @@ const values = (bytes: Record<string, number>): SizedValues =>
   new Map(Object.entries(bytes).map(([target, size]) => [target, { bytes: size }] as const));
 const sum = (sized: SizedValues) => [...sized.values()].reduce((total, { bytes }) => total + bytes, 0);
 
-/** An update that is later than all that is stored. */
+/** The refusal of an update that is later than all stored values. */
 function refusal(stored: SizedValues, sent: SizedValues, taken = sent): string | null {
   return updateRefusal(sum(stored), stored, { sent, taken });
 }
 
 describe("§8.7 an account's size", () => {
-  test("is bounded by the row that it is stored in, to the byte", () => {
+  test("is limited to ROW_MAX_BYTES exactly", () => {
     const stored = values({ name: 12, "attributes.a": 600_000 });
     const room = ROW_MAX_BYTES - 600_012;
     expect(refusal(stored, values({ plan: 400_000, "attributes.b": room - 400_000 }))).toBeNull();
     expect(refusal(stored, values({ plan: 400_000, "attributes.b": room - 399_999 }))).toContain("1,500,001 bytes");
   });
 
-  test("counts what an update replaces no longer", () => {
+  test("excludes the values that an update replaces", () => {
     const stored = values({ "attributes.a": 700_000, "attributes.b": 700_000 });
     expect(refusal(stored, values({ "attributes.a": 740_000 }))).toBeNull();
     expect(refusal(stored, values({ "attributes.c": 740_000 }))).not.toBeNull();
   });
 
-  test("does not count what comes too late to be taken", () => {
+  test("excludes values that arrive too late to be taken", () => {
     const stored = values({ plan: 700_000, "attributes.b": 700_000 });
     expect(refusal(stored, values({ plan: 720_000, "attributes.c": 90_000 }), values({}))).toBeNull();
   });
 
-  test("a refusal names the largest values, and says what to do", () => {
+  test("is refused with its largest values and what to do", () => {
     const stored = values({ plan: 5, "attributes.a": 700_000, "attributes.b": 720_000 });
     expect(refusal(stored, values({ "attributes.c": 100_000 }))).toBe(
       "The account would take 1,520,005 bytes with this update, and one account may take 1,500,000 bytes. " +
@@ -42,13 +42,13 @@ describe("§8.7 an account's size", () => {
     );
   });
 
-  test("always has room for the two largest values of a change; a larger one is refused, also when it comes too late", () => {
+  test("limits each value to half a row, even a value that arrives too late", () => {
     expect(2 * VALUE_MAX_BYTES).toBeLessThan(ROW_MAX_BYTES);
     expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES }))).toBeNull();
     expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES + 1 }), values({}))).toContain("`plan` would take");
   });
 
-  test("is told in bytes, not in characters", () => {
+  test("counts UTF-8 bytes, not characters", () => {
     const [target, text, claim] = ["attributes.größe", '"€"', '{"signalId":"s"}'];
     const row = `{${JSON.stringify(target)}:${text},}{${JSON.stringify(target)}:${claim},}`;
     expect(valueBytes(target, text, claim)).toBe(Buffer.byteLength(row) - "{}{}".length);

@@ -1,4 +1,4 @@
-/** Spec §2.1, design §8.7: what a payload template makes of an account update, and what it refuses. */
+/** Spec §2.1, design §8.7: payload templates map account updates, or refuse them. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -12,7 +12,7 @@ import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };
 
-/** @param sent JSON text, or what it says. */
+/** @param sent JSON text, or its value. */
 function map(template: PayloadMapping[], sent: string | JsonObject): ReturnType<typeof mapAccount> {
   return mapAccount(compileTemplate(template), typeof sent === "string" ? JSON.parse(sent) : sent);
 }
@@ -30,8 +30,8 @@ function attribute(name: string, more: Partial<PayloadMapping> = {}): PayloadMap
   return { target: `attributes.${name}`, path: name, type: "json", required: false, ...more };
 }
 
-describe("§8.7 a record", () => {
-  test("has each field from its path, typed", () => {
+describe("§8.7 an account record", () => {
+  test("reads each field from its path, with its type", () => {
     const template: PayloadMapping[] = [
       { ...ID, path: "workspace.id" },
       { target: "name", path: "workspace.name", type: "string", required: true },
@@ -65,25 +65,22 @@ describe("§8.7 a record", () => {
     });
   });
 
-  test.each(["null", `""`, `"  "`, undefined])("leaves out a field that is sent as %s", (json) => {
+  test.each(["null", `""`, `"  "`, undefined])("omits a field sent as %s", (json) => {
     const template = [ID, attribute("x"), attribute("y", { type: "number" }), attribute("zero"), attribute("no")];
     const sent = json === undefined ? `"zero":0,"no":false` : `"x":${json},"y":${json},"zero":0,"no":false`;
     expect(mapped(template, `{"id":"a1",${sent}}`).attributes).toStrictEqual({ zero: 0, no: false });
   });
 
-  test("takes nothing that the sender did not send", () => {
+  test("reads own properties only, never the prototype's", () => {
     const names = ["constructor", "toString", "__proto__"];
     const template = [ID, ...names.map((path) => attribute(`of_${path}`, { path }))];
     expect(mapped(template, { id: "a1" }).attributes).toStrictEqual({});
+    const sent = `{"id":"a1","constructor":"Bob"}`;
+    expect(mapped(template, sent).attributes).toStrictEqual({ of_constructor: "Bob" });
+    expect(mapped([ID, attribute("constructor")], sent).attributes).toStrictEqual({ constructor: "Bob" });
   });
 
-  test("can have attributes with the names of an object's methods", () => {
-    expect(mapped([ID, attribute("constructor")], `{"id":"a1","constructor":"Bob"}`).attributes).toStrictEqual({
-      constructor: "Bob",
-    });
-  });
-
-  test("is the same whatever else the payload holds, and does not share templates' state", () => {
+  test("depends only on its payload, not on earlier ones", () => {
     const compiled = compileTemplate([ID, attribute("x")]);
     const first = mapAccount(compiled, { id: "a1", x: 1 });
     const second = mapAccount(compiled, { id: "b2", other: [] });
@@ -119,7 +116,7 @@ describe("§8.7 types", () => {
     ["json", `{"a":[null]}`, { a: [null] }],
     ["json", "[]", []],
     ["json", "false", false],
-  ] as const)("%s takes %s", (type, json, value) => {
+  ] as const)("%s accepts %s", (type, json, value) => {
     expect(mapped([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`).attributes).toStrictEqual({ x: value });
   });
 
@@ -148,14 +145,14 @@ describe("§8.7 types", () => {
     ["boolean", `"active"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
     ["boolean", `"constructor"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
     ["boolean", `["true"]`, "`x` (for `attributes.x`) must be true or false, but is an array."],
-  ] as const)("%s refuses %s, also where it is not required", (type, json, detail) => {
+  ] as const)("%s refuses %s, even in an optional field", (type, json, detail) => {
     expect(errorsOf([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`)).toEqual([
       expect.objectContaining({ target: "attributes.x", path: "x", code: "wrong_type", detail }),
     ]);
   });
 });
 
-describe("§8.7 external_id", () => {
+describe("§8.7 an external id", () => {
   const NAMES_NONE =
     '`id` (for `external_id`) must name one account: 0, a single letter, a word such as "unknown", or more than 255 characters names none.';
 
@@ -169,7 +166,7 @@ describe("§8.7 external_id", () => {
     expect(types).toEqual([externalId, externalId]);
   });
 
-  test("keeps all its digits where the template says that it is a number", () => {
+  test("keeps all its digits even if the template declares a number", () => {
     const template: PayloadMapping[] = [{ ...ID, type: "number" }];
     expect(mapped(template, `{"id":"12345678901234567890"}`).externalId).toBe("12345678901234567890");
     expect(errorsOf(template, `{"id":"a1"}`)).toHaveLength(1);
@@ -198,7 +195,7 @@ describe("§8.7 external_id", () => {
 });
 
 describe("§8.7 refusals", () => {
-  test("name everything that is wrong at once, in the template's order", () => {
+  test("list every error at once, in the template's order", () => {
     const template: PayloadMapping[] = [
       { target: "user_count", path: "usage.seats", type: "number", required: true },
       ID,
@@ -219,7 +216,7 @@ describe("§8.7 refusals", () => {
     });
   });
 
-  test("stay short, and say how many errors they do not name", () => {
+  test("stay short, and count the errors that do not fit", () => {
     const many = Array.from({ length: 99 }, (_, i) =>
       attribute(`a${i}`, { path: `${"p".repeat(200)}${i}`, required: true }),
     );
@@ -238,7 +235,7 @@ describe("§8.7 refusals", () => {
     ["nothing of what is blank", " ", undefined],
     ["nothing of an object", { secret: 1 }, undefined],
     ["nothing of a key", `sk_${"A1b".repeat(13)}x`, '"•••"'],
-  ])("say %s apart from the detail, for the sender alone", (_, x, sent) => {
+  ])("repeat %s to the sender only, outside the detail", (_, x, sent) => {
     const errors = errorsOf([ID, attribute("x", { type: "boolean", required: true })], { id: "a1", x });
     expect(errors).toHaveLength(1);
     expect(errors[0]?.sent).toBe(sent);
@@ -246,7 +243,7 @@ describe("§8.7 refusals", () => {
     expect(templateRefusal(errors).detail).not.toMatch(/twelve|12|A1b/);
   });
 
-  test("whatever is sent, every error names a mapping and what is kept is typed", () => {
+  test("name a mapping in each error, and keep only typed values, for any payload", () => {
     const types = ["string", "number", "boolean"] as const;
     const template = [ID, ...types.map((type) => attribute(type, { type }))];
     const compiled = compileTemplate(template);
@@ -289,23 +286,23 @@ describe("§2.1 templates", () => {
     "attributes.a b",
     "attributes.__proto__",
     "constructor",
-  ])("%j is no target", (target) => expect(isAccountTarget(target)).toBe(false));
+  ])("%j is not a target", (target) => expect(isAccountTarget(target)).toBe(false));
   test.each([
     ["without an external_id", [attribute("x")]],
-    ["with a path that is none", [ID, attribute("x", { path: "a..b" })]],
-    ["with a target that is none", [ID, attribute("__proto__")]],
+    ["with an invalid path", [ID, attribute("x", { path: "a..b" })]],
+    ["with an invalid target", [ID, attribute("__proto__")]],
   ])("%s cannot be compiled", (_, template) => expect(() => compileTemplate(template)).toThrow(Error));
 });
 
-describe("how far a payload is looked through", () => {
+describe("the step budget of a payload", () => {
   const payloadOf = (elements: number) => ({ id: "a1", list: Array.from({ length: elements }, () => ({})), last: 1 });
   const paths = Array.from({ length: 99 }, (_, nth) => attribute(`x${nth}`, { path: `list[].x${nth}`, type: "json" }));
 
-  test("a thousand elements are looked through by each of a hundred mappings", () => {
+  test("lets each of 100 mappings read 1,000 elements", () => {
     expect(mapAccount(compileTemplate([ID, ...paths]), payloadOf(1_000))).toMatchObject({ ok: true });
   });
 
-  test("where there are more, the update is refused with the path that could not be followed", () => {
+  test("refuses an update beyond it, naming the path that was not reached", () => {
     const errors = errorsOf([ID, ...paths, attribute("last", { path: "last", type: "json" })], payloadOf(1_100));
     expect(errors).toMatchObject([{ code: "out_of_reach", path: "list[].x90" }]);
     expect(errors[0]?.detail).toBe(
@@ -313,7 +310,7 @@ describe("how far a payload is looked through", () => {
     );
   });
 
-  test("the updates of one request share a budget: where it is used up, an update is refused with what to do", () => {
+  test("is shared by the updates of a request; a refusal says what to do", () => {
     const template = compileTemplate([ID, attribute("x", { path: "list[].x", type: "json" })]);
     const request = { stepsLeft: 1_500 };
     const results = [1, 2].map(() => mapAccount(template, payloadOf(1_000), request));
@@ -323,7 +320,7 @@ describe("how far a payload is looked through", () => {
     expect(error?.detail).toContain("looked through for all updates of one request: send fewer in a request.");
   });
 
-  test("a list whose first element will do may be as long as a payload", () => {
+  test("allows any list if its first element has the value", () => {
     const [first] = paths;
     const payload = { id: "a1", list: Array.from({ length: 200_000 }, () => ({ x0: 1 })) };
     expect(mapAccount(compileTemplate([ID, ...(first === undefined ? [] : [first])]), payload)).toMatchObject({
@@ -332,7 +329,7 @@ describe("how far a payload is looked through", () => {
     });
   });
 
-  test("a text is a number or a word however much white space is around it, up to a thousand characters", () => {
+  test("limits the text of a number or boolean to 1,000 characters", () => {
     for (const [type, word] of [
       ["number", "12"],
       ["boolean", "yes"],

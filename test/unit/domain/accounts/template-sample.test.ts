@@ -1,4 +1,4 @@
-/** Design §8.7: a sample that an admin pastes is read as the endpoint would read it. */
+/** Spec §2.1, design §8.7: samples, proposed templates and example payloads. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -14,18 +14,18 @@ import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 test.each([
   ["an object", '{"company":{"id":"a"}}', { company: { id: "a" } }],
   ["the first of several", '[{"id":1},{"id":2}]', { id: 1 }],
-  ["a long one that a call could carry", `{"id":"${"ж".repeat(32_000)}"}`, { id: "ж".repeat(32_000) }],
-])("%s is a payload", (_, text, payload) => expect(readSample(text)).toEqual({ ok: true, value: payload }));
+  ["a payload as large as a call allows", `{"id":"${"ж".repeat(32_000)}"}`, { id: "ж".repeat(32_000) }],
+])("%s is read as a payload", (_, text, payload) => expect(readSample(text)).toEqual({ ok: true, value: payload }));
 
 test.each([
   ["nothing", "", /empty/],
-  ["no JSON", "{ broken", /Not valid JSON at line 1, column 3/],
+  ["invalid JSON", "{ broken", /Not valid JSON at line 1, column 3/],
   ["an empty array", "[]", /holds no signals/],
   ["a text", '"acme"', /A payload is a JSON object such as \{"company":\{"id":"acme-42"\}\}\./],
   ["an array of numbers", "[1]", /A payload is a JSON object/],
-  ["one that no call could carry", `{"id":"${"ж".repeat(33_000)}"}`, /at most 65536/],
+  ["a payload too large for a call", `{"id":"${"ж".repeat(33_000)}"}`, /at most 65536/],
   ["lines of JSON", '{"id":1}\n{"id":2}', /another JSON text follows/],
-])("%s is none, and it says why", (_, text, why) => {
+])("%s is refused with a reason", (_, text, why) => {
   const read = readSample(text);
   expect(read.ok).toBe(false);
   expect(read).toEqual({ ok: false, refusal: expect.stringMatching(why) });
@@ -35,7 +35,7 @@ function lines(sample: JsonObject): string[] {
   return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);
 }
 
-test("a template's fields are found by the names that senders give them, and the rest becomes attributes", () => {
+test("a proposal maps known names to fields and the rest to attributes", () => {
   const sample = {
     company: { id: 42, name: "Initech", region: "eu" },
     subscription: { planName: "pro", MRR: "1200.50", is_trial: false },
@@ -57,15 +57,15 @@ test("a template's fields are found by the names that senders give them, and the
   ]);
 });
 
-test("a name that says it all wins over a bare id", () => {
+test("a proposal prefers a specific name to a bare id", () => {
   expect(lines({ id: "evt_1", account_id: "acc_1" })[0]).toBe("external_id ← account_id string");
 });
 
-test("for a sample without anything like an id the first row of a template waits for its path", () => {
+test("a proposal for a sample without an id leaves the first path empty", () => {
   expect(lines({ plan: "pro" })).toEqual(["external_id ←  string", "plan ← plan string"]);
 });
 
-test("whatever the sample, a proposal that found an id maps it", () => {
+test("a proposal with an id maps its sample, for any sample", () => {
   const name = fc.constantFrom(
     "id",
     "name",
@@ -99,7 +99,7 @@ test("whatever the sample, a proposal that found an id maps it", () => {
   );
 });
 
-test("the id is required and a text, whatever it is in the sample; nothing else is required", () => {
+test("a proposal requires only the id, as a text", () => {
   const rows = proposeTemplate({ id: 7, plan: "pro", extra: 1 });
   expect(rows).toEqual([
     { target: "external_id", path: "id", type: "string", required: true },
@@ -118,14 +118,14 @@ test.each([
   ["1e3", "string"],
   [12, "number"],
   [true, "boolean"],
-])("an amount of %j is proposed as a %s", (value, type) => {
+])("a proposal maps an amount of %j as a %s", (value, type) => {
   const typeOf = (name: string) => proposeTemplate({ id: "acme", [name]: value })[1]?.type;
   expect([typeOf("seats"), typeOf("mrr")]).toEqual([type, type]);
-  // Of anything else a text stays one.
+  // In other fields a text stays a text.
   if (typeof value === "string") expect([typeOf("plan"), typeOf("region")]).toEqual(["string", "string"]);
 });
 
-test("a field is one value, flags are a whole object, and each place is proposed once", () => {
+test("a proposal maps single values to fields, a whole object to flags, and each place once", () => {
   expect(lines({ id: "acme", plan: { code: "pro" }, features: "all", trial: true })).toEqual([
     "external_id ← id string",
     "trial_status ← trial boolean",
@@ -143,7 +143,7 @@ test("a field is one value, flags are a whole object, and each place is proposed
   ]);
 });
 
-test("names that no path can say, and empty values, are not proposed for a template", () => {
+test("a proposal skips names that no path can express, and empty values", () => {
   const sample = { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 };
   expect(lines(sample)).toEqual([
     "external_id ← id string",
@@ -152,7 +152,7 @@ test("names that no path can say, and empty values, are not proposed for a templ
   ]);
 });
 
-test("four levels are looked into, what lies deeper is proposed as a whole; fifteen rows at most", () => {
+test("a proposal reads four levels and has at most fifteen rows", () => {
   expect(lines({ id: "acme", b: { c: { d: { e: { f: 1 } } } } })).toEqual([
     "external_id ← id string",
     "attributes.e ← b.c.d.e json",
@@ -185,7 +185,7 @@ test("an example reads like a real payload", () => {
   });
 });
 
-test("paths that are in each other's way are written as dotted names, which are read as well", () => {
+test("an example writes conflicting paths as dotted names", () => {
   const template = [
     row("external_id", "company.id"),
     row("name", "company"),
@@ -225,10 +225,10 @@ const template = fc
       ]),
   );
 
-test("mapping the example of any template back gives every field that the template names", () => {
+test("an example maps back to every field of its template, for any template", () => {
   fc.assert(
     fc.property(template, (rows) => {
-      // As it arrives: through JSON.
+      // The payload arrives as JSON.
       const payload = JSON.parse(JSON.stringify(exampleFor(rows)));
       const mapped = mapAccount(compileTemplate(rows), payload);
       if (!mapped.ok) throw new Error(JSON.stringify({ payload, errors: mapped.refusal }));
@@ -258,11 +258,11 @@ test.each([
   ["attributes.x", "number", 42],
   ["attributes.x", "json", { example: true }],
   ["feature_flags", "json", { beta_reports: true }],
-] as const)("the example of %s as %s is what such a field mostly holds", (target, type, value) => {
+] as const)("an example has a typical value for %s as %s", (target, type, value) => {
   expect(values(row(target, "x", type))).toEqual(value);
 });
 
-test("one place that several mappings read has a value that is all that they ask for, the id before all", () => {
+test("an example value satisfies all mappings that read it, the id first", () => {
   expect(values(row("trial_status", "x", "boolean"), row("attributes.n", "x", "number"))).toBe(1);
   expect(values(row("trial_status", "x", "boolean"), row("attributes.t", "x"))).toBe("true");
   expect(values(row("trial_status", "x", "boolean"), row("attributes.j", "x", "json"))).toBe(true);
@@ -270,7 +270,7 @@ test("one place that several mappings read has a value that is all that they ask
   expect(values(row("attributes.n", "x", "number"), row("external_id", "x"))).toBe(4_711);
 });
 
-test("paths are drawn as nested objects and short arrays; long ones, and far elements, as one name", () => {
+test("an example nests short paths and writes long paths and distant elements as one name", () => {
   const nested = (at: string) => exampleFor([row("name", at)]);
   expect(nested("a.b.c.d.e.f.g.h")).toEqual({ a: { b: { c: { d: { e: { f: { g: { h: "Acme Inc." } } } } } } } });
   expect(nested("a.b.c.d.e.f.g.h.i")).toEqual({ "a.b.c.d.e.f.g.h.i": "Acme Inc." });
@@ -281,7 +281,7 @@ test("paths are drawn as nested objects and short arrays; long ones, and far ele
   });
 });
 
-test("a mapping that takes whatever is there is content with what the others have put below it", () => {
+test("a json mapping in an example accepts the values of paths below it", () => {
   expect(exampleFor([row("attributes.all", "company", "json"), row("name", "company.name")])).toEqual({
     company: { name: "Acme Inc." },
   });
@@ -290,7 +290,7 @@ test("a mapping that takes whatever is there is content with what the others hav
   });
 });
 
-test("an example is plain data: what it has under __proto__ can be changed and listed as anything else", () => {
+test("an example has __proto__ as an ordinary own property", () => {
   const example = exampleFor([row("name", "__proto__.a")]);
   expect(Object.getPrototypeOf(example)).toBe(Object.prototype);
   expect(Object.getOwnPropertyDescriptor(example, "__proto__")).toEqual({
