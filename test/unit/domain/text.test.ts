@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
-import { cut } from "../../../src/domain/text.ts";
+import { cut, grouped } from "../../../src/domain/text.ts";
 
-test("keeps a text of at most as many characters, and marks the end of what is cut", () => {
+test("cut truncates long texts with an ellipsis", () => {
   expect(["", "abc", "abcd"].map((text) => cut(text, 3))).toEqual(["", "abc", "abc…"]);
-  // No half of a pair stays.
+  // Half a surrogate pair is replaced.
   expect(cut("ab🙂", 3)).toBe("ab\u{fffd}…");
+});
+
+test("grouped separates thousands", () => {
+  expect([0, 999, 1_000, 12_345_678, -1_234].map(grouped)).toEqual(["0", "999", "1,000", "12,345,678", "-1,234"]);
 });

@@ -1,4 +1,4 @@
-/** What becomes of an attempt to deliver. */
+/** The outcome of delivery attempts, and when a destination is switched off. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -16,17 +16,17 @@ import type { AttemptResult, Failing } from "../../../../src/domain/events/attem
 const DAY_MS = 24 * 3_600_000;
 const FAILED: AttemptResult = { atMs: 0, tookMs: 1, status: 500, error: "no", answer: null, retryAfterMs: null };
 
-describe("an attempt", () => {
-  test("that arrived is delivered, however many have failed before", () => {
+describe("a delivery attempt", () => {
+  test("ends as delivered after any number of failures", () => {
     expect(judgeAttempt({ ...FAILED, status: 204, error: null }, 9, 0, 0.5)).toEqual({ outcome: "delivered" });
   });
 
-  test("that is answered 410 ends the destination, also the last one", () => {
+  test("ends the destination on a 410, even as the last attempt", () => {
     for (const failed of [1, 10])
       expect(judgeAttempt({ ...FAILED, status: 410 }, failed, 0, 0)).toEqual({ outcome: "gone" });
   });
 
-  test("comes again by the schedule, never earlier and at most the jitter later", () => {
+  test("is retried by the schedule, never earlier and at most the jitter later", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 9 }),
@@ -42,14 +42,14 @@ describe("an attempt", () => {
     );
   });
 
-  test("is the last one after some three days: the tenth", () => {
+  test("gives up at the tenth failure, after about three days", () => {
     expect(judgeAttempt(FAILED, 10, 0, 0)).toEqual({ outcome: "given_up" });
     const days = RETRY_DELAYS_MS.reduce((sum, ms) => sum + ms, 0) / DAY_MS;
     expect(days).toBeGreaterThan(3);
     expect(days * (1 + RETRY_JITTER)).toBeLessThan(4);
   });
 
-  test("heeds Retry-After where that is later, up to a day", () => {
+  test("respects a later Retry-After, up to a day", () => {
     const at = (retryAfterMs: number) => judgeAttempt({ ...FAILED, retryAfterMs }, 1, 0, 0);
     expect(at(60_000)).toEqual({ outcome: "again", atMs: 60_000 });
     expect(at(1_000)).toEqual({ outcome: "again", atMs: 5_000 });
@@ -61,12 +61,12 @@ describe("a run of failures", () => {
   const run = (times: readonly number[]) =>
     times.reduce<Failing | null>((failing, time) => failedAgain(failing, time), null);
 
-  test("of five days, with a failure every day, is hopeless; one of less is not", () => {
+  test("switches a destination off after five days of failures, not before", () => {
     expect(isHopeless(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(true);
     expect(isHopeless(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(false);
   });
 
-  test("begins anew after a silence, so that rare mishaps are never hopeless", () => {
+  test("starts again after a silence, so that rare failures never switch a destination off", () => {
     expect(run([0, 30 * DAY_MS])).toEqual({ sinceMs: 30 * DAY_MS, lastMs: 30 * DAY_MS });
     fc.assert(
       fc.property(fc.array(fc.integer({ min: DESTINATION_FORGIVEN_MS + 1, max: 90 * DAY_MS })), (pauses) => {
@@ -77,7 +77,7 @@ describe("a run of failures", () => {
     );
   });
 
-  test("is not broken by the longest pause of the schedule with its jitter", () => {
+  test("survives the longest delay of the schedule with its jitter", () => {
     expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(DESTINATION_FORGIVEN_MS);
     expect(RETRY_AFTER_MAX_MS).toBeLessThan(DESTINATION_FORGIVEN_MS);
     expect(DESTINATION_FAILING_MS).toBe(5 * DAY_MS);

@@ -1,7 +1,8 @@
-/** Where a webhook may go: nothing that only the service can reach. */
+/** Targets of destinations: URLs that webhooks may use, masked targets, and the events that sources raise. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkDestinationUrl } from "../../../../src/domain/events/destination.ts";
+import { checkDestinationUrl, maskedTarget, wantedBy } from "../../../../src/domain/events/destination.ts";
+import type { EventType } from "../../../../src/domain/events/workspace-event.ts";
 
 const RULES = { local: false, ownHosts: ["signals.example.com"] };
 const LOCAL = { ...RULES, local: true };
@@ -11,7 +12,7 @@ function refusal(text: string, rules = RULES): string | null {
   return checked.ok ? null : checked.refusal;
 }
 
-describe("a public name over https", () => {
+describe("a webhook URL with a public name over https", () => {
   test.each([
     ["https://example.com", "https://example.com/"],
     ["https://EXAMPLE.com/In?a=b", "https://example.com/In?a=b"],
@@ -21,12 +22,12 @@ describe("a public name over https", () => {
     ["https://example.xn--p1ai/", "https://example.xn--p1ai/"],
     ["  https://example.com/in#part  ", "https://example.com/in"],
     ["https://a_b.example.com/", "https://a_b.example.com/"],
-  ])("%s is taken", (text, href) => {
+  ])("%s is accepted", (text, href) => {
     expect(checkDestinationUrl(text, RULES)).toEqual({ ok: true, value: href });
   });
 });
 
-describe("what is refused", () => {
+describe("a webhook URL is refused as", () => {
   test.each([
     [
       "not_a_url",
@@ -91,7 +92,7 @@ describe("what is refused", () => {
     for (const text of texts) expect(refusal(text), text).toBe(problem);
   });
 
-  test("whatever spells an IPv4 address, however it is spelt", () => {
+  test("address, for any spelling of any IPv4 address", () => {
     const part = fc.tuple(fc.nat(255), fc.constantFrom(10, 8, 16)).map(([value, base]) => spelt(value, base));
     fc.assert(
       fc.property(fc.array(part, { minLength: 4, maxLength: 4 }), (parts) => {
@@ -106,15 +107,15 @@ describe("what is refused", () => {
   });
 });
 
-describe("on a developer's machine", () => {
+describe("a webhook URL on a developer's machine", () => {
   test.each(["http://localhost:9000/in", "http://127.0.0.1:9000/", "http://[::1]:9000/", "https://localhost/"])(
-    "%s is taken, and nowhere else",
+    "%s is accepted, and only there",
     (text) => {
       expect([refusal(text, LOCAL), refusal(text) === null]).toEqual([null, false]);
     },
   );
 
-  test("the service itself is refused there too, and whatever else listens at this machine is not", () => {
+  test("is refused for the service itself, and accepted for other local ports", () => {
     const rules = { local: true, ownHosts: ["localhost:8787"] };
     expect([refusal("http://localhost:8787/in", rules), refusal("http://localhost:9000/in", rules)]).toEqual([
       "own_host",
@@ -129,7 +130,7 @@ describe("on a developer's machine", () => {
     ["http://localhost./", "not_https"],
     ["ftp://localhost/", "not_https"],
     ["http://user:secret@localhost/", "credentials"],
-  ])("%s is refused as everywhere", (text, problem) => {
+  ])("%s is refused as elsewhere", (text, problem) => {
     expect(refusal(text, LOCAL)).toBe(problem);
   });
 });
@@ -137,3 +138,41 @@ describe("on a developer's machine", () => {
 function spelt(value: number, base: number): string {
   return { 8: "0", 10: "", 16: "0x" }[base] + value.toString(base);
 }
+
+describe("the masked target", () => {
+  test.each([
+    ["slack", "https://hooks.slack.com/services/T000/B000/secretToken", "https://hooks.slack.com/…oken"],
+    ["webhook", "https://example.com/in?token=secret", "https://example.com/in?…"],
+    ["webhook", "https://example.com/in", "https://example.com/in"],
+    ["email", "ops@example.com", "ops@example.com"],
+  ] as const)("of a %s contains no secret", (type, target, masked) => {
+    expect(maskedTarget(type, target)).toBe(masked);
+  });
+});
+
+describe("the events that sources must raise", () => {
+  const destination = (events: EventType[], state: "active" | "paused" | "disabled" = "active") => ({
+    events,
+    state,
+  });
+
+  test("are the types of active destinations, each once", () => {
+    const all = [
+      destination(["usage.level", "person.scored"]),
+      destination(["usage.level"]),
+      destination(["key.silent"], "paused"),
+      destination(["key.expiring"], "disabled"),
+    ];
+    expect(wantedBy(all, [])).toEqual({ types: ["person.scored", "usage.level"], thresholds: [], destinations: 4 });
+    expect(wantedBy([], [50])).toEqual({ types: [], thresholds: [50], destinations: 0 });
+  });
+
+  test("include crossings only with thresholds, in ascending order", () => {
+    expect(wantedBy([destination(["person.score_crossed"])], [])).toEqual({
+      types: [],
+      thresholds: [],
+      destinations: 1,
+    });
+    expect(wantedBy([destination(["person.score_crossed"])], [100, -5, 20]).thresholds).toEqual([-5, 20, 100]);
+  });
+});

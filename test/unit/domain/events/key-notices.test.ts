@@ -1,4 +1,4 @@
-/** When an admin is told that a key is about to end, or that nothing comes with it any more. */
+/** Notices about keys that end soon or receive no calls. */
 import { describe, expect, test } from "vitest";
 import { expiringDays, silentSinceMs, type KeyToWatch } from "../../../../src/domain/events/key-notices.ts";
 
@@ -15,7 +15,7 @@ const KEY: KeyToWatch = {
 const endingIn = (days: number, more: Partial<KeyToWatch> = {}) =>
   expiringDays({ ...KEY, endsAtMs: NOW + days * DAY_MS, ...more }, NOW);
 
-describe("the end of a key", () => {
+describe("a notice about a key's end", () => {
   test.each([
     [31, null],
     [30, 30],
@@ -26,22 +26,22 @@ describe("the end of a key", () => {
     [0.01, 1],
     [0, null],
     [-1, null],
-  ])("in %s days is told as one in %s", (days, told) => {
-    expect(endingIn(days)).toBe(told);
+  ])("in %s days has the stage %s", (days, stage) => {
+    expect(endingIn(days)).toBe(stage);
   });
 
-  test("is not told of a key that has none", () => {
+  test("is not sent for a key without an end", () => {
     expect(expiringDays(KEY, NOW)).toBeNull();
   });
 
-  test("is not told ahead by more than the key was ever to live", () => {
+  test("is not sent for a stage that was past when the key was created", () => {
     const createdAtMs = NOW;
     expect(endingIn(5, { createdAtMs })).toBeNull();
     expect(endingIn(1, { createdAtMs: NOW - 4 * DAY_MS })).toBe(1);
     expect(endingIn(0.5, { createdAtMs })).toBeNull();
   });
 
-  test("of one that was rotated is told on its last day, and only if it is used since", () => {
+  test("is sent for a rotated key only on its last day, and only if it is still in use", () => {
     const rotatedAtMs = NOW - 6 * DAY_MS;
     expect(endingIn(7, { rotatedAtMs, lastUsedMs: NOW })).toBeNull();
     expect(endingIn(1, { rotatedAtMs, lastUsedMs: NOW })).toBe(1);
@@ -50,17 +50,17 @@ describe("the end of a key", () => {
   });
 });
 
-describe("a key's silence", () => {
+describe("a notice about a silent key", () => {
   const silent = (more: Partial<KeyToWatch>) => silentSinceMs({ ...KEY, silentAfterDays: 3, ...more }, NOW);
 
-  test("is told once it has lasted as many days as were chosen, from the last use or the creation on", () => {
+  test("is sent after the configured days without a call, from the last use or the creation on", () => {
     expect(silent({ lastUsedMs: NOW - 3 * DAY_MS })).toBe(NOW - 3 * DAY_MS);
     expect(silent({ lastUsedMs: NOW - 3 * DAY_MS + 1 })).toBeNull();
     expect(silent({ createdAtMs: NOW - 3 * DAY_MS })).toBe(NOW - 3 * DAY_MS);
     expect(silent({ createdAtMs: NOW - 10 * DAY_MS, lastUsedMs: NOW })).toBeNull();
   });
 
-  test("is not told of a key for which nobody asked, nor of one that was rotated", () => {
+  test("is not sent if it is not configured, nor for a rotated key", () => {
     expect(silent({ silentAfterDays: null })).toBeNull();
     expect(silent({ rotatedAtMs: NOW - DAY_MS })).toBeNull();
   });

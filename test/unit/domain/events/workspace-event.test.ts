@@ -1,6 +1,5 @@
-/** Events as people read them, and what each kind of destination is sent. */
+/** Events as sentences, and the request bodies of each type of destination. */
 import { describe, expect, test } from "vitest";
-import { maskedTarget, wantedBy } from "../../../../src/domain/events/destination.ts";
 import {
   exampleEvent,
   eventSentence,
@@ -12,22 +11,22 @@ import { emailText, requestBody, slackBody } from "../../../../src/domain/events
 
 const PAGES = "https://signals.example.com/w/demo";
 
-test.each([...eventTypes, ...destinationEventTypes])("%s is a sentence with a page", (type) => {
+test.each([...eventTypes, ...destinationEventTypes])("%s has a sentence and a page", (type) => {
   const { text, page } = eventSentence(exampleEvent(type));
   expect(text).toMatch(/^.+[.!?]$/);
   expect(text).not.toMatch(/undefined|NaN|\[object|null/);
   expect(page).toMatch(/^[a-z-]+(\/[\w%.-]+)*$/);
 });
 
-test("a crossing names the person, the threshold and both scores", () => {
+test("the sentence of a crossing names the person, the threshold and both scores", () => {
   expect(eventSentence(exampleEvent("person.score_crossed"))).toEqual({
     text: "jane@example.com has crossed 50 points: 35 → 55.",
     page: "people/jane%40example.com",
   });
 });
 
-describe("what is sent", () => {
-  test("to Slack cannot be mark-up that a sender has made", () => {
+describe("the request body", () => {
+  test("for Slack escapes mark-up from senders", () => {
     const event = exampleEvent("destination.test");
     const evil = { ...event, data: { message: "<!channel> <https://evil.example|click> & more" } } as typeof event;
     expect(slackBody(evil, PAGES)).toEqual({
@@ -36,7 +35,7 @@ describe("what is sent", () => {
   });
 
   test.each([...eventTypes, ...destinationEventTypes])(
-    "to Slack about %s has one link, whatever texts the event has",
+    "for Slack about %s has one link, whatever texts the event contains",
     (type) => {
       const evil = "https://evil.example/sign-in`@x.co";
       const event = JSON.parse(
@@ -52,7 +51,7 @@ describe("what is sent", () => {
     },
   );
 
-  test("by email is the sentence and the link, with a subject of one line", () => {
+  test("for email is the sentence and a link, with a subject of one line", () => {
     const event = exampleEvent("destination.test");
     const evil = { ...event, data: { message: `a\r\nBcc: all@example.com${"x".repeat(200)}` } } as typeof event;
     const { subject, text } = emailText(evil, PAGES);
@@ -61,7 +60,7 @@ describe("what is sent", () => {
     expect(text).toContain(`${PAGES}/settings/notifications`);
   });
 
-  test("to a webhook is the event with its id, its time and its workspace", () => {
+  test("for a webhook is the event with its id, its time and its workspace", () => {
     const event = exampleEvent("key.silent");
     expect(JSON.parse(requestBody({ type: "webhook", event, pagesUrl: PAGES }, "ws_1"))).toEqual({
       id: event.id,
@@ -70,39 +69,5 @@ describe("what is sent", () => {
       workspace: "ws_1",
       data: event.data,
     });
-  });
-});
-
-describe("a target as it is listed", () => {
-  test.each([
-    ["slack", "https://hooks.slack.com/services/T000/B000/secretToken", "https://hooks.slack.com/…oken"],
-    ["webhook", "https://example.com/in?token=secret", "https://example.com/in?…"],
-    ["webhook", "https://example.com/in", "https://example.com/in"],
-    ["email", "ops@example.com", "ops@example.com"],
-  ] as const)("of a %s holds no secret", (type, target, masked) => {
-    expect(maskedTarget(type, target)).toBe(masked);
-  });
-});
-
-describe("what a workspace's sources are to raise", () => {
-  const one = (events: (typeof eventTypes)[number][], state: "active" | "paused" | "disabled" = "active") => ({
-    events,
-    state,
-  });
-
-  test("is what active destinations want, each type once", () => {
-    const all = [
-      one(["usage.level", "person.scored"]),
-      one(["usage.level"]),
-      one(["key.silent"], "paused"),
-      one(["key.expiring"], "disabled"),
-    ];
-    expect(wantedBy(all, [])).toEqual({ types: ["person.scored", "usage.level"], thresholds: [], destinations: 4 });
-    expect(wantedBy([], [50])).toEqual({ types: [], thresholds: [50], destinations: 0 });
-  });
-
-  test("are no crossings where there is no threshold, and thresholds come ascending", () => {
-    expect(wantedBy([one(["person.score_crossed"])], [])).toEqual({ types: [], thresholds: [], destinations: 1 });
-    expect(wantedBy([one(["person.score_crossed"])], [100, -5, 20]).thresholds).toEqual([-5, 20, 100]);
   });
 });

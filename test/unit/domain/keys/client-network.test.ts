@@ -1,4 +1,4 @@
-/** Failed authentications are counted by network: who has one IPv6 address has 2^64 of them. */
+/** Failed authentications are counted by network, because a client with an IPv6 address has 2^64 of them. */
 import { expect, test } from "vitest";
 import { networkOf } from "../../../../src/domain/keys/client-network.ts";
 
@@ -20,11 +20,11 @@ test.each([
   ["1::5:6:7:8:192.0.2.1", "1:0:5:6::/64"],
   ["1::4:5:6:7:8", "1:0:0:4::/64"],
   ["unknown", "unknown"],
-])("%s is of %s", (address, network) => {
+])("%s belongs to %s", (address, network) => {
   expect(networkOf(address)).toBe(network);
 });
 
-test("all addresses of a /64 are one network, and the next one is another", () => {
+test("all addresses of a /64 share a network, unlike the next /64", () => {
   const networks = Array.from({ length: 100 }, (_, n) => networkOf(`2001:db8:7:8:${n.toString(16)}::${n}`));
   expect(new Set(networks).size).toBe(1);
   expect(networkOf("2001:db8:7:9::1")).not.toBe(networks[0]);

@@ -1,4 +1,4 @@
-/** Design §5: refused calls as entries by key and reason. */
+/** Design §5: the list of refused calls, by key and reason. */
 import { describe, expect, test } from "vitest";
 import { addRejection, forgetOld, REJECTION_SILENCE_MS } from "../../../../src/domain/keys/refusal.ts";
 import type { RefusedCalls, Rejection } from "../../../../src/domain/keys/refusal.ts";
@@ -14,25 +14,25 @@ function refused(atMs: number, more: Partial<RefusedCalls> = {}): RefusedCalls {
 
 function listOf(...all: RefusedCalls[]): Rejection[] {
   const list: Rejection[] = [];
-  for (const one of all) addRejection(list, one);
+  for (const calls of all) addRejection(list, calls);
   return list;
 }
 
-describe("refused calls of one reason", () => {
-  test("are one entry with a count, the first and last time, the first detail and request", () => {
+describe("refused calls", () => {
+  test("share an entry per reason, with a count, the first and last time, the first detail and request", () => {
     const later = { detail: "Other.", signals: 3 };
     expect(listOf(refused(5), refused(9, later), refused(7, { calls: 4, signals: 4, firstAtMs: 3 }))).toEqual([
       refused(5, { calls: 6, signals: 8, firstAtMs: 3, lastAtMs: 9 }),
     ]);
   });
 
-  test("are another entry for another key, code or cause", () => {
+  test("have separate entries for each key, code and cause", () => {
     const cause = { code: "unauthorized", cause: "secret_wrong" } as const;
-    const others = [refused(2, { keyId: "key_2" }), refused(3, { code: "rate_limited" }), refused(4, cause)];
-    expect(listOf(refused(1), ...others, refused(5, { ...cause, cause: "secret_missing" }))).toHaveLength(5);
+    const different = [refused(2, { keyId: "key_2" }), refused(3, { code: "rate_limited" }), refused(4, cause)];
+    expect(listOf(refused(1), ...different, refused(5, { ...cause, cause: "secret_missing" }))).toHaveLength(5);
   });
 
-  test("are a new entry after an hour of silence, not before", () => {
+  test("start a new entry after an hour of silence, not before", () => {
     const end = REJECTION_SILENCE_MS;
     expect(listOf(refused(0), refused(end - 1)).map(({ calls }) => calls)).toEqual([2]);
     expect(listOf(refused(0), refused(end)).map(({ calls }) => calls)).toEqual([1, 1]);
@@ -40,8 +40,8 @@ describe("refused calls of one reason", () => {
   });
 });
 
-describe("what is kept", () => {
-  test("of one reason, is bounded: what was silent longest goes; it pushes out nothing else", () => {
+describe("the list of refused calls", () => {
+  test("limits the entries of a reason: the one silent longest goes, and no other reason's", () => {
     const lone = refused(0, { code: "event_missing" });
     const many = Array.from({ length: 25 }, (_, n) => refused(n * REJECTION_SILENCE_MS));
     const list = listOf(lone, ...many);
@@ -50,13 +50,13 @@ describe("what is kept", () => {
     expect(list[1]).toEqual(many[5]);
   });
 
-  test("of all reasons, is bounded: what was silent longest goes", () => {
+  test("limits all entries: the one silent longest goes", () => {
     const many = Array.from({ length: REJECTIONS_KEPT + 3 }, (_, n) => refused(n, { keyId: `key_${n}` }));
     const list = listOf(...many.slice(0, 10), refused(500, { keyId: "key_0" }), ...many.slice(10));
     expect(list.map(({ keyId }) => keyId)).toEqual(["key_0", ...many.slice(4).map(({ keyId }) => keyId)]);
   });
 
-  test("ends after 30 days without another call", () => {
+  test("drops an entry after 30 days without a call", () => {
     const list = listOf(refused(0), refused(DAY, { keyId: "key_2" }));
     forgetOld(list, REJECTION_KEPT_DAYS * DAY - 1);
     expect(list).toHaveLength(2);

@@ -1,16 +1,16 @@
-/** Spec §1, §5.6: what each role may do. */
+/** Spec §1, §5.6: the permissions of each role. */
 import { describe, expect, test } from "vitest";
 import { canChangeMember, canManage, canManageKeys, type Role } from "../../../../src/domain/keys/role.ts";
 
-test("§5.6 owners and admins manage keys and the rest; members do not", () => {
+test("§5.6 only owners and admins manage keys and settings", () => {
   const roles: Role[] = ["owner", "admin", "member"];
   expect(roles.filter(canManageKeys)).toEqual(["owner", "admin"]);
   expect(roles.filter(canManage)).toEqual(["owner", "admin"]);
 });
 
-describe("who may change whom", () => {
+describe("changing the role of another member", () => {
   const ROLES: (Role | null)[] = ["owner", "admin", "member", null];
-  /** As `from>to`; "nobody" before means added, after it removed. */
+  /** As `from>to`; "nobody" before the arrow means added, after it removed. */
   const allowed = (by: Role) =>
     ROLES.flatMap((from) =>
       ROLES.filter((to) => from !== to && canChangeMember(by, from, to)).map(
@@ -18,9 +18,9 @@ describe("who may change whom", () => {
       ),
     );
 
-  test("owners change everybody, owners included", () => expect(allowed("owner")).toHaveLength(12));
+  test("owners change everyone, owners included", () => expect(allowed("owner")).toHaveLength(12));
 
-  test("admins change admins and members, and neither touch owners nor make them", () => {
+  test("admins change admins and members, but neither touch owners nor make them", () => {
     expect(allowed("admin")).toEqual([
       "admin>member",
       "admin>nobody",
@@ -31,5 +31,5 @@ describe("who may change whom", () => {
     ]);
   });
 
-  test("members change nobody", () => expect(allowed("member")).toEqual([]));
+  test("members change no one", () => expect(allowed("member")).toEqual([]));
 });

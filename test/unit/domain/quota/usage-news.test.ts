@@ -1,9 +1,8 @@
-/** Which levels of usage, and which scores, are news. */
+/** §8.2–§8.4: notices about usage, and the thresholds that a score crosses. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fallenBelow, risenTo } from "../../../../src/domain/events/workspace-event.ts";
-import { grouped } from "../../../../src/domain/text.ts";
-import { usageNews } from "../../../../src/domain/quota/usage-news.ts";
+import { usageLevel, usageNews } from "../../../../src/domain/quota/usage-news.ts";
 import type { UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
 
 const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageStanding => ({
@@ -15,7 +14,7 @@ const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageSta
   ...more,
 });
 
-/** What is news at each of these, one after the other. */
+/** The notices of each step. */
 function newsOf(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[][] {
   let before = 0;
   return steps.map(([now, hasRefused = false]) => {
@@ -25,8 +24,8 @@ function newsOf(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[
   });
 }
 
-describe("a level of usage is news", () => {
-  test("once, when it is reached, held signals counted too; several at a time in order", () => {
+describe("a usage level is announced", () => {
+  test("once when it is reached, with held signals counted, several at a time in order", () => {
     expect(
       newsOf(
         [standing(79)],
@@ -41,7 +40,7 @@ describe("a level of usage is news", () => {
     expect(newsOf([standing(200)], [standing(200)])).toEqual([["80", "100", "200"], []]);
   });
 
-  test("once more where the limit was raised, so that it was not reached any more, and is again", () => {
+  test("again if a higher limit made it unreached in between", () => {
     expect(
       newsOf(
         [standing(100)],
@@ -52,7 +51,7 @@ describe("a level of usage is news", () => {
     ).toEqual([["80", "100"], [], [], ["80"]]);
   });
 
-  test("never where nothing has come", () => {
+  test("never without signals", () => {
     expect(newsOf([standing(0, { signalLimit: 0 })], [standing(1, { signalLimit: 0 })])).toEqual([
       [],
       ["80", "100", "200"],
@@ -60,10 +59,10 @@ describe("a level of usage is news", () => {
   });
 });
 
-describe("a first refusal is news", () => {
+describe("the first refusal is announced", () => {
   const full = standing(100, { held: 100 });
 
-  test("once, as long as nothing further is taken", () => {
+  test("once, as long as no further signal is accepted", () => {
     expect(newsOf([full], [full, true], [full, true], [full])).toEqual([
       ["80", "100", "200"],
       ["first_refusal"],
@@ -72,7 +71,7 @@ describe("a first refusal is news", () => {
     ]);
   });
 
-  test("once more after signals were taken again: a larger plan, or overages", () => {
+  test("again after a larger plan or overages accepted signals in between", () => {
     const larger = standing(200, { signalLimit: 150 });
     expect(newsOf([full, true], [larger], [standing(200, { held: 100, signalLimit: 150 }), true]).at(-1)).toContain(
       "first_refusal",
@@ -80,7 +79,7 @@ describe("a first refusal is news", () => {
     expect(newsOf([full, true], [{ ...full, overages: true }], [full, true]).at(-1)).toEqual(["first_refusal"]);
   });
 
-  test("at the limit, where there is no extra room", () => {
+  test("at the limit, without extra room", () => {
     const at = (accepted: number) => standing(accepted, { extraRoomRemoved: true });
     expect(newsOf([at(100), true], [at(100), true])).toEqual([["80", "100", "first_refusal"], []]);
   });
@@ -89,7 +88,7 @@ describe("a first refusal is news", () => {
 describe("the thresholds that a score crosses", () => {
   const thresholds = [-10, 0, 50, 100];
 
-  test("are those that it rises to, or past", () => {
+  test("include those that it rises to or past", () => {
     expect(risenTo(0, 100, thresholds)).toEqual([50, 100]);
     expect(risenTo(49, 50, thresholds)).toEqual([50]);
     expect(risenTo(50, 99, thresholds)).toEqual([]);
@@ -97,7 +96,7 @@ describe("the thresholds that a score crosses", () => {
     expect(risenTo(100, 0, thresholds)).toEqual([]);
   });
 
-  test("are those that it falls below", () => {
+  test("include those that it falls below", () => {
     expect(fallenBelow(100, 99, thresholds)).toEqual([100]);
     expect(fallenBelow(100, 100, thresholds)).toEqual([]);
     expect(fallenBelow(60, -5, thresholds)).toEqual([0, 50]);
@@ -105,11 +104,7 @@ describe("the thresholds that a score crosses", () => {
   });
 });
 
-test("a number is grouped for people", () => {
-  expect([0, 999, 1_000, 12_345_678, -1_234].map(grouped)).toEqual(["0", "999", "1,000", "12,345,678", "-1,234"]);
-});
-
-test("a level that is reached has been notified once, whatever changes in between, until it is reached no longer", () => {
+test("each usage level is announced once while it stays reached, through any changes", () => {
   const change = fc.record({
     accepted: fc.nat(50),
     held: fc.nat(20),
@@ -134,4 +129,26 @@ test("a level that is reached has been notified once, whatever changes in betwee
       }
     }),
   );
+});
+
+describe("§8.2–§8.4: the usage level", () => {
+  test.each([
+    [79, null],
+    [80, 80],
+    [99, 80],
+    [100, 100],
+    [199, 100],
+    [200, 200],
+    [201, 200],
+  ])("at %i of 100 signals: %s", (used, level) => {
+    expect(usageLevel(used, 100)).toBe(level);
+  });
+
+  test("is exact to the signal, even if a percentage is not a whole number of signals", () => {
+    expect(usageLevel(5, 7)).toBeNull();
+    expect(usageLevel(6, 7)).toBe(80);
+    expect(usageLevel(0, 1)).toBeNull();
+    expect(usageLevel(1, 1)).toBe(100);
+    expect(usageLevel(799_999_999_999, 1e12)).toBeNull();
+  });
 });
