@@ -12,13 +12,13 @@ const capped: QuotaPlan = { ...free, extraRoomRemoved: true };
 
 type Verdict = "accept" | "hold" | QuotaRefusal;
 
-/** The verdict of the `n`-th signal alone. */
+/** The verdict of the `n`-th signal. */
 function verdictOf(n: number, plan: QuotaPlan): Verdict | null {
   const { accepted, held, refusal } = decideQuotaRun(n - 1, 1, plan);
   return accepted === 1 ? "accept" : held === 1 ? "hold" : refusal;
 }
 
-/** The specification's chain, as it is written there. */
+/** The specification's rules, in its order. */
 function specified(n: number, plan: QuotaPlan): Verdict {
   if (plan.overages) return "accept";
   if (n <= plan.signalLimit) return "accept";
@@ -35,7 +35,7 @@ describe("§8.2–§8.6: the verdict of the n-th signal", () => {
     ["§8.3: the 2L-th is held", 2 * L, free, "hold"],
     ["§8.4: the (2L + 1)-th is refused", 2 * L + 1, free, "extra_room_exceeded"],
     ["§8.5: without the extra room the L-th is processed", L, capped, "accept"],
-    ["§8.5: without the extra room the (L + 1)-th is refused at once", L + 1, capped, "allowance_exceeded"],
+    ["§8.5: without the extra room the (L + 1)-th is refused", L + 1, capped, "allowance_exceeded"],
     [
       "§8.5: without the extra room those beyond 2L are refused for the same reason",
       2 * L + 1,
@@ -45,7 +45,7 @@ describe("§8.2–§8.6: the verdict of the n-th signal", () => {
     ["§8.6: with overages the (L + 1)-th is processed", L + 1, { ...free, overages: true }, "accept"],
     ["§8.6: with overages those beyond 2L are processed", 2 * L + 1, { ...free, overages: true }, "accept"],
     [
-      "§8.6: with overages all are processed, also when the extra room is gone",
+      "§8.6: with overages all are processed, even without the extra room",
       2 * L + 1,
       { ...capped, overages: true },
       "accept",
@@ -66,8 +66,8 @@ const plans = fc.record<QuotaPlan>({
   extraRoomRemoved: fc.boolean(),
 });
 
-describe("§8: signals in a row", () => {
-  test("a run is what its signals get one by one, a refused one taking no ordinal, also as plans change in between", () => {
+describe("§8: a run of signals", () => {
+  test("gets the same verdicts as its signals one by one, even as plans change; a refused signal takes no ordinal", () => {
     const turns = fc.array(fc.tuple(plans, fc.nat(40)), { minLength: 1, maxLength: 6 });
     fc.assert(
       fc.property(turns, fc.nat(150), (calls, usedBefore) => {
@@ -95,33 +95,14 @@ describe("§8: signals in a row", () => {
     );
   });
 
-  test("a run across both boundaries is cut at each", () => {
-    expect(decideQuotaRun(98, 105, free)).toEqual({
-      accepted: 2,
-      held: 100,
-      rejected: 3,
-      refusal: "extra_room_exceeded",
-    });
-    expect(decideQuotaRun(98, 105, capped)).toEqual({
-      accepted: 2,
-      held: 0,
-      rejected: 103,
-      refusal: "allowance_exceeded",
-    });
-  });
-
-  test("what is accepted beyond the limit is overage, also where a run crosses it", () => {
+  test("counts signals accepted beyond the limit as overage, even if it crosses the limit", () => {
     const metered = { ...free, overages: true };
     expect(overageOfRun(0, L, metered)).toBe(0);
     expect(overageOfRun(98, 5, metered)).toBe(3);
     expect(overageOfRun(2 * L, 5, metered)).toBe(5);
   });
 
-  test("after a downgrade below what is used everything is refused", () => {
-    expect(decideQuotaRun(500, 3, free)).toEqual({ accepted: 0, held: 0, rejected: 3, refusal: "extra_room_exceeded" });
-  });
-
-  test("the ceiling is the last ordinal that is not refused", () => {
+  test("never passes the ceiling, the last ordinal that is not refused", () => {
     fc.assert(
       fc.property(plans, (plan) => {
         const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
@@ -147,18 +128,18 @@ describe("§8.5: the end of a billing period", () => {
     ],
     ["exactly the allowance is not over it", [over, over, within], NONE],
     [
-      "a period within the allowance starts the count anew",
+      "a period within the allowance resets the count",
       [over, over, within, over, over],
       { streak: 2, extraRoomRemoved: false },
     ],
     [
-      "three in a row counted anew end the extra room",
+      "three in a row after a reset end the extra room",
       [over, within, over, over, over],
       { streak: 3, extraRoomRemoved: true },
     ],
     ["an unpaid plan never loses the extra room", Array.from({ length: 5 }, () => ({ ...over, paid: false })), NONE],
     [
-      "an unpaid period starts the count anew",
+      "an unpaid period resets the count",
       [over, over, { ...over, paid: false }, over],
       { streak: 1, extraRoomRemoved: false },
     ],
@@ -167,7 +148,7 @@ describe("§8.5: the end of a billing period", () => {
       Array.from({ length: 5 }, () => ({ ...over, overages: true })),
       NONE,
     ],
-    ["a period with overages starts the count anew", [over, over, { ...over, overages: true }], NONE],
+    ["a period with overages resets the count", [over, over, { ...over, overages: true }], NONE],
     [
       "a period without a signal is within, even with a limit of 0",
       [over, over, { ...over, count: 0, signalLimit: 0 }],
@@ -193,7 +174,7 @@ describe("§8.5: the end of a billing period", () => {
     { maxLength: 12 },
   );
 
-  test("the extra room goes when any three neighbours were over, and never comes back", () => {
+  test("three consecutive periods over the allowance end the extra room for good", () => {
     fc.assert(
       fc.property(periods, (ends) => {
         const marks = ends
@@ -209,19 +190,19 @@ describe("§8.5: the end of a billing period", () => {
   });
 });
 
-describe("overage of a release", () => {
+describe("the overage of a release", () => {
   const now = { overages: true, signalLimit: 1_000, accepted: 1_000, overage: 0 };
 
-  test("is what is accepted beyond the limit, and not metered yet", () => {
+  test("counts signals beyond the limit that were not metered yet", () => {
     expect(overageOfRelease(now, 500)).toBe(500);
     expect(overageOfRelease({ ...now, accepted: 700 }, 500)).toBe(200);
     expect(overageOfRelease({ ...now, accepted: 1_500, overage: 500 }, 500)).toBe(500);
-    // Ordinals beyond the limit, held ones before them counted in.
+    // The ordinals beyond the limit include the held signals before them.
     expect(overageOfRelease({ ...now, signalLimit: 2_000, accepted: 2_000, overage: 500 }, 500)).toBe(0);
     expect(overageOfRelease({ ...now, accepted: 100, overage: 900 }, 500)).toBe(0);
   });
 
-  test("is nothing with overages off", () => {
+  test("is zero with overages off", () => {
     expect(overageOfRelease({ ...now, overages: false }, 500)).toBe(0);
   });
 });

@@ -1,4 +1,4 @@
-/** Usage by day: what is written when a day ends, and the curve and the daily counts that are made of it. */
+/** Usage by day: the entry of an ended day, the curve of a period and the counts of each day. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
@@ -32,41 +32,34 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
 });
 
 describe("the end of a day", () => {
-  test("nothing is written on the same day, up to its last millisecond", () => {
-    expect(endedDay(counting(), day(6) - 1)).toBeNull();
-    expect(countingDay(day(5), day(6) - 1)).toBe(day(5));
+  const idle = { accepted: 0, held: 0, rejected: 0 };
+
+  test.each([
+    ["writes nothing until its last millisecond", {}, day(6) - 1, null, day(5)],
+    ["writes an entry in the first millisecond of the next day", {}, day(6), counting(), day(6)],
+    ["writes a single entry after several idle days", {}, day(20) + 5, counting(), day(20)],
+    ["writes nothing in an idle period", idle, day(9), null, day(9)],
+    [
+      "writes an entry for refused signals alone",
+      { accepted: 0, held: 0 },
+      day(9),
+      counting({ accepted: 0, held: 0 }),
+      day(9),
+    ],
+    ["is not reopened by a clock that goes back", {}, day(4), null, day(5)],
+  ])("%s", (_, counts, nowMs, entryWritten, countedDay) => {
+    expect(endedDay(counting(counts), nowMs)).toEqual(entryWritten);
+    expect(countingDay(day(5), nowMs)).toBe(countedDay);
   });
 
-  test("one entry is written with the first millisecond of the next day", () => {
-    expect(endedDay(counting(), day(6))).toEqual(counting());
-    expect(countingDay(day(5), day(6))).toBe(day(6));
-  });
-
-  test("after several idle days it is still one entry, for the last day on which something came", () => {
-    expect(endedDay(counting(), day(20) + 5)).toEqual(counting());
-  });
-
-  test("a period in which nothing has come has no entries", () => {
-    expect(endedDay(counting({ accepted: 0, held: 0, rejected: 0 }), day(9))).toBeNull();
-  });
-
-  test("refused signals alone make an entry", () => {
-    expect(endedDay(counting({ accepted: 0, held: 0 }), day(9))).toMatchObject({ rejected: 1 });
-  });
-
-  test("a clock that goes back opens no ended day again", () => {
-    expect(endedDay(counting(), day(4))).toBeNull();
-    expect(countingDay(day(5), day(4))).toBe(day(5));
-  });
-
-  test("a period that closes keeps its last day, unless it was idle", () => {
+  test("keeps the last day of a closing period, unless the period was idle", () => {
     expect(lastDay(counting())).toEqual(counting());
-    expect(lastDay(counting({ accepted: 0, held: 0, rejected: 0 }))).toBeNull();
+    expect(lastDay(counting(idle))).toBeNull();
   });
 });
 
 describe("the curve of a period", () => {
-  test("begins at the period's start with nothing, goes flat over idle days, and ends now", () => {
+  test("begins with zero at the period's start, stays flat on idle days, and ends now", () => {
     const now = { nowMs: day(5) + 7, accepted: 9, held: 3, rejected: 1 };
     const curve = usageCurve([entry(1, 2), entry(3, 5, 1)], START, now);
     expect(curve.map(({ atMs, accepted, held }) => [atMs, accepted, held])).toEqual([
@@ -79,7 +72,7 @@ describe("the curve of a period", () => {
     ]);
   });
 
-  test("knows nothing of another period's days", () => {
+  test("ignores the days of other periods", () => {
     const before = { ...entry(1, 99), periodStartMs: START - 28 * DAY_MS };
     const curve = usageCurve([before], START, { nowMs: day(2), accepted: 0, held: 0, rejected: 0 });
     expect(curve.every(({ accepted }) => accepted === 0)).toBe(true);
@@ -87,16 +80,16 @@ describe("the curve of a period", () => {
 });
 
 describe("signals per day", () => {
-  test("are what a day added, idle days none", () => {
+  test("are the day's increase, zero on idle days", () => {
     expect(signalsPerDay([entry(1, 2), entry(3, 5, 1)], day(1), day(5))).toEqual([2, 0, 4, 0]);
   });
 
-  test("a day in which a period ended and another began has those of both", () => {
+  test("include both periods on the day in which one ends and the next begins", () => {
     const next = day(3) + 10;
     expect(signalsPerDay([entry(2, 7), entry(3, 9), entry(3, 4, 0, next)], day(2), day(4))).toEqual([7, 6]);
   });
 
-  test("add up to all that was counted, whatever comes when", () => {
+  test("add up to all counted signals, for any arrivals", () => {
     const arrivals = fc.array(fc.record({ afterMs: fc.nat(3 * DAY_MS), accepted: fc.nat(50), held: fc.nat(50) }));
     fc.assert(
       fc.property(arrivals, (arrived) => {
