@@ -1,8 +1,7 @@
-/** A body that is no JSON is answered with the place of its first error, the likely cause and the fix (design §9). */
+/** The explanation of invalid JSON: the position of the first error, the likely cause and the fix (design §9). */
 import { gzipSync } from "node:zlib";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import * as check from "../../../../src/domain/json/json-error.ts";
 import type { JsonError } from "../../../../src/domain/json/json-error.ts";
 import * as errors from "../../../../src/domain/json/json-error.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
@@ -10,10 +9,10 @@ import { cpuMs } from "../../../support/cpu-ms.ts";
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 const explainJsonError = (text: string): string => errors.explainJsonError(utf8(text), 0, utf8(text).length);
 
-/** Its position as an index into the text. */
+/** The error, with its position as an index into the text. */
 function findJsonError(text: string): JsonError | null {
   const bytes = utf8(text);
-  const error = check.findJsonError(bytes, 0, bytes.length);
+  const error = errors.findJsonError(bytes, 0, bytes.length);
   return (
     error && {
       ...error,
@@ -32,7 +31,7 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Valid JSON, cut, spliced and overwritten with what matters to the grammar. */
+/** Valid JSON, cut, spliced and overwritten with fragments that matter to the grammar. */
 const fragment = fc.oneof(
   fc.constantFrom(..."{}[]:,\"'\\0123eE+-.tfnu \n\t\r\u0000\u001f\u00a0\ufeff/é".split("")),
   fc.constantFrom(
@@ -70,8 +69,8 @@ const nearlyJson = fc
   });
 const soup = fc.array(fragment, { maxLength: 12 }).map((parts) => parts.join(""));
 
-describe("the checker", () => {
-  test("takes exactly what JSON.parse takes", () => {
+describe("findJsonError", () => {
+  test("accepts exactly the texts that JSON.parse accepts", () => {
     fc.assert(
       fc.property(fc.oneof(nearlyJson, soup, fc.json()), (text) => {
         expect(findJsonError(text) === null).toBe(isJson(text));
@@ -80,7 +79,7 @@ describe("the checker", () => {
     );
   });
 
-  test("reports a place in the text or its end, and nothing but an early end before it", () => {
+  test("reports a position up to which the text is only truncated", () => {
     fc.assert(
       fc.property(fc.oneof(nearlyJson, soup), (text) => {
         const error = findJsonError(text);
@@ -95,16 +94,16 @@ describe("the checker", () => {
     );
   });
 
-  test("finds the first fault where JSON.parse does, when that says where", () => {
+  test("finds the same first error as JSON.parse, if that reports a position", () => {
     fc.assert(
       fc.property(fc.oneof(nearlyJson, soup), (text) => {
-        const theirs = positionOfJsonParse(text);
+        const parsePosition = positionOfJsonParse(text);
         const error = findJsonError(text);
-        fc.pre(theirs !== null && error !== null);
-        // A misspelt word and a bad escape are reported where they begin, by JSON.parse where they go wrong.
+        fc.pre(parsePosition !== null && error !== null);
+        // Misspelt words and bad escapes are reported at their beginning, by JSON.parse at the wrong character.
         const slack = error.kind === "bad_escape" ? 5 : error.kind === "value_expected" ? 4 : 0;
-        expect(theirs - error.position).toBeGreaterThanOrEqual(0);
-        expect(theirs - error.position).toBeLessThanOrEqual(slack);
+        expect(parsePosition - error.position).toBeGreaterThanOrEqual(0);
+        expect(parsePosition - error.position).toBeLessThanOrEqual(slack);
       }),
       { numRuns: 2_000 },
     );
@@ -123,7 +122,7 @@ function positionOfJsonParse(text: string): number | null {
 
 const ENCODE = /set Request Token Encoding to JSON and write the token without quotes/;
 
-describe("the known mistakes, their cause and fix", () => {
+describe("the explanation of a typical mistake", () => {
   test.each<[string, string, string | RegExp, string]>([
     ["form-encoded body", "email=a%40b.c&event=x", /form-encoded.*Request Token Encoding to JSON/, "line 1, column 1"],
     [
@@ -185,25 +184,25 @@ describe("the known mistakes, their cause and fix", () => {
     ["bad unicode escape", '{"a": "\\u12"}', /no escape/, "column 8"],
     ["XML", "<signal/>", /cannot begin with "<"/, "column 1"],
     ["only white space", " \n ", /text is empty/, "line 2, column 2"],
-  ])("%s", (_, text, what, where) => {
+  ])("%s", (_, text, cause, where) => {
     expect(isJson(text)).toBe(false);
-    expect(explainJsonError(text)).toMatch(what);
+    expect(explainJsonError(text)).toMatch(cause);
     expect(explainJsonError(text)).toMatch(new RegExp(`${where}\\b`));
   });
 
-  test("a body that is compressed and not called so", () => {
+  test("a compressed body without its header", () => {
     const bytes = new Uint8Array(gzipSync('{"event":"Visit"}'));
     expect(errors.explainJsonError(bytes, 0, bytes.length)).toMatch(/the body is compressed.*`Content-Encoding: gzip`/);
   });
 
-  test("the place is the line, its column and the character in the whole", () => {
+  test("the position is the line, the column and the character of the text", () => {
     expect(explainJsonError('{\n  "a": 1,\n  "b": x\n}')).toMatch(
       /^Not valid JSON at line 3, column 8 \(character 20\): /,
     );
   });
 });
 
-test("a place is counted in characters, not in bytes, and what stands there is named, also far into a text", () => {
+test("positions count characters, not bytes, even far into a text", () => {
   const texts = fc.tuple(
     fc.constantFrom(0, 1, 40_000),
     fc.constantFrom("é", "ж", "漢", "😀"),
@@ -221,13 +220,13 @@ test("a place is counted in characters, not in bytes, and what stands there is n
   );
 });
 
-test("much white space before a fault hides nothing of what stands before that", () => {
+test("long white space before an error does not hide the text before it", () => {
   expect(explainJsonError(`[1,${" ".repeat(100_000)}]`)).toContain("comma after the last entry");
   expect(explainJsonError(`{"a": "x"${"\n".repeat(100_000)}"b": 1}`)).toContain("comma is missing");
 });
 
-describe("secrets and sizes", () => {
-  test("no more of the body than one character is repeated", () => {
+describe("an explanation", () => {
+  test("repeats at most one character of the body", () => {
     const bodies = fc.tuple(
       fc.constantFrom('{"a": ', '{"a": "', '{"a": ""', "", "{", "[1,", "a=", '{"a": {{', '{"a": 12'),
       fc.array(fc.constantFrom("ж", "Ω", "ñ"), { minLength: 2, maxLength: 9 }).map((letters) => letters.join("")),
@@ -245,11 +244,11 @@ describe("secrets and sizes", () => {
   test.each([
     ["60,000 levels of arrays", "[".repeat(60_000)],
     ["60,000 levels of objects", '{"a":'.repeat(60_000)],
-  ])("%s are a cut-off text, not an overflow", (_, text) => {
+  ])("reports %s as truncated, without an overflow", (_, text) => {
     expect(explainJsonError(text)).toContain(`(character ${text.length + 1}): the text ends in the middle`);
   });
 
-  test("levels of both kinds are closed in their order", () => {
+  test("checks the order of closing brackets in deep nesting", () => {
     const deep = `${'[{"a":'.repeat(20_000)}1${"}]".repeat(20_000)}`;
     expect(findJsonError(deep)).toBeNull();
     const swapped = `${deep.slice(0, -4)}]}}]`;
@@ -264,8 +263,8 @@ describe("secrets and sizes", () => {
     ["white space within", `[1${" ".repeat(16_000_000)}x]`],
     ["escapes", `"${"\\u0041".repeat(2_600_000)}`],
     ["one long name without a value", "a".repeat(16_000_000)],
-  ])("16 MB of %s take linear time", (_, text) => {
-    // Less than a quarter of this; anything quadratic takes hours.
+  ])("of 16 MB of %s takes linear time", (_, text) => {
+    // A run takes less than a quarter of this; quadratic time would be hours.
     expect(cpuMs(() => void explainJsonError(text))).toBeLessThan(3_000);
   });
 });

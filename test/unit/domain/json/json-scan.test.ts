@@ -1,4 +1,4 @@
-/** Depths and slices agree with JSON.parse for whatever it accepts (design §9). */
+/** Depths and slices agree with JSON.parse for any text that it accepts (design §9). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import * as scan from "../../../../src/domain/json/json-scan.ts";
@@ -26,7 +26,7 @@ const json = fc.letrec<{ value: Json }>((tie) => ({
   ),
 })).value;
 
-/** Numbers that decide, over and over, what white space and which escapes a text is written with. */
+/** Numbers that choose, cyclically, the white space and escapes of a text. */
 const noise = fc.array(fc.nat(9), { minLength: 1, maxLength: 12 });
 const SPACES = ["", "", "", "", " ", "\n", "\r\n", "\t", "  ", " \n\t "];
 
@@ -73,7 +73,7 @@ interface Item {
   depth: number | undefined;
 }
 
-/** What the slices parse to. White space around one would be a fault of its own. */
+/** The slices as parsed. A slice with white space around it is left as it is, so that it fails the comparison. */
 function scanned(text: string, where: "array" | "batch"): Item[] | undefined {
   const spans = scanItems(text, where, Infinity);
   return spans?.starts.map((start, index) => {
@@ -101,7 +101,7 @@ describe("jsonDepth", () => {
     expect(jsonDepth(text)).toBe(depth);
   });
 
-  test("agrees with a recursive count, however the text is written", () => {
+  test("agrees with a recursive count, for any white space and escapes", () => {
     fc.assert(
       fc.property(json, noise, (value, numbers) => {
         const text = writer(numbers).write(value);
@@ -110,13 +110,13 @@ describe("jsonDepth", () => {
     );
   });
 
-  test("a million levels are counted, not recursed into", () => {
+  test("counts a million levels without recursion", () => {
     expect(jsonDepth("[".repeat(1_000_000) + "]".repeat(1_000_000))).toBe(1_000_000);
   });
 });
 
 describe("scanItems of an array", () => {
-  test("an empty array has no elements", () => {
+  test("returns no elements of an empty array", () => {
     expect(scanItems(" [ \n ] ", "array", 9)).toEqual({
       starts: [],
       ends: [],
@@ -127,7 +127,7 @@ describe("scanItems of an array", () => {
     });
   });
 
-  test("scalars are elements of depth 0, without the white space around them", () => {
+  test("returns scalars with depth 0, without white space around them", () => {
     expect(scanItems('[ 1 ,"," , null\n]', "array", 9)).toEqual({
       count: 3,
       open: 0,
@@ -138,7 +138,7 @@ describe("scanItems of an array", () => {
     });
   });
 
-  test("each element's slice parses to the element and has its depth", () => {
+  test("returns slices that parse to the elements, with their depths", () => {
     fc.assert(
       fc.property(fc.array(json, { maxLength: 6 }), noise, (items, numbers) => {
         const text = writer(numbers).write(items);
@@ -148,12 +148,12 @@ describe("scanItems of an array", () => {
     );
   });
 
-  test("a text that is no array gives null", () => {
+  test("returns null for a text that is not an array", () => {
     expect(scanItems('{"batch":[]}', "array", 9)).toBeNull();
   });
 });
 
-test("of more elements than may be their slices are not kept, but they are counted", () => {
+test("scanItems counts elements beyond the maximum without keeping their slices", () => {
   const spans = scanItems(`{"batch":[${Array(1_000).fill("[]").join(",")}]}`, "batch", 3);
   expect(spans).toMatchObject({ starts: [10, 13, 16], ends: [12, 15, 18], depths: [1, 1, 1], count: 1_000 });
 });
@@ -161,30 +161,26 @@ test("of more elements than may be their slices are not kept, but they are count
 describe("scanItems of a batch", () => {
   test.each([
     ["after another key", '{"sentAt":"x","batch":[1,{}]}', [1, {}]],
-    ["the last of several counts", '{"batch":[1,2],"batch":[3,4]}', [3, 4]],
-    ["the last of several counts, also when it is written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
-    [
-      "the last of several counts, also when the first is written with escapes",
-      '{"\\u0062atch":[1,2],"batch":[3,4]}',
-      [3, 4],
-    ],
-    ["not one on a deeper level", '{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
-    ["not one within an element", '{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
+    ["the last of several", '{"batch":[1,2],"batch":[3,4]}', [3, 4]],
+    ["the last of several, written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
+    ["the last of several, the first written with escapes", '{"\\u0062atch":[1,2],"batch":[3,4]}', [3, 4]],
+    ["not a key on a deeper level", '{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
+    ["not a key within an element", '{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
     ["not a value of that name", '{"a":"batch","b":[1],"batch":[2],"c":["batch",[3]]}', [2]],
     ["not a longer key", '{"batch":[1],"batch ":[2],"xbatch":[3],"a\\"batch":[4]}', [1]],
-  ])("takes the own key batch: %s", (_, text, items) => {
+  ])("reads the top-level key batch: %s", (_, text, items) => {
     expect(JSON.parse(text)).toHaveProperty("batch", items);
     expect(scanned(text, "batch")).toEqual(described(items));
   });
 
   test.each(["[]", "{}", '{"a":[1]}', '{"batch":{"batch":[1]}}', '{"batch":[1],"batch":null}', "1"])(
-    "%s has no batch",
+    "returns null for %s",
     (text) => {
       expect(scanItems(text, "batch", 9)).toBeNull();
     },
   );
 
-  test("each element's slice parses to the element of the batch that JSON.parse sees", () => {
+  test("returns the elements that JSON.parse reads", () => {
     const members = fc.array(fc.tuple(keys, json), { maxLength: 4 });
     fc.assert(
       fc.property(members, fc.array(json, { maxLength: 5 }), members, noise, (before, items, after, numbers) => {
@@ -200,13 +196,13 @@ describe("scanItems of a batch", () => {
   });
 });
 
-describe("scans that stop early", () => {
-  test("jsonDepth stops at the first level beyond the maximum", () => {
+describe("scans with limits", () => {
+  test("stop at the first level beyond the maximum in jsonDepth", () => {
     const depth = (text: string, max: number) => scan.jsonDepth(utf8(text), 0, utf8(text).length, max);
     expect([depth("[[[]]]", 2), depth("[[[]]]", 3), depth("[[[[[[", 2)]).toEqual([3, 3, 3]);
   });
 
-  test("jsonShape counts depth and values outside of texts, at least as many as there are", () => {
+  test("count depth and an upper bound of values in jsonShape", () => {
     const limits = { maxDepth: Infinity, maxValues: Infinity };
     expect(scan.jsonShape(utf8('{"a,[{":[1,"\\",[",{"b":2}]}'), limits)).toEqual({ depth: 3, values: 5 });
     // The first entry of an array or object has no comma, so it counts as the bracket.
@@ -226,7 +222,7 @@ describe("scans that stop early", () => {
     );
   });
 
-  test("jsonShape stops at the first value or level too many", () => {
+  test("stop at the first value or level beyond the maximum in jsonShape", () => {
     expect(scan.jsonShape(utf8("[1,1,1,1"), { maxDepth: 9, maxValues: 2 })).toEqual({ depth: 1, values: 3 });
     expect(scan.jsonShape(utf8("[[[[["), { maxDepth: 2, maxValues: 9 })).toEqual({ depth: 3, values: 3 });
   });

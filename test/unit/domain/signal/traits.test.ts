@@ -1,4 +1,4 @@
-/** Spec §6: traits that enrich a person, however long the sender writes them. */
+/** Spec §6: traits of a person, at any length. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
@@ -15,7 +15,7 @@ describe("a trait", () => {
     ["ASCII", "x".repeat(TRAIT_MAX_BYTES)],
     ["Korean, whose syllables take nine bytes in the index of names", "한".repeat(TRAIT_MAX_BYTES / 9)],
     ["emoji", "😀".repeat(TRAIT_MAX_BYTES / 4)],
-    ["a letter that is eighteen letters in the index of names", "\ufdfa".repeat(TRAIT_MAX_BYTES / 33)],
+    ["a letter that becomes eighteen letters in the index of names", "\ufdfa".repeat(TRAIT_MAX_BYTES / 33)],
   ])("is kept whole up to its limit: %s", (_, name) => {
     expect(traitsOf({ name })).toEqual({ name });
   });
@@ -23,9 +23,9 @@ describe("a trait", () => {
   test.each([
     ["ASCII", "x", TRAIT_MAX_BYTES],
     ["emoji", "😀", TRAIT_MAX_BYTES / 4],
-    ["letters that grow eleven times in the index of names", "\ufdfa", 31],
-    ["half characters", "\ud800", 341],
-  ])("is cut where it is longer, between two characters: %s", (_, character, kept) => {
+    ["letters that become eleven times as long in the index of names", "\ufdfa", 31],
+    ["halves of surrogate pairs", "\ud800", 341],
+  ])("is cut between two characters if longer: %s", (_, character, kept) => {
     const long = character.repeat(20_000);
     const cut = character.toWellFormed().repeat(kept);
     expect(traitsOf({ name: long, company: { name: long }, title: long })).toEqual({
@@ -36,7 +36,7 @@ describe("a trait", () => {
     expect(traitsOf({ firstName: long, lastName: "B" })).toEqual({ name: cut });
   });
 
-  test("takes at most its limit in bytes, as it is stored and as it is searched, and is a beginning of what was sent", () => {
+  test("is a beginning of the sent text within its limit in bytes, both stored and searched", () => {
     const character = fc.oneof(
       fc.constantFrom(" ", "a", "é", "\ufdfa", "İ", "ﬃ", "한", "😀", "\u0301", "\ud83d", "\u3300", "½"),
       fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
@@ -44,7 +44,7 @@ describe("a trait", () => {
     const texts = fc.array(fc.tuple(character, fc.integer({ min: 1, max: 400 })), { minLength: 1, maxLength: 12 });
     fc.assert(
       fc.property(texts, (parts) => {
-        const sent = parts.map(([one, times]) => one.repeat(times)).join("");
+        const sent = parts.map(([unit, times]) => unit.repeat(times)).join("");
         const { name } = traitsOf({ name: sent });
         if (name === undefined) {
           expect(sent.trim().toWellFormed()).toBe("");
@@ -67,7 +67,7 @@ test.each([
   ["ﬁne", "fine"],
   ["한국", "한국".normalize("NFKD")],
   ["Ångström AB", "angstrom ab"],
-])("%s is searched for as %s", (text, same) => {
+])("folded turns %s into %s", (text, same) => {
   expect(folded(text)).toBe(same);
   expect(folded(text.normalize("NFD"))).toBe(same);
 });
