@@ -1,4 +1,4 @@
-/** Design §8.5: which rules match which signals. */
+/** Design §8.5: the signals that mapping rules match. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
@@ -50,34 +50,27 @@ describe("§8.5 event patterns", () => {
     ["the exact name", "Form Filled", "Form Filled", true],
     ["letter case matters", "form filled", "Form Filled", false],
     ["a part of the name is not enough", "Form", "Form Filled", false],
-    ["* is everything", "*", "Form Filled", true],
+    ["* matches everything", "*", "Form Filled", true],
     ["* at the end", "Form*", "Form Filled", true],
     ["* at the end, for nothing", "Form Filled*", "Form Filled", true],
-    ["* at the beginning", "*Filled", "Form Filled", true],
-    ["* in the middle", "F*d", "Form Filled", true],
-    ["letter case matters beside * too", "form*", "Form Filled", false],
     ["* between ends that overlap", "Form F*m Filled", "Form Filled", false],
     ["several *", "*o*m*F*", "Form Filled", true],
-    ["several parts in the wrong order", "*F*o*F*o*", "Form Filled", false],
-    ["the last part may come only once", "*ab*ab", "xab", false],
     ["a middle part must end before the last begins", "a*bc*cd", "abcd", false],
-    ["two * in a row are one", "Form**Filled", "Form Filled", true],
-    ["? is itself", "For?", "Form", false],
     [". and () are themselves", "a.(b)", "a.(b)", true],
     [". is no wildcard", "a.*", "ab", false],
-    ["white space around the pattern is a slip", " Form Filled ", "Form Filled", true],
-    ["a name that every object has", "constructor", "toString", false],
+    ["white space around the pattern is ignored", " Form Filled ", "Form Filled", true],
+    ["a property name of every object", "constructor", "toString", false],
   ])("%s", (_, event, name, matches) =>
     expect(matching([rule({ event })], signal({ event: name }))).toEqual(matches ? ["r1"] : []),
   );
 
-  test("a pattern made to backtrack is answered at once", () => {
+  test("evaluates a pattern made for backtracking without delay", () => {
     const hostile = rule({ event: `${"a*".repeat(100)}b` });
     const ms = cpuMs(() => expect(matching([hostile], signal({ event: "a".repeat(20_000) }))).toEqual([]));
     expect(ms).toBeLessThan(1_000);
   });
 
-  test("a pattern has 1 to 255 characters, not all of them blank", () => {
+  test("allows 1 to 255 characters, not all blank", () => {
     expect(["A", "*", "A*", "x".repeat(255)].filter((pattern) => !isEventPattern(pattern))).toEqual([]);
     expect(["", "  ", "x".repeat(256)].filter(isEventPattern)).toEqual([]);
   });
@@ -166,18 +159,18 @@ describe("§8.5 operators", () => {
   test.each(rows)("%s: %j against %j is %s", (operator, sent, value, expected) =>
     expect(holds(onX(operator, value), signal({ properties: { x: sent } }))).toBe(expected),
   );
-  test("numbers too large for JSON.parse are no numbers", () => {
+  test("numbers too large for JSON.parse do not count as numbers", () => {
     expect(holds(onX("greater_than", 5), signal({ properties: JSON.parse(`{"x":1e999}`) }))).toBe(false);
   });
 
-  test("each operator has rows where it holds and rows where it does not", () => {
+  test("every operator has rows where it holds and rows where it does not", () => {
     for (const operator of MAPPING_OPERATORS) {
       const results = new Set(rows.filter((row) => row[0] === operator).map((row) => row[3]));
       expect([operator, results.size]).toEqual([operator, 2]);
     }
   });
 
-  test.each(MAPPING_OPERATORS)("on a missing path, %s holds only if it is a not_ operator", (operator) => {
+  test.each(MAPPING_OPERATORS)("%s holds for a missing path only if it is a not_ operator", (operator) => {
     const value = OPERATORS_WITHOUT_VALUE.includes(operator) ? undefined : operator === "in" ? ["x"] : "x";
     expect(holds(onX(operator, value), signal({ properties: { y: 1 } }))).toBe(operator.startsWith("not_"));
   });
@@ -220,7 +213,7 @@ describe("§8.5 paths", () => {
     expect(holds(condition, sent)).toBe(expected),
   );
 
-  test("the person's email stands in for the signal's own", () => {
+  test("the person's email replaces a missing one in the signal", () => {
     const condition: MappingCondition = { path: "email", operator: "equals", value: "jane@example.com" };
     expect(holds(condition, signal({}), "jane@example.com")).toBe(true);
     expect(holds(condition, signal({}))).toBe(false);
@@ -247,8 +240,8 @@ describe("§8.5 paths", () => {
     "userId",
     "__proto__",
     `properties.${"x".repeat(255)}`,
-  ])("%s is no path", (path) => expect(isRulePath(path)).toBe(false));
-  test("a condition on no path, which no validated rule has, never holds", () => {
+  ])("%s is not a path", (path) => expect(isRulePath(path)).toBe(false));
+  test("a condition on an invalid path, which no validated rule has, never holds", () => {
     expect(holds({ path: "userId", operator: "not_exists" }, sent)).toBe(false);
   });
 });
@@ -270,8 +263,8 @@ describe("§8.5 all and any", () => {
   );
 });
 
-describe("§8.5 what a match says", () => {
-  test("rule, version, scoring signal and points, negative ones too; tried are the rules whose event fits", () => {
+describe("§8.5 a match", () => {
+  test("has rule, version, scoring signal and points; rules count as tried if their event matches", () => {
     const compiled = compileRules([
       rule({ id: "r1", version: 3, event: "A", scoringSignal: "Unsubscribed", points: -20 }),
       rule({ id: "r2", event: "A", conditions: [{ path: "email", operator: "exists" }] }),
@@ -288,7 +281,7 @@ describe("§8.5 what a match says", () => {
       exceeded: false,
     });
   });
-  test("all signals that a rule matches share one match, which nobody can change", () => {
+  test("is a frozen object shared by all matching signals", () => {
     const compiled = compileRules([rule({ event: "A" }), rule({ event: "*" })]);
     const [first, next] = [evaluate(compiled, signal({})).matches, evaluate(compiled, signal({})).matches];
     for (const [index, match] of first.entries()) {
@@ -297,11 +290,11 @@ describe("§8.5 what a match says", () => {
     }
     expect(next.map((match) => match.points)).toEqual([5, 5]);
   });
-  test("without rules there are no matches", () =>
+  test("does not exist without rules", () =>
     expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [], exceeded: false }));
 });
 
-describe("§8.5 what an evaluation may take", () => {
+describe("§8.5 the step budget of an evaluation", () => {
   const inList = (of: string, count: number): MappingCondition => ({
     path: "properties.a[]",
     operator: "in",
@@ -311,7 +304,7 @@ describe("§8.5 what an evaluation may take", () => {
   const times = (count: number, conditions: MappingCondition[], event = "*") =>
     compileRules(Array.from({ length: count }, (_, n) => rule({ id: `r${n}`, event, conditions })));
 
-  test("is bounded in steps, whatever rules and signal are: beyond that nothing is said to match", () => {
+  test("ends an evaluation without matches once it is exceeded", () => {
     const compiled = times(200, [inList("v", 200)]);
     const cheap = compileRules([rule({ id: "first" }), rule({ id: "also", conditions: [inList("v", 1)] })]);
     expect(evaluate(cheap, elements(3_000))).toMatchObject({ exceeded: false, matches: [{ ruleId: "first" }] });
@@ -345,20 +338,20 @@ describe("§8.5 what an evaluation may take", () => {
     expect(evaluate(compiled, signal({ properties })).exceeded).toBe(true);
   });
 
-  /** Each reads the elements by itself. */
+  /** Each rule reads the elements separately. */
   function elementPaths(count: number): MappingRule[] {
     return Array.from({ length: count }, (_, n) =>
       rule({ conditions: [{ path: `properties.a[].x${n}`, operator: "not_exists" }] }),
     );
   }
-  /** Each reads another text. */
+  /** Each rule reads another text. */
   function textPaths(count: number): MappingRule[] {
     return Array.from({ length: count }, (_, n) =>
       rule({ conditions: [{ path: `properties.texts[${n}]`, operator: "exists" }] }),
     );
   }
 
-  test("a long text is made ready once, by however many paths it is reached", () => {
+  test("counts the conversion of a long text once, for any number of paths", () => {
     const paths = Array.from({ length: 200 }, (_, n) =>
       rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
     );
@@ -366,11 +359,11 @@ describe("§8.5 what an evaluation may take", () => {
     expect(evaluate(compileRules(paths), sent)).toMatchObject({ tried: 200, exceeded: false });
   });
 
-  test("counts the levels of a path that leads deep", () => {
+  test("counts the levels of deep paths", () => {
     const paths = Array.from({ length: 1_200 }, (_, n) =>
       rule({ conditions: [{ path: `properties.${"a.".repeat(110)}${n}`, operator: "equals", value: 1 }] }),
     );
-    const nested = Array.from({ length: 28 }).reduce<NormalisedSignal["properties"]>((one) => ({ a: one }), {});
+    const nested = Array.from({ length: 28 }).reduce<NormalisedSignal["properties"]>((inner) => ({ a: inner }), {});
     expect(evaluate(compileRules(paths), signal({ properties: nested })).exceeded).toBe(true);
     expect(evaluate(compileRules(paths), signal({ properties: {} })).exceeded).toBe(false);
   });
@@ -390,7 +383,7 @@ describe("§8.5 what an evaluation may take", () => {
   test.each([
     ["an array", "properties.a[]", 1, (array: unknown[]) => ({ a: array })],
     ["arrays in an array", "properties.l[].m[]", 2, (array: unknown[]) => ({ l: array.map((m) => ({ m: [m] })) })],
-  ] as const)("of %s so many elements are looked at, the first ones", (_, path, looks, propertiesOf) => {
+  ] as const)("limits the elements read of %s to the first ones", (_, path, looks, propertiesOf) => {
     const seen = RULE_PATH_MAX_ELEMENTS / looks;
     const array = Array.from({ length: seen + 1 }, (__, n) => `e${n}`);
     const sent = signal({ properties: propertiesOf(array) });
@@ -399,7 +392,7 @@ describe("§8.5 what an evaluation may take", () => {
   });
 });
 
-/** The textbook way: whether `pattern` from `p` on fits `name` from `n` on. */
+/** The textbook algorithm: whether `pattern` from `p` on matches `name` from `n` on. */
 function globFits(pattern: string, name: string, p = 0, n = 0): boolean {
   if (p === pattern.length) return n === name.length;
   if (pattern[p] === "*")
@@ -407,7 +400,7 @@ function globFits(pattern: string, name: string, p = 0, n = 0): boolean {
   return pattern[p] === name[n] && globFits(pattern, name, p + 1, n + 1);
 }
 
-test("§8.5 the index changes nothing: all rules at once are each rule by itself, where its pattern fits", () => {
+test("§8.5 evaluating all rules at once equals evaluating each rule whose pattern matches", () => {
   const pattern = fc.string({ unit: fc.constantFrom("a", "b", "*"), minLength: 1, maxLength: 6 });
   const condition = fc.record({
     path: fc.constantFrom("event", "email", "properties.x", "properties.y", "properties.l[].x"),
@@ -427,20 +420,22 @@ test("§8.5 the index changes nothing: all rules at once are each rule by itself
   fc.assert(
     fc.property(fc.array(anyRule, { maxLength: 12 }), anySignal, (drafts, sent) => {
       const rules = drafts.map((draft, index) => rule({ ...draft, id: `r${index}` }));
-      const fitting = rules.filter((one) => globFits(one.event, sent.event));
-      const byItself = fitting.filter((one) => matching([{ ...one, event: "*" }], signal(sent)).length === 1);
+      const fitting = rules.filter(({ event }) => globFits(event, sent.event));
+      const alone = fitting.filter(
+        (fittingRule) => matching([{ ...fittingRule, event: "*" }], signal(sent)).length === 1,
+      );
       const { tried, matches } = evaluate(compileRules(rules), signal(sent));
       expect(tried).toBe(fitting.length);
-      expect(matches.map((match) => match.ruleId).toSorted()).toEqual(byItself.map((one) => one.id).toSorted());
+      expect(matches.map((match) => match.ruleId).toSorted()).toEqual(alone.map(({ id }) => id).toSorted());
     }),
     { numRuns: 500 },
   );
 });
 
-describe("what compiled rules tell of themselves", () => {
+describe("compiled rules", () => {
   const about = (...events: string[]) => compileRules(events.map((event) => rule({ event })));
 
-  test("whether one of them is about an event, by its name or by its pattern", () => {
+  test("know whether a rule applies to an event, by its name or pattern", () => {
     const rules = about("Signed Up", "Page *", "*Order*Paid");
     for (const event of ["Signed Up", "Page ", "Page Viewed", "New Order was Paid", "OrderPaid"]) {
       expect(isAboutEvent(rules, event), event).toBe(true);
@@ -449,22 +444,22 @@ describe("what compiled rules tell of themselves", () => {
       expect(isAboutEvent(rules, event), event).toBe(false);
     }
     expect([isAboutEvent(about(), "A"), isAboutEvent(about("*"), "A")]).toEqual([false, true]);
-    // One of several patterns is enough.
+    // A single matching pattern is enough.
     expect(isAboutEvent(about("A*", "B*"), "Bx")).toBe(true);
   });
 
-  test("where the events of a pattern lie", () => {
+  test("give the prefix of a pattern's events", () => {
     expect(eventRange("Signed Up")).toEqual({ prefix: "Signed Up", exact: true });
     expect(eventRange("  Page *  ")).toEqual({ prefix: "Page ", exact: false });
     expect(eventRange("*Order*")).toEqual({ prefix: "", exact: false });
   });
 
-  test("whether they ask for the email", () => {
+  test("know whether a condition reads the email", () => {
     const ask = (path: string) => compileRules([rule({ conditions: [{ path, operator: "exists" }] })]).asksForEmail;
     expect([ask("email"), ask("properties.email"), about("A").asksForEmail]).toEqual([true, false, false]);
   });
 
-  test("a match says how often its rule scores one person, unless it scores each time", () => {
+  test("give the frequency in a match, unless the rule scores each time", () => {
     const matchOf = (frequency?: MappingRule["frequency"]) =>
       evaluate(compileRules([rule(frequency === undefined ? {} : { frequency })]), signal({})).matches;
     const match = { ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 };
@@ -472,24 +467,11 @@ describe("what compiled rules tell of themselves", () => {
     expect(matchOf("every_time")).toEqual([match]);
     expect(matchOf("once_per_day")).toEqual([{ ...match, frequency: "once_per_day" }]);
   });
-
-  test("a signal may take as many steps as there may be, and not one more", () => {
-    const rules = compileRules([rule({ conditions: [{ path: "properties.a[].b", operator: "not_exists" }] })]);
-    const ofElements = (elements: number) =>
-      signal({ properties: { a: Array.from({ length: elements }, () => ({})) } });
-    expect(evaluate(rules, ofElements(10)).exceeded).toBe(false);
-    const many = compileRules(
-      Array.from({ length: 60 }, (_, n) =>
-        rule({ id: `r${n}`, conditions: [{ path: `properties.a[].b${n}`, operator: "not_exists" }] }),
-      ),
-    );
-    expect(evaluate(many, ofElements(1_000))).toMatchObject({ exceeded: true, matches: [] });
-  });
 });
 
 const ALL = 100;
 
-test("every value has its path, of an array the first element, each path once", () => {
+test("propertyPaths lists the path of every value once, of arrays the first element", () => {
   const samples = [
     { plan: "pro", cart: { items: [{ sku: "a", tags: ["x"] }, { other: 1 }] }, "utm[source]": "s", gone: null },
     { plan: "free", late: true },
@@ -504,7 +486,7 @@ test("every value has its path, of an array the first element, each path once", 
   ]);
 });
 
-test("what no path reaches is not proposed: empty names and names without end; odd ones are, where a path reaches them", () => {
+test("propertyPaths omits values that no path reaches", () => {
   const properties = {
     "": 1,
     "a[0]": 1,
@@ -517,7 +499,7 @@ test("what no path reaches is not proposed: empty names and names without end; o
   expect(propertyPaths([properties], ALL)).toEqual(["properties.a[0]", "properties.fine"]);
 });
 
-test("no more paths are proposed than are asked for, and no more is looked at", () => {
+test("propertyPaths stops at the limit", () => {
   const endless = new Proxy(
     {},
     {

@@ -1,4 +1,4 @@
-/** Spec §6.3: the rule that is pre-filled from a signal of the queue. */
+/** Spec §6.3: the mapping rule pre-filled from a signal of the queue. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules, isRulePath, isEventPattern } from "../../../../src/domain/rules/mapping-rule.ts";
@@ -19,7 +19,7 @@ function conditionsOf(properties: JsonObject): MappingCondition[] {
   return proposeRule(signal(properties)).conditions;
 }
 /** `path operator value`, without `properties.`. */
-function said(properties: JsonObject): string[] {
+function proposed(properties: JsonObject): string[] {
   return conditionsOf(properties).map(({ path, operator, value }) =>
     [path.replace(/^properties\./, ""), operator, ...(value === undefined ? [] : [value])].join(" "),
   );
@@ -29,8 +29,8 @@ function matchesItsSample(sample: NormalisedSignal): boolean {
   return evaluate(compileRules([rule]), sample).matches.length === 1;
 }
 
-describe("§6.3 what is proposed for a real payload", () => {
-  test("a form of the marketing automation template: the form, nothing of the person", () => {
+describe("§6.3 the rule proposed for a real payload", () => {
+  test("names the form of a marketing template, not the person", () => {
     const sent = normalise(
       {
         email: "jane@acme.example",
@@ -61,7 +61,7 @@ describe("§6.3 what is proposed for a real payload", () => {
     });
   });
 
-  test("a CDP's track", () => {
+  test("names the title of a CDP's track", () => {
     const sent = {
       type: "track",
       messageId: "ajs-f8ca1e4de5024d9430b3928bd8ac6b96",
@@ -75,7 +75,7 @@ describe("§6.3 what is proposed for a real payload", () => {
     ]);
   });
 
-  test("a CDP's page: its name, and the address that came in the context", () => {
+  test("names a CDP's page and its address from the context", () => {
     const sent = {
       type: "page",
       messageId: "022bb90d",
@@ -86,14 +86,14 @@ describe("§6.3 what is proposed for a real payload", () => {
     };
     const { event, conditions } = proposeRule(normalise(sent, undefined));
     expect(event).toBe("Page Viewed");
-    // The name says what the title says already.
+    // The name has the same value as the title.
     expect(conditions).toEqual([
       { path: "properties.title", operator: "equals", value: "Pricing" },
       { path: "properties.url", operator: "contains", value: "acme.example/pricing" },
     ]);
   });
 
-  test("an order: what was bought, not which order", () => {
+  test("names the products of an order, not the order", () => {
     const order = {
       order_id: "ord-77",
       total: 129.9,
@@ -105,14 +105,14 @@ describe("§6.3 what is proposed for a real payload", () => {
         { product_id: "p2", name: "Cable", category: "Parts", price: 30.9 },
       ],
     };
-    expect(said(order)).toEqual([
+    expect(proposed(order)).toEqual([
       "products[].name equals Starter Kit",
       "products[].category equals Kits",
       "is_gift is_false",
     ]);
   });
 
-  test("nothing but the event where the properties say nothing", () => {
+  test("has only the event without telling properties", () => {
     expect(proposeRule(signal({ id: 5 }, { event: "Signed Up" }))).toMatchObject({
       name: "Signed Up",
       event: "Signed Up",
@@ -120,29 +120,29 @@ describe("§6.3 what is proposed for a real payload", () => {
     });
   });
 
-  test("from several samples, only what all of them share", () => {
-    const one = signal({ form_name: "Demo request", plan: "pro", is_gift: true });
-    const other = signal({ form_name: "Newsletter", plan: "Pro", is_gift: true });
-    expect(proposeRule(one, [other]).conditions.map(({ path }) => path)).toEqual([
+  test("has only conditions that all samples share", () => {
+    const sample = signal({ form_name: "Demo request", plan: "pro", is_gift: true });
+    const similar = signal({ form_name: "Newsletter", plan: "Pro", is_gift: true });
+    expect(proposeRule(sample, [similar]).conditions.map(({ path }) => path)).toEqual([
       "properties.plan",
       "properties.is_gift",
     ]);
-    expect(proposeRule(one, [other, signal({})])).toMatchObject({ name: one.event, conditions: [] });
+    expect(proposeRule(sample, [similar, signal({})])).toMatchObject({ name: sample.event, conditions: [] });
   });
 
-  test("no condition on source or email", () => {
+  test("has no condition on source or email", () => {
     const sample = signal({}, { source: "segment", email: "jane@example.com" });
     expect(proposeRule(sample).conditions).toEqual([]);
   });
 });
 
-describe("§6.3 what a condition is proposed for", () => {
+describe("§6.3 a condition", () => {
   test.each([
     ["a kind", { form_name: "Contact" }, "form_name equals Contact"],
     ["a name in camel case", { programName: "Webinar 2026" }, "programName equals Webinar 2026"],
     ["a name with spaces", { "Form Name": "Contact" }, "Form Name equals Contact"],
     ["a name with a dot", { "form.name": "Contact" }, "form.name equals Contact"],
-    ["a nested one", { plan: { name: "Pro" } }, "plan.name equals Pro"],
+    ["a nested name", { plan: { name: "Pro" } }, "plan.name equals Pro"],
     ["a kind of person", { user_role: "admin" }, "user_role equals admin"],
     ["a status of a member", { member_status: "Attended" }, "member_status equals Attended"],
     ["any element", { tags: ["news", "product"] }, "tags[] equals news"],
@@ -154,14 +154,14 @@ describe("§6.3 what a condition is proposed for", () => {
     ["a flag that is set", { is_trial: true }, "is_trial is_true"],
     ["a flag that is not", { is_trial: "False" }, "is_trial is_false"],
     ["a flag of a person", { user: { subscribed: true } }, "user.subscribed is_true"],
-    ["something else, where nothing tells more", { colour: "blue" }, "colour equals blue"],
+    ["any other word without better candidates", { colour: "blue" }, "colour equals blue"],
     [
       "words with hyphens",
       { campaign: "spring-sale-2026-newsletter-emea" },
       "campaign equals spring-sale-2026-newsletter-emea",
     ],
     ["a product's name in camel case", { product: "JavaScriptIntroduction" }, "product equals JavaScriptIntroduction"],
-  ])("%s", (_, properties, expected) => expect(said(properties)).toEqual([expected]));
+  ])("%s", (_, properties, expected) => expect(proposed(properties)).toEqual([expected]));
 
   test.each([
     ["https://example.com/pricing?x=1#top", "contains example.com/pricing"],
@@ -178,7 +178,7 @@ describe("§6.3 what a condition is proposed for", () => {
     ["app://screen/home", "contains screen/home"],
     ["/pricing?x=1", "starts_with /pricing"],
     ["/orders/1042", "starts_with /orders/"],
-  ])("the address %s", (url, expected) => expect(said({ url })).toEqual([`url ${expected}`]));
+  ])("the address %s", (url, expected) => expect(proposed({ url })).toEqual([`url ${expected}`]));
 
   test.each([
     ["an id", { form_id: "contact" }],
@@ -189,7 +189,7 @@ describe("§6.3 what a condition is proposed for", () => {
     ["a hash", { form: "d41d8cd98f00b204" }],
     ["a token", { form: "dGhpcyBpcyBhIHRva2Vu" }],
     ["a key", { form: "sk_Zb3kQ9xY1mN7pR4tV8wA2cD6fG0hJ5lS3uE9" }],
-    ["a word of no language", { form: "q".repeat(41) }],
+    ["a word that is too long", { form: "q".repeat(41) }],
     ["a time", { stage: "2026-02-12T19:11:01.152Z" }],
     ["a date", { stage: "12.2.2026 morning" }],
     ["an amount", { colour: 12.5, price: "99 EUR" }],
@@ -198,20 +198,20 @@ describe("§6.3 what a condition is proposed for", () => {
     ["a long number in a text", { form: "Order 10423" }],
     ["digits as text", { form: "2026-1" }],
     ["a long text", { topic: "word ".repeat(17) }],
-    ["lines", { topic: "one\ntwo" }],
+    ["several lines", { topic: "one\ntwo" }],
     ["a line end after a word", { topic: "demo\n" }],
-    ["what somebody wrote", { message: "Call me" }],
-    ["where somebody came from", { referrer: "https://example.com/a" }],
+    ["free text", { message: "Call me" }],
+    ["a referrer", { referrer: "https://example.com/a" }],
     ["a picture", { avatar_url: "https://example.com/a.png" }],
-    ["an address of nothing but an instance", { path: "/1042/a" }],
+    ["an address that begins with an id", { path: "/1042/a" }],
     ["the home page's path", { path: "/" }],
     ["an address inside a text", { topic: "see https://example.com/?token=1 now" }],
     ["an unfilled placeholder", { form_name: "{{form.Name}}" }],
     ["a filler", { form_name: "(not set)", plan: "undefined" }],
     ["nothing", { form_name: null, plan: "", tags: [], type: {} }],
-  ])("not: %s", (_, properties) => expect(said(properties)).toEqual([]));
+  ])("is not proposed for %s", (_, properties) => expect(proposed(properties)).toEqual([]));
 
-  test("not: what is known of the person, whatever its name", () => {
+  test("is not proposed for a trait or id of the person, under any name", () => {
     const sample = signal(
       { kind: "Acme", type: "ENGINEER", form: "u-7", plan: "Pro" },
       { traits: { company: "Acme", title: "Engineer" }, userId: "u-7" },
@@ -219,24 +219,31 @@ describe("§6.3 what a condition is proposed for", () => {
     expect(proposeRule(sample).conditions.map(({ path }) => path)).toEqual(["properties.plan"]);
   });
 
-  test("the best first, each in the payload's order, five at most", () => {
+  test("ranks first by kind, then by the payload's order, five at most", () => {
     const properties = { colour: "blue", beta: true, plan: "Pro", alpha: true, form_name: "Contact" };
-    expect(said(properties)).toEqual(["plan equals Pro", "form_name equals Contact", "beta is_true", "alpha is_true"]);
+    expect(proposed(properties)).toEqual([
+      "plan equals Pro",
+      "form_name equals Contact",
+      "beta is_true",
+      "alpha is_true",
+    ]);
     const flags = Object.fromEntries(["a", "b", "c", "d", "e", "f"].map((name) => [name, true]));
-    expect(said(flags)).toEqual(["a", "b", "c", "d", "e"].map((name) => `${name} is_true`));
+    expect(proposed(flags)).toEqual(["a", "b", "c", "d", "e"].map((name) => `${name} is_true`));
   });
 
-  test("the same value is asked for once", () => {
-    expect(said({ form_name: "Contact", page_title: "contact" })).toEqual(["form_name equals Contact"]);
+  test("is proposed once for the same value", () => {
+    expect(proposed({ form_name: "Contact", page_title: "contact" })).toEqual(["form_name equals Contact"]);
   });
 
-  test("not: names that no path reaches, or reaches something else by", () => {
-    expect(said({ "": "x", ".": "x", "a..b": "x", "a.b": { c: "x" }, [`long${"g".repeat(255)}`]: "x" })).toEqual([]);
-    expect(said({ plan: { name: "Pro" }, "plan.name": "Free" })).toEqual(["plan.name equals Free"]);
+  test("is not proposed for names that no path reaches", () => {
+    expect(proposed({ "": "x", ".": "x", "a..b": "x", "a.b": { c: "x" }, [`long${"g".repeat(255)}`]: "x" })).toEqual(
+      [],
+    );
+    expect(proposed({ plan: { name: "Pro" }, "plan.name": "Free" })).toEqual(["plan.name equals Free"]);
   });
 });
 
-describe("§6.3 what is proposed is always a rule", () => {
+describe("§6.3 a proposed rule", () => {
   const word = fc.constantFrom(
     "form",
     "name",
@@ -272,23 +279,23 @@ describe("§6.3 what is proposed is always a rule", () => {
       fc.dictionary(name, tie("value"), { maxKeys: 5 }),
     ),
   }));
-  // Properties are as JSON.parse makes them, also with one called __proto__.
+  // Properties as JSON.parse returns them, including __proto__.
   const properties = fc
     .dictionary(name, value, { maxKeys: 8 })
     .map((sent): JsonObject => JSON.parse(JSON.stringify(sent)));
   const event = fc.string({ unit: "grapheme", maxLength: 60 }).map((sent) => `E${sent}*!`);
 
-  test("that matches its own sample, and that the operator API takes as it is", () => {
+  test("is valid and matches its own sample, for any payload", () => {
     let withConditions = 0;
     fc.assert(
-      fc.property(properties, event, (sent, named) => {
-        const sample = signal(sent, { event: named });
-        const proposed = proposeRule(sample);
-        if (proposed.conditions.length > 0) withConditions += 1;
+      fc.property(properties, event, (sent, name) => {
+        const sample = signal(sent, { event: name });
+        const draft = proposeRule(sample);
+        if (draft.conditions.length > 0) withConditions += 1;
         expect(matchesItsSample(sample)).toBe(true);
-        expect(proposed.conditions.length).toBeLessThanOrEqual(5);
-        expect(proposed.conditions.every(({ path }) => isRulePath(path))).toBe(true);
-        const { scoringSignal, ...rest } = proposed;
+        expect(draft.conditions.length).toBeLessThanOrEqual(5);
+        expect(draft.conditions.every(({ path }) => isRulePath(path))).toBe(true);
+        const { scoringSignal, ...rest } = draft;
         expect(newRule.parse({ ...rest, scoring_signal: scoringSignal })).toMatchObject(rest);
       }),
       { numRuns: 1_000 },
@@ -296,16 +303,16 @@ describe("§6.3 what is proposed is always a rule", () => {
     expect(withConditions).toBeGreaterThan(300);
   });
 
-  test("that the operator API takes, also with the longest event name and the longest value", () => {
-    const proposed = proposeRule(signal({ form_name: "n".repeat(40) }, { event: "😀".repeat(255) }));
-    expect(proposed.conditions).toHaveLength(1);
-    expect(isEventPattern(proposed.event)).toBe(true);
-    expect(fitsName(proposed.name)).toBe(true);
-    expect(fitsName(proposed.scoringSignal)).toBe(true);
-    expect(said({ url: `https://example.com/${"a/".repeat(200)}` })).toEqual([]);
+  test("is valid with the longest event name and value", () => {
+    const draft = proposeRule(signal({ form_name: "n".repeat(40) }, { event: "😀".repeat(255) }));
+    expect(draft.conditions).toHaveLength(1);
+    expect(isEventPattern(draft.event)).toBe(true);
+    expect(fitsName(draft.name)).toBe(true);
+    expect(fitsName(draft.scoringSignal)).toBe(true);
+    expect(proposed({ url: `https://example.com/${"a/".repeat(200)}` })).toEqual([]);
   });
 
-  test("made at once, whatever the text", () => {
+  test("is computed without delay for hostile texts", () => {
     const hostile = [
       `//${"a".repeat(60_000)} `,
       `/${"a".repeat(60_000)} `,
@@ -313,14 +320,14 @@ describe("§6.3 what is proposed is always a rule", () => {
       `//${"a@".repeat(30_000)} `,
     ];
     const ms = cpuMs(() => {
-      for (const url of hostile) expect(said({ url })).toEqual([]);
+      for (const url of hostile) expect(proposed({ url })).toEqual([]);
     });
     expect(ms).toBeLessThan(1_000);
   });
 });
 
-describe("what is one signal's own is not proposed, what a sender uses again is", () => {
-  const isProposed = (form: string) => said({ form }).length === 1;
+describe("§6.3 the shape of a proposed text", () => {
+  const isProposed = (form: string) => proposed({ form }).length === 1;
 
   test.each([
     ["abcdef1", true],
@@ -336,8 +343,8 @@ describe("what is one signal's own is not proposed, what a sender uses again is"
     ["contact/us", true],
     ["word ".repeat(16).padEnd(80, "s"), true],
     ["word ".repeat(16).padEnd(81, "s"), false],
-  ])("%s: %s", (text, isSo) => {
-    expect(isProposed(text)).toBe(isSo);
+  ])("of %s: %s", (text, expected) => {
+    expect(isProposed(text)).toBe(expected);
   });
 
   test.each([
@@ -346,26 +353,26 @@ describe("what is one signal's own is not proposed, what a sender uses again is"
     ["/docs/v12/step", "/docs/v12/step"],
     ["/docs/12x/step", "/docs/12x/step"],
     ["/docs/jane@home/step", "/docs/"],
-  ])("of the path %s it is %s", (path, value) => {
-    expect(said({ page_path: path })).toEqual([`page_path starts_with ${value}`]);
+  ])("of the path %s is %s", (path, value) => {
+    expect(proposed({ page_path: path })).toEqual([`page_path starts_with ${value}`]);
   });
 
-  test("a number of up to four digits is a kind where the name says so, whether it is a text or not", () => {
-    expect(said({ step: 1_234 })).toEqual(["step equals 1234"]);
-    expect(said({ step: "12" })).toEqual(["step equals 12"]);
-    expect(said({ step: 12_345 })).toEqual([]);
-    expect(said({ amount: 12 })).toEqual([]);
+  test("is a number of up to four digits only under a name for kinds", () => {
+    expect(proposed({ step: 1_234 })).toEqual(["step equals 1234"]);
+    expect(proposed({ step: "12" })).toEqual(["step equals 12"]);
+    expect(proposed({ step: 12_345 })).toEqual([]);
+    expect(proposed({ amount: 12 })).toEqual([]);
   });
 
-  test("flags are known by their words, and come after kinds; kinds and flags leave no room for others", () => {
-    expect(said({ newsletter: "TRUE", beta: "false", plan_type: "pro", note: "hello" })).toEqual([
+  test("is a kind or a flag before any other text", () => {
+    expect(proposed({ newsletter: "TRUE", beta: "false", plan_type: "pro", note: "hello" })).toEqual([
       "plan_type equals pro",
       "newsletter is_true",
       "beta is_false",
     ]);
   });
 
-  test("a name made of a long text is cut to what fits, and has no spaces at its ends", () => {
+  test("is truncated in the rule's name, without spaces at the ends", () => {
     const event = "e".repeat(250);
     expect(proposeRule(signal({ form: " x y " }, { event })).name).toBe(`${event}: x y`);
     expect(proposeRule(signal({ form: "xy z" }, { event: "e".repeat(251) })).name).toBe(`${"e".repeat(251)}: xy`);

@@ -1,4 +1,4 @@
-/** What of a mapping rule is something else than it was. */
+/** Differences between mapping rules, and their size. */
 import { describe, expect, test } from "vitest";
 import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
 import { ruleDifferences, ruleSize } from "../../../../src/domain/rules/rule-content.ts";
@@ -17,7 +17,7 @@ const RULE: RuleContent = {
   enabled: true,
 };
 
-test("each field of a rule that is something else is named with what it was and is, in the order in which a rule is read", () => {
+test("differences list each changed field with both values, in reading order", () => {
   const after: RuleContent = { ...RULE, enabled: false, points: -1, name: "Wants a demo", frequency: "once_ever" };
   expect(ruleDifferences(RULE, after)).toEqual([
     { field: "name", from: "Asked for a demo", to: "Wants a demo" },
@@ -28,7 +28,7 @@ test("each field of a rule that is something else is named with what it was and 
   expect(ruleDifferences(RULE, { ...RULE, conditions: [{ ...demo }] })).toEqual([]);
 });
 
-test("of a rule's conditions it is said which went and which came", () => {
+test("differences list removed and added conditions", () => {
   const changed = ruleDifferences(RULE, { ...RULE, conditions: [paid, { ...demo, value: ["demo"], operator: "in" }] });
   expect(changed).toEqual([
     { field: "conditions", removed: [demo], added: [paid, { ...demo, value: ["demo"], operator: "in" }] },

@@ -1,4 +1,4 @@
-/** What an import does to the mapping rules that are there, and what is wrong with a file of them. */
+/** Imports of mapping rules, and files of rules. */
 import { describe, expect, test } from "vitest";
 import { contentOf, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../../../../src/domain/rules/rule-import.ts";
@@ -17,28 +17,28 @@ const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   ...more,
 });
 const known = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
-const whats = (steps: readonly { what: string }[]) => steps.map(({ what }) => what);
+const outcomes = (steps: readonly { what: string }[]) => steps.map(({ what }) => what);
 
-describe("a rule of an import", () => {
-  test("changes the rule with its id, else the one with its name, and is added where there is neither", () => {
-    const here = [known("r1", "One"), known("r2", "Two"), known("r3", "Three")];
-    const steps = planImport(here, [
+describe("an imported rule", () => {
+  test("changes the rule with its id, else the rule with its name, else is added", () => {
+    const existing = [known("r1", "One"), known("r2", "Two"), known("r3", "Three")];
+    const steps = planImport(existing, [
       { ...rule("Renamed"), id: "r1" },
       { ...rule("Two", { points: 2 }), id: "elsewhere" },
       rule("Three"),
       rule("Four"),
     ]);
     expect(steps).toEqual([
-      { what: "changed", rule: rule("Renamed"), before: here[0] },
-      { what: "changed", rule: rule("Two", { points: 2 }), before: here[1] },
-      { what: "unchanged", before: here[2] },
+      { what: "changed", rule: rule("Renamed"), before: existing[0] },
+      { what: "changed", rule: rule("Two", { points: 2 }), before: existing[1] },
+      { what: "unchanged", before: existing[2] },
       { what: "added", rule: rule("Four") },
     ]);
   });
 
-  test("is refused where several have its name, or another of the import changes the same rule", () => {
-    const here = [known("r1", "One"), known("r2", "One"), known("r3", "Three")];
-    const steps = planImport(here, [
+  test("is refused if several rules have its name, or an earlier one changes the same rule", () => {
+    const existing = [known("r1", "One"), known("r2", "One"), known("r3", "Three")];
+    const steps = planImport(existing, [
       rule("One"),
       { ...rule("One"), id: "r2" },
       rule("Three"),
@@ -50,19 +50,19 @@ describe("a rule of an import", () => {
       { what: "unchanged" },
       { what: "refused", why: "twice" },
     ]);
-    expect(whats(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
+    expect(outcomes(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
   });
 
-  test("counts as what it amounts to then: an addition besides the others, a change in place of what there was", () => {
-    const here = [known("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] })];
-    const steps = planImport(here, [rule("One", { event: "F*" }), rule("New", { event: "*a*" })]);
-    expect(afterImport(here, [])).toEqual({ count: 1, size: 4 });
-    expect(afterImport(here, steps)).toEqual({ count: 2, size: 3 });
+  test("counts in full if added, by its difference if changed", () => {
+    const existing = [known("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] })];
+    const steps = planImport(existing, [rule("One", { event: "F*" }), rule("New", { event: "*a*" })]);
+    expect(afterImport(existing, [])).toEqual({ count: 1, size: 4 });
+    expect(afterImport(existing, steps)).toEqual({ count: 2, size: 3 });
   });
 });
 
 describe("a file of mapping rules", () => {
-  test("is read as it was written, also without its frame, and beside what the operator API says of a rule", () => {
+  test("is read as written, as a bare list, and with further fields of the operator API", () => {
     const all = [
       known("r1", "One", {
         match: "any",
@@ -97,12 +97,12 @@ describe("a file of mapping rules", () => {
     return read.value;
   }
 
-  test("without what has a default is a rule that is enabled and scores each time", () => {
+  test("gives enabled rules that score each time by default", () => {
     const [read] = readAll('[{"name":" One ","event":"Form","scoring_signal":"s","points":1}]');
     expect(read && contentOf(read)).toEqual(rule("One"));
   });
 
-  test("says of each rule what is wrong with it, by its place and name", () => {
+  test("is refused with the errors of each rule, by index and name", () => {
     const good = { name: "Good", event: "E", scoring_signal: "s", points: 1 };
     const items = [
       { ...good, points: "many", event: " " },
@@ -133,7 +133,7 @@ describe("a file of mapping rules", () => {
     ['{"items":{}}', "There is no list of rules"],
     ["[]", "There is no rule in it."],
     [JSON.stringify(Array(WORKSPACE_MAX_RULES + 1).fill(1)), "at most 1000 mapping rules"],
-  ])("that is none is refused as a whole: %.20s", (text, message) => {
+  ])("is refused as a whole if it has no list of rules: %.20s", (text, message) => {
     const refused = { index: null, name: null, messages: [expect.stringContaining(message)] };
     expect(readRuleFile(text)).toEqual({ ok: false, refusal: [refused] });
   });

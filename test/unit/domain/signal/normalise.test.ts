@@ -8,7 +8,7 @@ import type { Traits } from "../../../../src/domain/signal/traits.ts";
 describe("§6 detection of CDP calls", () => {
   test.each([
     ["type, anonymousId and messageId", { type: "track", anonymousId: "a", messageId: "m" }, "track"],
-    ["with a type of the sender's own", { type: "charge", anonymousId: "a", messageId: "m" }, "charge"],
+    ["with an unknown type", { type: "charge", anonymousId: "a", messageId: "m" }, "charge"],
     ["messageId only", { type: "page", messageId: "m" }, "page"],
     ["anonymousId only", { type: "screen", anonymousId: "a" }, "screen"],
     ["userId only", { type: "identify", userId: "u", anonymousId: null }, "identify"],
@@ -17,15 +17,15 @@ describe("§6 detection of CDP calls", () => {
     ["no id", { type: "track", event: "A" }, undefined],
     ["null ids", { type: "track", userId: null, anonymousId: null, messageId: "" }, undefined],
     ["a type of the sender's own with one id", { type: "webinar", messageId: "m" }, undefined],
-    ["a type that every object has", { type: "constructor", messageId: "m" }, undefined],
+    ["a type that is a property of every object", { type: "constructor", messageId: "m" }, undefined],
     ["no type", { messageId: "m", anonymousId: "a", userId: "u" }, undefined],
-    ["a type that is no text", { type: 1, messageId: "m", anonymousId: "a" }, undefined],
+    ["a type that is not a text", { type: 1, messageId: "m", anonymousId: "a" }, undefined],
     ["a blank type", { type: " ", messageId: "m", anonymousId: "a" }, undefined],
   ])("%s", (_, payload, callType) => expect(cdpCallType(payload)).toBe(callType));
 });
 
 describe("§6 payloads as a CDP delivers them", () => {
-  test("an identify names the person behind the ids and captures the traits", () => {
+  test("an identify gives ids, email and traits", () => {
     const sent = `{"type":"identify","messageId":"022bb90c-bbac-11e4-8dfc-aa07a5b093db","anonymousId":"507f191e810c19729de860ea","userId":"97980cfea0067","traits":{"email":"peter@example.com","name":"Peter Gibbons","company":{"name":"Initech"},"title":"Engineer"},"context":{"ip":"8.8.8.8"},"timestamp":"2026-02-23T22:28:55.111Z","sentAt":"2026-02-23T22:28:55.111Z","receivedAt":"2026-02-23T22:28:55.387Z","version":"1.1"}`;
     expect(normalise(JSON.parse(sent), undefined)).toEqual({
       kind: "identify",
@@ -39,7 +39,7 @@ describe("§6 payloads as a CDP delivers them", () => {
       traits: { name: "Peter Gibbons", company: "Initech", title: "Engineer" },
     });
   });
-  test("a track is its event with its properties", () => {
+  test("a track gives its event and properties", () => {
     const sent = `{"type":"track","messageId":"ajs-f8ca1e4de5024d9430b3928bd8ac6b96","anonymousId":"23adfd82-aa0f-45a7-a756-24f2a7a4c895","event":"Course Clicked","properties":{"title":"Intro to Analytics"},"context":{"page":{"path":"/academy/","url":"https://example.com/academy/"}},"originalTimestamp":"2026-02-12T19:11:01.152Z","timestamp":"2026-02-12T19:11:01.249Z"}`;
     expect(normalise(JSON.parse(sent), undefined)).toEqual({
       kind: "signal",
@@ -51,7 +51,7 @@ describe("§6 payloads as a CDP delivers them", () => {
       traits: {},
     });
   });
-  test("a page is a page view with the name from the top", () => {
+  test("a page gives a page view, with the name from the top level", () => {
     const sent = `{"type":"page","messageId":"022bb90d","anonymousId":"507f191e810c19729de860ea","name":"Home","properties":{"title":"Welcome","url":"https://example.com"},"timestamp":"2026-02-23T22:28:55.111Z"}`;
     expect(normalise(JSON.parse(sent), undefined)).toEqual({
       kind: "signal",
@@ -63,7 +63,7 @@ describe("§6 payloads as a CDP delivers them", () => {
       traits: {},
     });
   });
-  test.each(["screen", "group", "alias"])("%s is stored under its type", (type) => {
+  test.each(["screen", "group", "alias"])("%s has its type as the event", (type) => {
     expect(normalise({ type, userId: "u-1", event: "ignored" }, undefined)).toMatchObject({
       kind: "signal",
       event: type,
@@ -75,13 +75,13 @@ function page(more: JsonObject): JsonObject {
   return normalise({ type: "page", userId: "u-1", ...more }, undefined).properties;
 }
 
-describe("§8.1 the page's name and address", () => {
+describe("§8.1 a page's name and address", () => {
   const context = { page: { url: "https://example.com/c" } };
 
   test.each([
     ["from the context", { context }, { url: "https://example.com/c" }],
     [
-      "the properties' own win",
+      "the values of the properties win",
       { name: "Top", context, properties: { name: "P", url: "https://example.com/p" } },
       { name: "P", url: "https://example.com/p" },
     ],
@@ -91,15 +91,15 @@ describe("§8.1 the page's name and address", () => {
       { name: "Top", url: "https://example.com/c" },
     ],
     ["nothing to fill in", { name: "", context: { page: null } }, {}],
-    ["properties that are no object", { name: "Top", properties: ["x"] }, { name: "Top" }],
+    ["properties that are not an object", { name: "Top", properties: ["x"] }, { name: "Top" }],
   ])("%s", (_, more, properties) => expect(page(more)).toEqual(properties));
 
-  test("the payload itself is left as it was", () => {
+  test("leave the payload unchanged", () => {
     const payload = { type: "page", userId: "u-1", name: "Top", properties: { a: 1 } };
     normalise(payload, undefined);
     expect(payload.properties).toEqual({ a: 1 });
   });
-  test("hostile keys stay properties", () => {
+  test("keep hostile keys as properties", () => {
     const properties = page({ name: "Top", properties: JSON.parse(`{"__proto__":{"url":"evil"}}`) });
     expect(Object.keys(properties).toSorted()).toEqual(["__proto__", "name"]);
     expect(Object.getPrototypeOf(properties)).toBe(Object.prototype);
@@ -108,18 +108,22 @@ describe("§8.1 the page's name and address", () => {
 
 describe("§8.1 screen, group and alias", () => {
   test.each([
-    ["has its name from the top", { name: " Home " }, { name: "Home" }],
+    ["takes its name from the top level", { name: " Home " }, { name: "Home" }],
     [
       "keeps the name that its properties have",
       { name: "Top", properties: { name: "Own", a: 1 } },
       { name: "Own", a: 1 },
     ],
     [
-      "has its name from the top where its properties' name is blank",
+      "takes its name from the top level if the properties have a blank name",
       { name: "Top", properties: { name: "" } },
       { name: "Top" },
     ],
-    ["no address, which is the page's before it", { context: { page: { url: "https://example.com" } } }, {}],
+    [
+      "has no address, because that belongs to the previous page",
+      { context: { page: { url: "https://example.com" } } },
+      {},
+    ],
     ["nothing to fill in", { properties: { a: 1 } }, { a: 1 }],
   ])("a screen: %s", (_, more, properties) =>
     expect(normalise({ type: "screen", userId: "u-1", ...more }, undefined)).toMatchObject({
@@ -127,7 +131,7 @@ describe("§8.1 screen, group and alias", () => {
       properties,
     }),
   );
-  test("of another call the name on top is no property", () => {
+  test("any other call ignores the name at the top level", () => {
     for (const type of ["track", "group", "alias", "identify"]) {
       expect(normalise({ type, userId: "u-1", event: "A", name: "Top" }, undefined).properties).toEqual({});
     }
@@ -135,19 +139,19 @@ describe("§8.1 screen, group and alias", () => {
   });
 
   const traits = { email: "info@initech.com", name: "Initech", company: "Initech", title: "Ltd" };
-  test("a group's traits are the group's, never the person's", () => {
+  test("a group's traits never become the person's", () => {
     const signal = normalise({ type: "group", userId: "u-1", groupId: "g-1", traits }, undefined);
     expect(signal).toMatchObject({ event: "group", userId: "u-1", traits: {} });
     expect(signal).not.toHaveProperty("email");
   });
-  test("the traits of a group's context are the person's", () => {
+  test("the traits in a group's context become the person's", () => {
     const context = { traits: { email: "peter@example.com", name: "Peter Gibbons" } };
     expect(normalise({ type: "group", userId: "u-1", traits, context }, undefined)).toMatchObject({
       email: "peter@example.com",
       traits: { name: "Peter Gibbons" },
     });
   });
-  test("traits of every other call are the person's", () => {
+  test("the traits of every other call become the person's", () => {
     for (const type of ["identify", "track", "page", "screen", "alias"]) {
       expect(normalise({ type, userId: "u-1", traits }, undefined).email).toBe("info@initech.com");
     }
@@ -156,16 +160,16 @@ describe("§8.1 screen, group and alias", () => {
   test.each([
     ["an id", " a-1 ", "a-1"],
     ["a number", 17, "17"],
-    ["a worthless one", "anonymous", undefined],
-    ["one that was rounded", 2 ** 53, undefined],
+    ["a worthless id", "anonymous", undefined],
+    ["a rounded number", 2 ** 53, undefined],
     ["null", null, undefined],
     ["none", undefined, undefined],
-  ])("an alias names the id before: %s", (_, previousId, expected) => {
+  ])("an alias has the previous id: %s", (_, previousId, expected) => {
     const signal = normalise({ type: "alias", userId: "u-1", previousId }, undefined);
     expect(signal.previousId).toBe(expected);
     expect(Object.hasOwn(signal, "previousId")).toBe(expected !== undefined);
   });
-  test("no other call than an alias names the id before", () => {
+  test("only an alias has a previous id", () => {
     for (const type of ["identify", "track", "page", "screen", "group", undefined]) {
       const signal = normalise({ type, event: "A", userId: "u-1", previousId: "a-1" }, undefined);
       expect(signal).not.toHaveProperty("previousId");
@@ -184,30 +188,30 @@ describe("§8.1 source", () => {
   const timestamp = "2026-02-20T00:00:00.000Z";
   const receivedAt = "2026-02-23T22:28:55.387Z";
   test.each([
-    ["the path's wins", { event: "A", source: "body" }, "path", "path"],
-    ["the path's wins over the CDP's", cdp, "path", "path"],
-    ["the CDP's wins over the body's", cdp, undefined, "segment"],
+    ["the path's source wins", { event: "A", source: "body" }, "path", "path"],
+    ["the path's source wins over the CDP's", cdp, "path", "path"],
+    ["the CDP's source wins over the body's", cdp, undefined, "segment"],
     [
-      "RudderStack says so",
+      "RudderStack's library",
       { ...cdp, context: { library: { name: "RudderLabs JavaScript SDK" } } },
       undefined,
       "rudderstack",
     ],
     [
-      "RudderStack says so in any letter case",
+      "RudderStack's library in any letter case",
       { ...cdp, context: { library: { name: "analytics-RUDDER" } } },
       undefined,
       "rudderstack",
     ],
-    ["RudderStack's Node SDK, whose library does not", node, undefined, "rudderstack"],
-    ["RudderStack's Node SDK, with a time that the caller gave", { ...node, timestamp }, undefined, "rudderstack"],
+    ["RudderStack's Node SDK, whose library does not name it", node, undefined, "rudderstack"],
+    ["RudderStack's Node SDK, with a time from the caller", { ...node, timestamp }, undefined, "rudderstack"],
     [
-      "RudderStack's Node SDK, passed on",
+      "RudderStack's Node SDK, forwarded",
       { ...node, timestamp, receivedAt, rudderId: "r-1" },
       undefined,
       "rudderstack",
     ],
-    ["Segment's old Node SDK, passed on", { ...node, timestamp, receivedAt }, undefined, "segment"],
+    ["Segment's old Node SDK, forwarded", { ...node, timestamp, receivedAt }, undefined, "segment"],
     ["another library", { ...cdp, context: { library: { name: "analytics.js" } } }, undefined, "segment"],
     [
       "the library matters in CDP calls only",
@@ -218,7 +222,7 @@ describe("§8.1 source", () => {
     ["the body's", { event: "A", source: " marketing-automation " }, undefined, "marketing-automation"],
     ["an empty body's", { event: "A", source: "" }, undefined, "unknown"],
     ["none", { event: "A", source: null }, undefined, "unknown"],
-    ["a blank path's is none", { event: "A", source: "body" }, " ", "body"],
+    ["a blank path counts as none", { event: "A", source: "body" }, " ", "body"],
   ])("%s", (_, payload, pathSource, source) => expect(normalise(payload, pathSource).source).toBe(source));
 });
 
@@ -231,7 +235,7 @@ describe("§8.1 email", () => {
     ["of an identify: context.traits", { ...identify, context: { traits: { email } } }, email],
     ["traits win", { ...identify, traits: { email }, context: { traits: { email: "other@example.com" } } }, email],
     [
-      "traits without one do not hide it",
+      "a blank email in traits does not hide it",
       { ...identify, traits: { email: "" }, context: { traits: { email } } },
       email,
     ],
@@ -245,7 +249,7 @@ describe("§8.1 email", () => {
     ["null", { event: "A", email: null }, undefined],
     ["empty", { event: "A", email: "" }, undefined],
     ["not plausible", { ...track, traits: { email: "jane" } }, undefined],
-    ["no text", { ...track, traits: { email: 5 } }, undefined],
+    ["not a text", { ...track, traits: { email: 5 } }, undefined],
   ])("%s", (_, payload, expected) => expect(normalise(payload, undefined).email).toBe(expected));
 });
 
@@ -255,12 +259,12 @@ describe("§8.3 ids", () => {
     ["numbers", { userId: 17, anonymousId: 42 }, { userId: "17", anonymousId: "42" }],
     ["null", { userId: null, anonymousId: null }, {}],
     ["worthless", { userId: "undefined", anonymousId: "[object Object]" }, {}],
-    ["a lead id is a property, no user id", { properties: { lead_id: 17 } }, {}],
+    ["a lead id is a property, not a user id", { properties: { lead_id: 17 } }, {}],
   ])("%s", (_, ids, expected) => {
     const { userId, anonymousId } = normalise({ event: "A", ...ids }, undefined);
     expect({ userId, anonymousId }).toEqual({ userId: undefined, anonymousId: undefined, ...expected });
   });
-  test("absent ids are no fields at all", () => {
+  test("absent ids have no fields", () => {
     expect(Object.keys(normalise({ event: "A", email: "", userId: null }, undefined))).not.toEqual(
       expect.arrayContaining(["email"]),
     );
@@ -274,7 +278,7 @@ describe("§8.3 ids", () => {
     ["blank", { messageId: "", id: " " }, false],
     ["an object", { id: {} }, false],
     ["another field", { userId: "u-1" }, false],
-  ])("an id of its own: %s", (_, ids, hasOwnId) =>
+  ])("an id of the payload: %s", (_, ids, hasOwnId) =>
     expect(normalise({ event: "A", ...ids }, undefined).hasOwnId).toBe(hasOwnId),
   );
 });
@@ -300,10 +304,10 @@ describe("§6 traits", () => {
       { name: "Jane", title: "CTO" },
     ],
     ["a name in two parts", { ...cdp, traits: { firstName: "Jane", lastName: "Doe" } }, { name: "Jane Doe" }],
-    ["null, blank and no texts are absent", { ...cdp, traits: { name: null, company: " ", title: 5 } }, {}],
-    ["traits that are no object", { ...cdp, traits: "Jane", context: { traits: [] } }, {}],
+    ["null, blank and non-texts are absent", { ...cdp, traits: { name: null, company: " ", title: 5 } }, {}],
+    ["traits that are not an object", { ...cdp, traits: "Jane", context: { traits: [] } }, {}],
     [
-      "a CDP call's properties are not the person's",
+      "a CDP call's properties are not traits",
       { ...cdp, email: "j@example.com", properties: { title: "Intro", company: "X" } },
       {},
     ],
@@ -322,21 +326,21 @@ describe("§6 traits", () => {
       name: "Jane",
     });
   });
-  test("the marketing template's properties enrich nobody where no email says who that is", () => {
+  test("the marketing template's properties are ignored without an email", () => {
     expect(traitsOf({ event: "A", userId: "u-1", email: "", properties })).toEqual({});
   });
 });
 
-describe("of any payload", () => {
-  test("the event is trimmed", () =>
+describe("any payload", () => {
+  test("has its event trimmed", () =>
     expect(normalise({ event: "  Filled  Form " }, undefined).event).toBe("Filled  Form"));
-  test("properties that are none are empty", () => {
+  test("has empty properties if they are not an object", () => {
     for (const properties of [null, [], "x", 5, undefined]) {
       expect(normalise({ event: "A", properties }, undefined).properties).toEqual({});
     }
   });
 
-  test("any JSON object makes a signal with an event and a source, and is left unchanged", () => {
+  test("becomes a signal with an event and a source, and stays unchanged", () => {
     const key = fc.constantFrom(
       "type",
       "event",
