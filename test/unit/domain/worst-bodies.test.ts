@@ -1,6 +1,6 @@
 /**
- * Reads the worst bodies that a sender may send, whole and cut off. Each is read or refused in a fraction of a second of CPU
- * time, because the isolate serves no other call meanwhile. The test prints the slowest body.
+ * Reads the worst bodies that a sender can send, whole and truncated. Each takes a fraction of a second of CPU time,
+ * because the isolate serves no other call meanwhile. The test prints the slowest body.
  */
 import { afterAll, expect, test } from "vitest";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
@@ -10,7 +10,9 @@ import { amount } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";
 
-/** Four times the time on a busy machine: one more pass over all bytes exceeds it, and so does a quadratic algorithm. */
+/**
+ * Four times the time on a busy machine. One more pass over all bytes exceeds it, and so does a quadratic algorithm.
+ */
 const MAX_MS = amount(300, 1_500);
 
 let worst = { ms: 0, shape: "" };
@@ -64,7 +66,7 @@ const BODIES: [shape: string, body: string, result: string][] = [
   ["two-byte letters", `["${"ж".repeat(BYTES / 2)}" x`, "body_not_json"],
 ];
 
-test.each(BODIES)("%s: read or refused in a fraction of a second, whole and cut off", (shape, body, result) => {
+test.each(BODIES)("%s: is read or refused in a fraction of a second, whole and truncated", (shape, body, result) => {
   const bytes = new TextEncoder().encode(body);
   for (const [of, part] of [
     [shape, bytes],

@@ -1,6 +1,6 @@
 /**
- * The worst mapping rules and payload templates that may be made, on the worst payloads that may be sent, and the worst names:
- * each stays within 10 ms. The shapes are those that were found to take longest for what they count as; the worst of them is printed.
+ * The slowest known mapping rules, payload templates and names on the slowest payloads: each stays within 10 ms. The
+ * test prints the slowest shape.
  */
 import { afterAll, expect, test } from "vitest";
 import { compileTemplate, mapAccount } from "../../../src/domain/accounts/payload-template.ts";
@@ -27,9 +27,9 @@ import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";
 
 const MAX_MS = 10;
-/** The best of so many runs is what it takes of a processor: the machine does other things as well. */
+/** Takes the best of several runs, because the machine is busy with other work too. */
 const RUNS = amount(5, 15);
-/** Where that is too much, so many more: for a while the processor may be slower for all that the others do. */
+/** Further runs if the limit is exceeded, because the processor may be slow for a while. */
 const RUNS_IN_DOUBT = 200;
 
 let worst = { ms: 0, shape: "" };
@@ -37,7 +37,7 @@ afterAll(() => {
   note(`worst shape: ${worst.ms.toFixed(1)} ms, ${worst.shape}`);
 });
 
-/** What the run takes of a processor, in milliseconds. */
+/** CPU time of a run, in milliseconds. */
 function timeOf(shape: string, run: () => () => void): number {
   let ms = Number.POSITIVE_INFINITY;
   for (let nth = 0; nth < RUNS || (ms >= MAX_MS && nth < RUNS_IN_DOUBT); nth++) ms = Math.min(ms, cpuMs(run()));
@@ -52,7 +52,9 @@ const on = (path: string, operator: MappingOperator, value: MappingCondition["va
   value,
 });
 
-/** As many rules as the conditions fill, up to what a workspace may have; the same ones again where they are too few. */
+/**
+ * As many rules as a workspace may have, filled with these conditions; rules repeat if there are too few conditions.
+ */
 function rulesOf(conditionOf: (nth: number) => MappingCondition): object[] {
   const rules: object[] = [];
   let room = WORKSPACE_RULES_MAX_SIZE;
@@ -73,14 +75,14 @@ function rulesOf(conditionOf: (nth: number) => MappingCondition): object[] {
 const patterns = (event: string, count: number): object[] =>
   times(count, () => ({ name: "r", event, scoring_signal: "s", points: 1 }));
 
-/** The same text by as many names as are wanted. */
+/** Different paths to the same text. */
 const alias = (nth: number): string => `properties.t[${"0".repeat((nth % 200) + 1)}]`;
 const ROOM = SIGNAL_MAX_BYTES - 200;
 const text = (unit: string, end = ""): string => unit.repeat(Math.floor(ROOM / Buffer.byteLength(unit))) + end;
 const elements = (element: unknown): unknown[] =>
   times(Math.floor(ROOM / (Buffer.byteLength(JSON.stringify(element)) + 1)), () => element);
 const nested = (levels: number, inner: unknown): unknown =>
-  times(levels, () => 0).reduce<unknown>((one) => ({ a: one }), inner);
+  times(levels, () => 0).reduce<unknown>((value) => ({ a: value }), inner);
 
 const RULES: [shape: string, rules: object[], properties: unknown, event?: string][] = [
   ["short texts searched for in a long one", rulesOf(() => on("properties.t", "contains", "aaaab")), { t: text("a") }],
@@ -204,7 +206,7 @@ const NAMED: [field: string, signal: (name: string) => object][] = [
   ["type", (type) => ({ type, messageId: "m", anonymousId: "a" })],
 ];
 
-test.each(NAMED)("signals whose %s is as long as a signal may be are checked within 10 ms", (field, signalOf) => {
+test.each(NAMED)("signals whose %s is as long as a signal are checked within 10 ms", (field, signalOf) => {
   for (const name of NAMES) {
     const sent = signalOf(name.repeat(Math.floor((SIGNAL_MAX_BYTES - 100) / name.length)));
     const ms = timeOf(`${field} of many ${name}`, () => () => void validateSignal(sent));
@@ -212,7 +214,7 @@ test.each(NAMED)("signals whose %s is as long as a signal may be are checked wit
   }
 });
 
-/** The body, which must be one that is taken. */
+/** The JSON text of a valid body. */
 function bodyOf(sent: object): string {
   const body = JSON.stringify(sent);
   const read = readSignals(new TextEncoder().encode(body), { maxSignals: 1, lines: false, check: ok });

@@ -1,4 +1,4 @@
-/** What an error's text may say in the log: what went wrong, never what it went wrong with. */
+/** The text of an error in the log: the failure without its data. */
 import { DrizzleQueryError } from "drizzle-orm/errors";
 import { expect, test, vi } from "vitest";
 import { errorText, logEvent } from "../../../src/platform/log.ts";

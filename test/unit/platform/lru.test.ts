@@ -1,4 +1,4 @@
-/** The bounded memory that isolates and objects keep keys, rules and segments in. */
+/** The bounded cache of keys, rules and segments in isolates and objects. */
 import { describe, expect, test } from "vitest";
 import { Lru } from "../../../src/platform/lru.ts";
 

@@ -45,7 +45,7 @@ describe("RFC 9562 §5.7: UUID version 7", () => {
       bytes[bit >>> 3] = 1 << (bit & 7);
       ids.add(uuidv7(0, bytes));
     }
-    // 74 ids with one bit set and the one with none.
+    // 74 ids with a single bit set, and one without any.
     expect(ids.size).toBe(75);
   });
 

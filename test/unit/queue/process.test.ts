@@ -1,4 +1,4 @@
-/** Design §8.2: by what the consumer lets the store find a signal's duplicates. */
+/** Design §8.2: the duplicate keys that the consumer gives to the store, and the outcome of each signal. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingCondition, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
@@ -45,7 +45,7 @@ const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
 const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
 
 test("§8.5 makes a signal with too many rule steps a dead letter with a reason, with and without an email", () => {
-  // Each reads all elements by itself.
+  // Each condition reads all elements separately.
   const ruleOn = (path: string): MappingRule => {
     const conditions: MappingCondition[] = [{ path, operator: "not_exists" }];
     return { id: path, version: 1, event: "*", match: "all", conditions, scoringSignal: "s", points: 1 };
@@ -118,7 +118,7 @@ describe("the admission of a signal is passed on", () => {
     periodEndMs: AT + 5,
   };
 
-  test("with source, Idempotency-Key and the place that it leaves", () => {
+  test("with source, Idempotency-Key and its previous place", () => {
     expect(processSignal(received({}), workings).admission).toEqual(admission);
     const resent = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
     const envelope = { source: "web", idem: "k:0", resent: { ...resent, period_start: 0, period_end: 9 } };
@@ -138,7 +138,7 @@ describe("the admission of a signal is passed on", () => {
 
   test("row by row, in order", () => {
     const signals = ["sig_a", "sig_b"].map((id) => received({ id }));
-    const rows = rowsToRecord([{ row, signals }], (one) => processSignal(one, workings));
+    const rows = rowsToRecord([{ row, signals }], (signal) => processSignal(signal, workings));
     expect(rows).toMatchObject([{ row: 3, signals: [{ admission: { id: "sig_a" } }, { admission: { id: "sig_b" } }] }]);
   });
 

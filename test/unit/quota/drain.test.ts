@@ -1,4 +1,4 @@
-/** Design §7: when what is committed leaves for the queue, and from where it is read. */
+/** Design §7: when committed rows are sent to the queue, and from where they are read. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
@@ -20,16 +20,16 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** An outbox, and the queue that takes what leaves it. */
+/** An outbox with its queue. */
 class Road {
   readonly rows: PackedRow[] = [];
-  /** When each `sendBatch` was called, and the text of its messages. */
+  /** Time of each `sendBatch`, and the text of its messages. */
   readonly sent: [number, string[]][] = [];
-  /** The lowest unsettled row as each message said it. */
+  /** The lowest unsettled row in each message. */
   readonly lows: number[] = [];
   reads = 0;
   alarmAtMs = Number.POSITIVE_INFINITY;
-  /** How the next calls end; when there is none, well. */
+  /** Outcomes of the next calls; success if empty. */
   readonly outcomes: (() => Promise<unknown>)[] = [];
   readonly drain: Drain;
 
@@ -61,12 +61,12 @@ class Road {
   settle(...rows: number[]): void {
     for (const row of rows)
       this.rows.splice(
-        this.rows.findIndex((one) => one.row === row),
+        this.rows.findIndex((stored) => stored.row === row),
         1,
       );
   }
 
-  /** The texts of what was sent since, message by message. */
+  /** Texts sent since the last call, by message. */
   sentSince(calls: number): string[] {
     return this.sent.slice(calls).flatMap(([, messages]) => messages.map((message) => message.slice("ws".length)));
   }
@@ -305,7 +305,7 @@ describe("a full store", () => {
     await road.ring();
     expect(road.sentSince(calls)).toEqual(["[1]"]);
     expect(road.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
-    // The store has answered that it is still full, so it is asked with the oldest again.
+    // The store is still full, so the oldest row is the next probe.
     road.drain.stopForFullStore();
     vi.setSystemTime(atMs + STORE_PROBE_MS);
     await road.ring();
@@ -319,7 +319,7 @@ describe("a full store", () => {
       await road.pass(STORE_PROBE_MS);
       await road.ring();
     }
-    // The fourth finds no row behind the third.
+    // The fourth probe finds no row after the third.
     expect(road.sentSince(calls)).toEqual(["[1]", "[2]", "[3]", "[1]"]);
     expect(road.drain.storeFull).toBe(true);
   });

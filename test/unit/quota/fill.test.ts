@@ -1,4 +1,4 @@
-/** Whether the counter's database is full, without asking it with every commit (design §7). */
+/** Detects a full counter database without reading its size at every commit (design §7). */
 import { expect, test } from "vitest";
 import { Fill } from "../../../src/quota/outbox.ts";
 

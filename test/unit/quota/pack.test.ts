@@ -1,4 +1,4 @@
-/** Design §7: signals into outbox rows, rows into messages; and the buckets of each key's request rate. */
+/** Design §7: signals in outbox rows, rows in messages, and the buckets of each key's request rate. */
 import { describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { MessagePacker, RowPacker } from "../../../src/quota/outbox.ts";
@@ -45,7 +45,7 @@ describe("the rows of a commit", () => {
     packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], 4, 1);
     packer.add([chunk(10, 2)], 0, 0);
     packer.add([chunk(12, 2)], 0, 2);
-    expect(arrived(packer).map((one) => one.split(" ").toSpliced(1, 1).join(" "))).toEqual([
+    expect(arrived(packer).map((line) => line.split(" ").toSpliced(1, 1).join(" "))).toEqual([
       "sig_1 1 accepted",
       "sig_2 2 accepted",
       "sig_3 3 accepted",

@@ -18,7 +18,7 @@ test("keeps a key quiet after a burst, even when more keys call than are remembe
   };
   expect(burstOf("key_loud", NOW)).toMatchObject({ refused: REFUSAL_BURST_CALLS });
   for (let nth = 0; nth < 1_000; nth++) bursts.called(`key_${nth}`, 1, NOW);
-  // All are silent by then. The silent keys are forgotten for the new one.
+  // All keys are silent by then, and forgotten for the new key.
   bursts.called("key_new", 1, NOW + 10 * MINUTE);
   expect(burstOf("key_loud", NOW + 11 * MINUTE)).toBeNull();
   expect(burstOf("key_loud", NOW + REFUSAL_BURST_QUIET_MS)).toMatchObject({ refused: REFUSAL_BURST_CALLS });

@@ -60,7 +60,7 @@ test("stored ranges do not grow with settled rows, across gaps of counter restar
   expect(recorded.rows).toEqual([[1_000_000, 1_000_001]]);
 });
 
-/** Rows that consumers report in any order, while some come again and again. */
+/** Rows that consumers report in any order, some of them repeatedly. */
 function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: number; mostRanges: number } {
   let [left, rounds, mostRanges] = [[...rows], 0, 0];
   for (; left.length > 0 && rounds < 10_000; rounds++) {

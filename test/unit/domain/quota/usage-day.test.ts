@@ -82,6 +82,8 @@ describe("the curve of a period", () => {
 describe("signals per day", () => {
   test("are the day's increase, zero on idle days", () => {
     expect(signalsPerDay([entry(1, 2), entry(3, 5, 1)], day(1), day(5))).toEqual([2, 0, 4, 0]);
+    // Entries outside the days are ignored.
+    expect(signalsPerDay([entry(1, 2), entry(3, 5, 1), entry(4, 9), entry(5, 9)], day(2), day(4))).toEqual([0, 4]);
   });
 
   test("include both periods on the day in which one ends and the next begins", () => {

@@ -115,16 +115,18 @@ test("each usage level is announced once while it stays reached, through any cha
   fc.assert(
     fc.property(fc.array(fc.tuple(change, fc.boolean()), { maxLength: 20 }), (changes) => {
       let before = 0;
-      let known: string[] = [];
+      let announced: string[] = [];
       for (const [now, hasRefused] of changes) {
         const { notified: after, news } = usageNews({ notified: before, now, hasRefused });
         const reached = usageNews({ notified: 0, now, hasRefused }).news as string[];
-        expect(news.filter((level) => known.includes(level))).toEqual([]);
-        expect([...known, ...news]).toEqual(expect.arrayContaining(reached));
+        expect(news.filter((level) => announced.includes(level))).toEqual([]);
+        expect([...announced, ...news]).toEqual(expect.arrayContaining(reached));
         expect(usageNews({ notified: after, now, hasRefused: false }).news).toEqual([]);
         const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
         const isFull = !now.overages && now.accepted + now.held >= ceiling;
-        known = [...known, ...news].filter((level) => reached.includes(level) || (level === "first_refusal" && isFull));
+        announced = [...announced, ...news].filter(
+          (level) => reached.includes(level) || (level === "first_refusal" && isFull),
+        );
         before = after;
       }
     }),

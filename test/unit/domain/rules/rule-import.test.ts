@@ -16,12 +16,12 @@ const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   enabled: true,
   ...more,
 });
-const known = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
+const existingRule = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
 const outcomes = (steps: readonly { what: string }[]) => steps.map(({ what }) => what);
 
 describe("an imported rule", () => {
   test("changes the rule with its id, else the rule with its name, else is added", () => {
-    const existing = [known("r1", "One"), known("r2", "Two"), known("r3", "Three")];
+    const existing = [existingRule("r1", "One"), existingRule("r2", "Two"), existingRule("r3", "Three")];
     const steps = planImport(existing, [
       { ...rule("Renamed"), id: "r1" },
       { ...rule("Two", { points: 2 }), id: "elsewhere" },
@@ -37,7 +37,7 @@ describe("an imported rule", () => {
   });
 
   test("is refused if several rules have its name, or an earlier one changes the same rule", () => {
-    const existing = [known("r1", "One"), known("r2", "One"), known("r3", "Three")];
+    const existing = [existingRule("r1", "One"), existingRule("r2", "One"), existingRule("r3", "Three")];
     const steps = planImport(existing, [
       rule("One"),
       { ...rule("One"), id: "r2" },
@@ -54,7 +54,9 @@ describe("an imported rule", () => {
   });
 
   test("counts in full if added, by its difference if changed", () => {
-    const existing = [known("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] })];
+    const existing = [
+      existingRule("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] }),
+    ];
     const steps = planImport(existing, [rule("One", { event: "F*" }), rule("New", { event: "*a*" })]);
     expect(afterImport(existing, [])).toEqual({ count: 1, size: 4 });
     expect(afterImport(existing, steps)).toEqual({ count: 2, size: 3 });
@@ -64,7 +66,7 @@ describe("an imported rule", () => {
 describe("a file of mapping rules", () => {
   test("is read as written, as a bare list, and with further fields of the operator API", () => {
     const all = [
-      known("r1", "One", {
+      existingRule("r1", "One", {
         match: "any",
         frequency: "once_ever",
         enabled: false,
@@ -74,7 +76,7 @@ describe("a file of mapping rules", () => {
           { path: "email", operator: "not_exists" },
         ],
       }),
-      known("r2", "Two"),
+      existingRule("r2", "Two"),
     ];
     const text = ruleFileOf(all);
     expect(readRuleFile(text)).toEqual({ ok: true, value: all });

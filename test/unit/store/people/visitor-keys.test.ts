@@ -1,4 +1,4 @@
-/** Keys of visitors' ids and lists, and the receipts of a person's traits, as rows keep them: both come back as they were. */
+/** Keys of visitors' ids and lists, and the receipts of a person's traits, survive storing. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { TRAIT_NAMES } from "../../../../src/domain/signal/traits.ts";
@@ -24,22 +24,22 @@ const value = fc.oneof(
 const hex = (key: ArrayBuffer) => Buffer.from(key).toString("hex");
 
 describe("a visitor's id as a key", () => {
-  test("comes back, and is that of no other id", () => {
+  test("is read back, and differs for every second id", () => {
     fc.assert(
-      fc.property(fc.record({ kind, value }), fc.record({ kind, value }), (one, other) => {
-        expect(visitorOfKey(visitorKey(one))).toEqual(one);
-        const isSame = one.kind === other.kind && one.value === other.value;
-        expect(hex(visitorKey(one)) === hex(visitorKey(other))).toBe(isSame);
+      fc.property(fc.record({ kind, value }), fc.record({ kind, value }), (first, second) => {
+        expect(visitorOfKey(visitorKey(first))).toEqual(first);
+        const isSame = first.kind === second.kind && first.value === second.value;
+        expect(hex(visitorKey(first)) === hex(visitorKey(second))).toBe(isSame);
       }),
     );
   });
 
-  test("takes eighteen bytes where it is a UUID in lower case", () => {
+  test("takes eighteen bytes for a UUID in lower case", () => {
     expect(visitorKey({ kind: "user_id", value: UUID }).byteLength).toBe(18);
     expect(visitorKey({ kind: "user_id", value: UUID.toUpperCase() }).byteLength).toBe(37);
   });
 
-  test("is among those of its kind", () => {
+  test("is within the range of its kind", () => {
     fc.assert(
       fc.property(fc.record({ kind, value }), (id) => {
         const [behind, before] = keysOf(id.kind);
@@ -54,7 +54,7 @@ describe("a visitor's id as a key", () => {
   });
 });
 
-test("receipts of traits come back, whichever traits there are, and take little where they are of one signal", () => {
+test("receipts of traits are read back for any traits, and are small if all come from one signal", () => {
   const receipt = fc.record({
     receivedAtMs: fc.integer({ min: 0, max: 2e12 }),
     ordinal: fc.integer({ min: 0, max: 1e12 }),
@@ -73,7 +73,7 @@ test("receipts of traits come back, whichever traits there are, and take little 
       },
     ),
   );
-  const one = { receivedAtMs: 1_800_000_000_000, ordinal: 90_000 };
-  expect(writeReceipts({ name: one, company: one, title: one }).length).toBeLessThan(20);
+  const single = { receivedAtMs: 1_800_000_000_000, ordinal: 90_000 };
+  expect(writeReceipts({ name: single, company: single, title: single }).length).toBeLessThan(20);
   expect(readReceipts("")).toEqual({});
 });

@@ -1,4 +1,4 @@
-/** Lists by a time of which only the day has an index (src/store/queries/by-day.ts), against rows that are simply sorted. */
+/** Lists by a time whose index holds only the day (src/store/queries/by-day.ts), compared with sorted rows. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { ascending, byDay, readDayPlace, writeDayPlace } from "../../../../src/store/queries/by-day.ts";
@@ -21,7 +21,7 @@ const byOrder = (
   [at = 0, id = 0]: readonly (string | number)[],
   [otherAt = 0, otherId = 0]: readonly (string | number)[],
 ) => Number(otherAt) - Number(at) || Number(otherId) - Number(id);
-const byTime = (one: Row, other: Row) => other.day - one.day || byOrder([one.at, one.id], [other.at, other.id]);
+const byTime = (a: Row, b: Row) => b.day - a.day || byOrder([a.at, a.id], [b.at, b.id]);
 type Direction = DayList<Row>["direction"];
 const direction = fc.constantFrom<Direction>("down", "up");
 
@@ -36,20 +36,20 @@ function listOf(all: readonly Row[], towards: Direction): DayList<Row> {
     rows: (day, behind) =>
       all
         .filter((row) => row.day === day && row.id < Number(behind?.[0] ?? Number.MAX_SAFE_INTEGER))
-        .toSorted((one, other) => other.id - one.id)
+        .toSorted((a, b) => b.id - a.id)
         .slice(0, CHUNK),
     keyOf: ({ id }) => [id],
     orderOf: ({ at, id }) => [at, id],
-    compare: (one, other) => (towards === "down" ? byOrder(one, other) : byOrder(other, one)),
+    compare: (a, b) => (towards === "down" ? byOrder(a, b) : byOrder(b, a)),
   };
 }
 
-/** In pages of this size, each from what its cursor says. */
+/** Reads pages of this size, each from the previous cursor. */
 function paged(all: readonly Row[], towards: Direction, size: number): Row[] {
   const found: Row[] = [];
   for (let place: DayPlace | null = null; ;) {
     const page: { row: Row; place: DayPlace }[] = [];
-    for (const one of byDay(listOf(all, towards), place)) if (page.push(one) === size) break;
+    for (const entry of byDay(listOf(all, towards), place)) if (page.push(entry) === size) break;
     found.push(...page.map(({ row }) => row));
     expect(found.length).toBeLessThanOrEqual(all.length);
     const last = page.at(-1);
@@ -59,7 +59,7 @@ function paged(all: readonly Row[], towards: Direction, size: number): Row[] {
   }
 }
 
-test("a list by day has everything once, whatever a day has and wherever pages end; in order where a day has no more than a chunk", () => {
+test("a list by day has every row once, for any days and page ends, and is sorted if no day exceeds a chunk", () => {
   fc.assert(
     fc.property(rows, direction, fc.integer({ min: 1, max: 9 }), (all, towards, size) => {
       const found = paged(all, towards, size);
@@ -74,7 +74,7 @@ test("a list by day has everything once, whatever a day has and wherever pages e
   );
 });
 
-test("a place in a list that was not given out is none", () => {
+test("an unknown cursor of a list is refused", () => {
   for (const cursor of [
     "",
     "x",
@@ -90,7 +90,7 @@ test("a place in a list that was not given out is none", () => {
   }
 });
 
-test("a place in a list has a day, the key of its chunk or none, and an order of the types that the list has", () => {
+test("a cursor of a list needs a day, a chunk key or none, and an order with the list's types", () => {
   const read = (fields: unknown) => readDayPlace(fields, ["string", "number"], ["number", "string"]);
   expect(read([3, null, [7, "a"]])).toEqual({ day: 3, chunk: null, last: [7, "a"] });
   expect(read([3, ["k", 9], [7, ""]])).toEqual({ day: 3, chunk: ["k", 9], last: [7, ""] });
@@ -111,14 +111,14 @@ test("a place in a list has a day, the key of its chunk or none, and an order of
   }
 });
 
-test("values of an order are compared one by one, numbers as numbers and texts as texts", () => {
+test("values of an order are compared in turn, numbers as numbers and texts as texts", () => {
   const sorted = [
     [1, "b"],
     [1, "c"],
     [2, "a"],
     [10, "a"],
   ];
-  expect([sorted[3], sorted[1], sorted[0], sorted[2]].map((one) => one ?? []).toSorted(ascending)).toEqual(sorted);
+  expect([sorted[3], sorted[1], sorted[0], sorted[2]].map((order) => order ?? []).toSorted(ascending)).toEqual(sorted);
   expect(ascending([1, "a"], [1, "a"])).toBe(0);
   expect([Math.sign(ascending([1, "a"], [1, "b"])), Math.sign(ascending([1, "b"], [1, "a"]))]).toEqual([-1, 1]);
 });
