@@ -64,7 +64,7 @@ describe("the detection of credentials", () => {
 
 test("finds a secret in a long run if any window of the run is one", () => {
   const chars = fc.constantFrom(..."aaabAABZ019__--".split(""));
-  const runs = fc.oneof(
+  const texts = fc.oneof(
     fc.string({ unit: chars, minLength: 43, maxLength: 160 }),
     fc
       .tuple(
@@ -74,17 +74,18 @@ test("finds a secret in a long run if any window of the run is one", () => {
       )
       .map((parts) => parts.join("")),
   );
-  let found = 0;
+  let [runs, found] = [0, 0];
   fc.assert(
-    fc.property(runs, (run) => {
+    fc.property(texts, (run) => {
       const windows = Array.from({ length: Math.max(0, run.length - 42) }, (_, at) => run.slice(at, at + 43));
       const expected = windows.some((window) => holdsCredential(window));
+      runs++;
       if (expected) found++;
       expect(holdsCredential(run)).toBe(expected);
     }),
     { numRuns: 3_000 },
   );
-  expect(found).toBeGreaterThan(100);
+  expect(found).toBeGreaterThan(runs / 50);
 });
 
 test("a secret is drawn again until it differs enough from words", () => {
