@@ -194,9 +194,6 @@ describe("§8.5 paths", () => {
     ["source", { path: "source", operator: "equals", value: "marketing" }, true],
     ["email", { path: "email", operator: "ends_with", value: "@EXAMPLE.com" }, true],
     ["a nested property", { path: "properties.form.name", operator: "equals", value: "contact" }, true],
-    ["a property with a dot in its name", { path: "properties.a.b", operator: "equals", value: 1 }, true],
-    ["an element", { path: "properties.items[1].sku", operator: "equals", value: "b2" }, true],
-    ["another element", { path: "properties.items[0].sku", operator: "equals", value: "b2" }, false],
     ["any element", { path: "properties.items[].sku", operator: "equals", value: "b2" }, true],
     ["no element", { path: "properties.items[].sku", operator: "equals", value: "c3" }, false],
     ["not_: one element is", { path: "properties.items[].sku", operator: "not_equals", value: "b2" }, false],
@@ -206,8 +203,6 @@ describe("§8.5 paths", () => {
     ["an element that is null does not exist", { path: "properties.items[].x", operator: "exists" }, false],
     ["any element of nothing", { path: "properties.none[].x", operator: "not_exists" }, true],
     ["an element itself", { path: "properties.tags[]", operator: "in", value: ["Red", "Blue"] }, true],
-    ["the prototype", { path: "properties.constructor", operator: "exists" }, false],
-    ["the prototype's name", { path: "properties.__proto__", operator: "exists" }, false],
     ["the prototype's methods", { path: "properties.form.toString", operator: "not_exists" }, true],
   ] as [string, MappingCondition, boolean][])("%s", (_, condition, expected) =>
     expect(holds(condition, sent)).toBe(expected),

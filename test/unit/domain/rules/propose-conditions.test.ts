@@ -61,20 +61,6 @@ describe("§6.3 the rule proposed for a real payload", () => {
     });
   });
 
-  test("names the title of a CDP's track", () => {
-    const sent = {
-      type: "track",
-      messageId: "ajs-f8ca1e4de5024d9430b3928bd8ac6b96",
-      anonymousId: "23adfd82-aa0f-45a7-a756-24f2a7a4c895",
-      event: "Course Clicked",
-      properties: { title: "Intro to Analytics" },
-      context: { page: { path: "/academy/", url: "https://example.com/academy/" } },
-    };
-    expect(proposeRule(normalise(sent, undefined)).conditions).toEqual([
-      { path: "properties.title", operator: "equals", value: "Intro to Analytics" },
-    ]);
-  });
-
   test("names a CDP's page and its address from the context", () => {
     const sent = {
       type: "page",

@@ -39,18 +39,6 @@ describe("§6 payloads as a CDP delivers them", () => {
       traits: { name: "Peter Gibbons", company: "Initech", title: "Engineer" },
     });
   });
-  test("a track gives its event and properties", () => {
-    const sent = `{"type":"track","messageId":"ajs-f8ca1e4de5024d9430b3928bd8ac6b96","anonymousId":"23adfd82-aa0f-45a7-a756-24f2a7a4c895","event":"Course Clicked","properties":{"title":"Intro to Analytics"},"context":{"page":{"path":"/academy/","url":"https://example.com/academy/"}},"originalTimestamp":"2026-02-12T19:11:01.152Z","timestamp":"2026-02-12T19:11:01.249Z"}`;
-    expect(normalise(JSON.parse(sent), undefined)).toEqual({
-      kind: "signal",
-      event: "Course Clicked",
-      source: "segment",
-      anonymousId: "23adfd82-aa0f-45a7-a756-24f2a7a4c895",
-      hasOwnId: true,
-      properties: { title: "Intro to Analytics" },
-      traits: {},
-    });
-  });
   test("a page gives a page view, with the name from the top level", () => {
     const sent = `{"type":"page","messageId":"022bb90d","anonymousId":"507f191e810c19729de860ea","name":"Home","properties":{"title":"Welcome","url":"https://example.com"},"timestamp":"2026-02-23T22:28:55.111Z"}`;
     expect(normalise(JSON.parse(sent), undefined)).toEqual({
