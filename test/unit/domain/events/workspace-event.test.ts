@@ -4,8 +4,10 @@ import {
   exampleEvent,
   eventSentence,
   type AnyEvent,
+  type AnyEventType,
   destinationEventTypes,
   eventTypes,
+  withoutPerson,
 } from "../../../../src/domain/events/workspace-event.ts";
 import { emailText, requestBody, slackBody } from "../../../../src/domain/events/request-body.ts";
 
@@ -18,11 +20,112 @@ test.each([...eventTypes, ...destinationEventTypes])("%s has a sentence and a pa
   expect(page).toMatch(/^[a-z-]+(\/[\w%.-]+)*$/);
 });
 
-test("the sentence of a crossing names the person, the threshold and both scores", () => {
-  expect(eventSentence(exampleEvent("person.score_crossed"))).toEqual({
-    text: "jane@example.com has crossed 50 points: 35 → 55.",
-    page: "people/jane%40example.com",
-  });
+type Changes = Record<string, unknown>;
+
+/** The sentence of the type's example with these changes. */
+function sentenceOf(type: AnyEventType, changes: Changes = {}): string {
+  const event = exampleEvent(type);
+  const { text, page } = eventSentence({ ...event, data: { ...event.data, ...changes } } as AnyEvent);
+  return `${text} [${page}]`;
+}
+
+const RULE_PAGE = "[rules/rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70]";
+const KEY_PAGE = "[settings/api-keys/key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f]";
+const scored = (...emails: string[]) => ({ scoring_signals: emails.map((email) => ({ email, points: -600 })) });
+
+test.each<[AnyEventType, Changes, string]>([
+  ["person.score_crossed", {}, "jane@example.com has crossed 50 points: 35 → 55. [people/jane%40example.com]"],
+  ["person.scored", {}, "1 scoring signal, +20 points: jane@example.com. [people/jane%40example.com]"],
+  ["person.scored", scored("a", "b", "c", "a"), "4 scoring signals, −2,400 points: a, b, c. [people]"],
+  ["person.scored", scored("a", "b", "c", "d", "e"), "5 scoring signals, −3,000 points: a, b, c, 2 more. [people]"],
+  [
+    "people.rescored",
+    {},
+    `A mapping rule was applied to the past. Scoring signals: 1,240 added (+24,800 points). Scores have crossed 50 (31 times). ${RULE_PAGE}`,
+  ],
+  [
+    "people.rescored",
+    { rule_id: null, changed: 1, removed: 2, points: -5, thresholds: [{ threshold: 50, risen: 0, fallen: 1 }] },
+    "A mapping rule was applied to the past. Scoring signals: 1,240 added, 1 changed, 2 removed (−5 points). [people]",
+  ],
+  [
+    "people.rescored",
+    { email: "a@b.c" },
+    "Earlier signals have become those of a@b.c. Scoring signals: 1,240 added (+24,800 points). [people/a%40b.c]",
+  ],
+  [
+    "usage.level",
+    {},
+    "80 % of the signal limit are reached: 400,000 of 500,000 signals. The billing period ends on 2026-12-01 00:00 UTC. [usage]",
+  ],
+  [
+    "usage.level",
+    { level: "first_refusal" },
+    "A signal was refused for the signal limit (400,000 of 500,000 signals). The billing period ends on 2026-12-01 00:00 UTC. [usage]",
+  ],
+  [
+    "period.closed",
+    {},
+    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 500,000 signals. It is the first period in a row over the limit. [usage]",
+  ],
+  [
+    "period.closed",
+    { streak: 4, extra_room_removed: true },
+    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 500,000 signals. It is the 4th period in a row over the limit. There is no extra room beyond the limit any more. [usage]",
+  ],
+  [
+    "period.closed",
+    { streak: 0, signal_limit: 1 },
+    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 1 signal. [usage]",
+  ],
+  ["key.expiring", {}, `The API key “Website” ends in 7 days or less, on 2026-11-27 00:00 UTC. ${KEY_PAGE}`],
+  [
+    "key.expiring",
+    { days: 1, successor_id: "key_2" },
+    `The API key “Website” ends in 1 day or less, on 2026-11-27 00:00 UTC. It was rotated and is still in use. ${KEY_PAGE}`,
+  ],
+  ["key.silent", {}, `Nothing has come with the API key “Website” for 3 days (last 2026-11-17 08:00 UTC). ${KEY_PAGE}`],
+  ["key.silent", { last_used_at: null }, `Nothing has come with the API key “Website” for 3 days (never). ${KEY_PAGE}`],
+  [
+    "refusals.burst",
+    { codes: { event_missing: 2, body_not_json: 60 } },
+    `62 of 400 calls of an API key were refused within minutes: body_not_json (60), event_missing (2). ${KEY_PAGE}`,
+  ],
+  ["dead_letters.added", {}, "3 signals could not be processed: rules_too_slow (3). [signals/dead-letters]"],
+  ["processing.late", {}, "1,200 signals still to be processed, the oldest since 2026-11-20 13:12 UTC. [signals]"],
+  [
+    "destination.disabled",
+    {},
+    "The destination “CRM” was switched off: nothing has reached it for five days. [settings/notifications]",
+  ],
+  [
+    "destination.disabled",
+    { reason: "gone" },
+    "The destination “CRM” was switched off: it answered 410 Gone. [settings/notifications]",
+  ],
+  ["destination.test", {}, "A test of the destination “CRM”: it works. [settings/notifications]"],
+])("the sentence of %s with %j", (type, changes, sentence) => {
+  expect(sentenceOf(type, changes)).toBe(sentence);
+});
+
+test.each([
+  ["person.score_crossed", {}, null],
+  ["person.scored", {}, null],
+  [
+    "person.scored",
+    { scoring_signals: [{ email: "jane@example.com" }, { email: "bob@example.com" }] },
+    { scoring_signals: [{ email: "bob@example.com" }] },
+  ],
+  ["people.rescored", { email: "jane@example.com" }, null],
+  ["people.rescored", {}, "unchanged"],
+  ["key.silent", {}, "unchanged"],
+] as const)("%s with %j keeps no data of a deleted person", (type, changes, kept) => {
+  const example = exampleEvent(type);
+  const event = { ...example, data: { ...example.data, ...changes } } as AnyEvent;
+  const left = withoutPerson(event, (email) => email === "jane@example.com");
+  if (kept === "unchanged") expect(left).toBe(event);
+  else expect(left).toEqual(kept && { ...event, data: kept });
+  expect(withoutPerson(event, () => false)).toBe(event);
 });
 
 describe("the request body", () => {
