@@ -9,10 +9,7 @@ import { ROW_MAX_BYTES } from "../../limits.ts";
 
 /** Room in a change's row for everything except its two values; the rest needs only a fraction of it. */
 const CHANGE_OTHER_BYTES = 10_000;
-/**
- * Maximum size of a value; a change holds two. SIGNAL_MAX_BYTES is a twentieth of a row, so the values of a single
- * signal always fit.
- */
+/** Maximum size of a value; a change holds two. The values of a signal always fit. */
 export const VALUE_MAX_BYTES = (ROW_MAX_BYTES - CHANGE_OTHER_BYTES) / 2;
 /** Number of values that a refusal names, the largest first. */
 const VALUES_NAMED = 5;

@@ -86,9 +86,7 @@ export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   return rows;
 }
 
-/**
- * Collects texts, numbers and booleans with their paths. Arrays and the flags of `features: {…}` are collected whole.
- */
+/** Collects values with their paths; arrays and the flags of `features: {…}` as a whole. */
 function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf[]): void {
   for (const [name, inner] of Object.entries(value)) {
     if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
@@ -163,10 +161,7 @@ function words(list: string): readonly string[] {
   return list.split(" ");
 }
 
-/**
- * Longest path that the example writes as nested objects. A longer path becomes one dotted name, which readers accept
- * as well.
- */
+/** Longest path that the example writes as nested objects; a longer one becomes a dotted name. */
 const NESTED_MAX_STEPS = 8;
 /** Largest array index that the example writes as an array. */
 const INDEX_MAX = 3;
@@ -188,10 +183,7 @@ export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
   return example;
 }
 
-/**
- * Plain values come before the paths below them. `json` comes last, because it accepts any value that is already
- * there.
- */
+/** Plain values come before the paths below them; `json` comes last, because it accepts any value. */
 function placesOf(template: readonly PayloadMapping[]): Place[] {
   const places = new Map<string, Place>();
   for (const mapping of template) {

@@ -9,10 +9,7 @@ export const RETRY_JITTER = 0.2;
 export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
 /** Time without a successful delivery after which a destination is switched off. */
 export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
-/**
- * Time after which a failure starts a new run of failures: longer than the longest delay of the schedule with its
- * jitter.
- */
+/** Time after which a failure starts a new run: longer than the longest delay with its jitter. */
 export const DESTINATION_FORGIVEN_MS = 36 * 3_600_000;
 
 const SECOND_MS = 1_000;
@@ -69,10 +66,7 @@ export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowM
   return { outcome: "again", atMs: nowMs + Math.max(jittered(delayMs, random), askedMs(result)) };
 }
 
-/**
- * Consecutive failures after which a destination is failing. Only attempts that begin after the previous failure
- * count.
- */
+/** Consecutive failures, each begun after the previous one, after which a destination is failing. */
 export const FAILING_AFTER = 2;
 
 /**

@@ -1,7 +1,4 @@
-/**
- * A destination of a workspace's events as the pages and the API show it, without secrets, and the rules for its
- * target.
- */
+/** A destination of a workspace's events, without secrets, and the rules for its target. */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
@@ -79,9 +76,7 @@ export type UrlProblem =
 /** Ports below are reserved for well-known services. */
 const FIRST_FREE_PORT = 1_024;
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
-/**
- * Last labels that no public name has: RFC 6761, RFC 6762, RFC 8375, RFC 9476, and labels common in home networks.
- */
+/** Last labels of private names: RFC 6761, 6762, 8375, 9476, and labels common in home networks. */
 const NOT_PUBLIC =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|arpa|test|invalid|onion|alt)$/;
 
@@ -117,18 +112,12 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
   return ok(url.href);
 }
 
-/**
- * The service answers at every port that the platform offers. Only on a developer's machine another port is another
- * program.
- */
+/** The service answers at every port of the platform; only locally a port is another program. */
 function withoutPort(host: string): string {
   return host.replace(/:\d+$/, "");
 }
 
-/**
- * Whether a host has at least two labels, the last one of letters. A dot at the end would be a second name of the
- * same host.
- */
+/** Whether a host has at least two labels, the last of letters, and no dot at the end. */
 function isPublicName(host: string): boolean {
   return /^([a-z0-9_-]+\.)+([a-z]{2,}|xn--[a-z0-9-]+)$/.test(host) && !NOT_PUBLIC.test(host);
 }

@@ -6,9 +6,7 @@ import { DAY_MS } from "../duration.ts";
 import type { DisabledReason } from "../events/destination.ts";
 import { counted } from "../text.ts";
 
-/**
- * `late`: look at it today. `stuck`: look at it now, because it does not recover without help or senders notice it.
- */
+/** `late`: look at it today. `stuck`: look at it now; it does not recover, or senders notice it. */
 export type HealthWord = "ok" | "late" | "stuck";
 
 /** A job of the Signal Store's alarm that has failed since `sinceMs`. */
@@ -85,22 +83,16 @@ export interface HealthAlarm {
 const MINUTE_MS = 60_000;
 /** Wait after which a signal is late. A healthy backlog is a hundred times younger. */
 export const SIGNALS_LATE_MS = 10 * MINUTE_MS;
-/**
- * Wait after which a signal is stuck. By then the outbox, which retries every 15 minutes, has retried several times.
- */
+/** Wait after which a signal is stuck: the outbox, which retries every 15 minutes, has retried it. */
 export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
 /** Failing time after which a job is reported. It is retried every minute, and R2 may be down for a few. */
 export const JOB_FAILING_MS = 10 * MINUTE_MS;
 /** Time for which dead letters are reported, so that the alarm ends if the operator decides to leave them. */
 export const DEAD_LETTERS_NEW_MS = DAY_MS;
 
-/**
- * Failing time after which a destination is reported. A receiver that is deploying or busy fails for some minutes.
- */
+/** Failing time after which a destination is reported; deploying a receiver takes some minutes. */
 export const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
-/**
- * Time for which a switched-off destination is reported, so that the alarm ends if the operator decides to leave it.
- */
+/** Time for which a switched-off destination is reported. The operator may leave it that way. */
 export const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
 /** The alarms of a workspace, the most severe first; empty if all is well. */
@@ -195,9 +187,7 @@ function named([first, ...rest]: readonly FailingDestination[]): string {
   return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 
-/**
- * The alarm if objects of the workspace did not answer. @param silent the names of the objects, with their errors.
- */
+/** @param silent the names of the objects that did not answer, with their errors. */
 export function unreachable(silent: string): HealthAlarm {
   return stuck(
     "unreachable",

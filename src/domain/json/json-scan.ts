@@ -193,10 +193,7 @@ function closingQuote(bytes: Uint8Array, open: number, end: number): number {
   return end;
 }
 
-/**
- * Whether the string is `batch`, with or without escapes. Decodes nothing, because an object may have millions of
- * keys.
- */
+/** Whether the string is `batch`, even with escapes. Decodes nothing: an object may have many keys. */
 function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   let at = open + 1;
   for (const letter of BATCH) {
@@ -207,10 +204,7 @@ function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   return at === close;
 }
 
-/**
- * Whether the letter stands there as an escape, such as `\u0062`. The codes of all letters in `batch` have decimal
- * digits only.
- */
+/** Whether the letter is written as an escape, such as `\u0062`. All of `batch` have decimal digits. */
 function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   return (
     bytes[at] === BACKSLASH &&

@@ -49,10 +49,7 @@ export function holdsKey(text: string): boolean {
   return /sk_[0-9A-Za-z]{40}/.test(text);
 }
 
-/**
- * A key anywhere in a text, or the beginning of a truncated key. The look-behind skips the end of words such as
- * `task_`.
- */
+/** A key or the beginning of a truncated key, but not the end of a word such as `task_`. */
 const KEY_OR_BEGINNING = /sk_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])sk_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
 
 /** Masks keys and beginnings of keys. Texts from senders and users may contain them. */
@@ -134,19 +131,14 @@ export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {
   return expiresAtMs !== null && nowMs >= expiresAtMs;
 }
 
-/**
- * The earlier end of a key: its expiration, or the end of its overlap after a rotation. ISO 8601 UTC; null: it never
- * ends.
- */
+/** The end of a key by expiration or after a rotation, if earlier. ISO 8601 UTC; null: never. */
 export function keyEnd(key: { expiresAt: string | null; overlapEndsAt: string | null }): string | null {
   const { expiresAt, overlapEndsAt } = key;
   if (expiresAt === null || overlapEndsAt === null) return expiresAt ?? overlapEndsAt;
   return expiresAt < overlapEndsAt ? expiresAt : overlapEndsAt;
 }
 
-/**
- * The status in the list of keys: an expired key is inactive, like a deactivated one (spec §2.1). Times are ISO 8601.
- */
+/** Spec §2.1: an expired key is listed as inactive, like a deactivated one. Times are ISO 8601. */
 export function keyStatus(key: { endsAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
   if (key.deactivatedAt !== null) return "Inactive";
   return isExpired(key.endsAt === null ? null : Date.parse(key.endsAt), nowMs) ? "Inactive" : "Active";

@@ -16,10 +16,7 @@ const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
 
 const BLANK = "•••";
 
-/**
- * Whether `text` contains an API key or a shared secret. Names of events and sources must not, because they are
- * shown.
- */
+/** Whether `text` contains a key or a secret. Names of events and sources must not: they are shown. */
 export function holdsCredential(text: string): boolean {
   return holdsKey(text) || holdsSecret(text);
 }

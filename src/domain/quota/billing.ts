@@ -1,7 +1,4 @@
-/**
- * Plan and billing of a workspace: billing periods in UTC, the end of a period (spec §8.5), and the price of
- * overages.
- */
+/** Plan and billing of a workspace: periods, their end (spec §8.5) and the price of overages. */
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
 /** Plan and billing of a workspace, as set by `configure` (design §6). */
@@ -63,10 +60,7 @@ export interface Streak {
   extraRoomRemoved: boolean;
 }
 
-/**
- * Spec §8.5: a period over the allowance, on a paid plan with overages off, extends the streak; any other period
- * resets it.
- */
+/** Spec §8.5: a period over the allowance of a paid plan without overages extends the streak. */
 export function closePeriod(before: Streak, period: PeriodEnd): Streak {
   const over = period.count > period.signalLimit && period.paid && !period.overages;
   const streak = over ? before.streak + 1 : 0;

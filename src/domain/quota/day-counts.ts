@@ -18,10 +18,7 @@ export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>)
   return addToLatest(days, changes) ?? addToAny(days, changes);
 }
 
-/**
- * Shortcut for nearly every batch: changes the latest day without parsing the days before it. Null: another day
- * changes too.
- */
+/** Shortcut for most batches: changes only the latest day. Null: another day changes too. */
 function addToLatest(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts | null {
   const [change] = changes;
   if (change === undefined || changes.size > 1) return null;

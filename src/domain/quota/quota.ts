@@ -14,10 +14,7 @@ export interface QuotaPlan {
 
 export type QuotaRefusal = "allowance_exceeded" | "extra_room_exceeded";
 
-/**
- * Bounds of a billing period's ordinals, which start at 1: up to `accept` they are accepted, up to `hold` held,
- * beyond that refused.
- */
+/** Ordinals of a period, from 1: up to `accept` accepted, up to `hold` held, beyond that refused. */
 export interface QuotaBounds {
   accept: number;
   hold: number;
@@ -84,9 +81,7 @@ export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): Qu
   return { accepted, held: kept - accepted, rejected: count - kept, refusal: kept === count ? null : refusal };
 }
 
-/**
- * Number of `accepted` signals, following `used` ordinals, that exceed the plan's limit and are metered (spec §8.6).
- */
+/** Signals of `accepted`, following `used` ordinals, that are metered beyond the limit (spec §8.6). */
 export function overageOfRun(used: number, accepted: number, { signalLimit }: QuotaPlan): number {
   return Math.min(accepted, Math.max(0, used + accepted - signalLimit));
 }

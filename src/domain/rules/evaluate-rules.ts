@@ -70,10 +70,7 @@ class Run {
     return all;
   }
 
-  /**
-   * A missing path has no values, so that only the `not_` operators hold. With `[]`, a single matching value is
-   * enough.
-   */
+  /** A missing path has no values: only `not_` operators hold. With `[]`, one matching value is enough. */
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
     for (const value of this.#valuesAt(pathIndex)) {

@@ -99,10 +99,7 @@ function at(fits: Comparator["fits"]): Comparator {
   return { fits, scansText: false };
 }
 
-/**
- * Whether a number has all its digits. Beyond 2^53, two different order numbers would be equal; there only the text
- * decides.
- */
+/** Whether a number has all its digits. Beyond 2^53 only the text decides, or ids would be equal. */
 function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
@@ -113,9 +110,7 @@ export function toComparable(value: unknown): Comparable {
   return { text: typeof value === "boolean" ? String(value) : undefined, number: NaN };
 }
 
-/**
- * A text that is compared as a number. Exponents are excluded: `1e5` is more often an id, and would equal `100000`.
- */
+/** A text that compares as a number. No exponents: `1e5` is more often an id than 100000. */
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/;
 
 /** Longer texts are not compared as numbers: no useful number has as many digits. */

@@ -40,10 +40,7 @@ export interface RuleMatch {
   readonly ruleVersion: number;
   readonly scoringSignal: string;
   readonly points: number;
-  /**
-   * Present if not every match scores. The Signal Store decides which matches do, because it knows the person's other
-   * scores.
-   */
+  /** Present if not every match scores. The Signal Store knows which do. */
   readonly frequency?: Exclude<RuleFrequency, "every_time">;
 }
 
@@ -154,10 +151,7 @@ export function wildcardOf(pattern: string): Wildcard | null {
   return last === undefined ? null : { first, middle: parts.filter((part) => part !== ""), last };
 }
 
-/**
- * Searches each part at its first possible position. If that fails, no later position helps, so there is no
- * backtracking.
- */
+/** Searches each part at its first position. No later position helps, so there is no backtracking. */
 export function fitsWildcard({ first, middle, last }: Wildcard, event: string): boolean {
   const end = event.length - last.length;
   if (end < first.length || !event.startsWith(first) || !event.endsWith(last)) return false;
@@ -176,10 +170,7 @@ export function eventRange(pattern: string): { prefix: string; exact: boolean } 
   return { prefix, exact: rest.length === 0 };
 }
 
-/**
- * Every value that is neither an object nor an array, with its path, in the payload's order. Of an array, only the
- * first element.
- */
+/** Every value except objects and arrays, with its path; of an array, only the first element. */
 export function* leavesOf(properties: JsonObject): Generator<[path: string, value: unknown]> {
   yield* leavesAt("properties", properties);
 }

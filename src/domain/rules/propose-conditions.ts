@@ -30,10 +30,7 @@ const KIND = words(`action activity asset brand button campaign categories categ
   department document edition experiment feature form format goal industry interest kind lesson level list method mode
   module outcome package page phase plan product program reason resource result role screen section segment stage status
   step subscription survey quiz tag tags template tier topic trial type variant webinar workflow`);
-/**
- * Last words of names whose values are labels (`form_name`, `page_url`), unless a neighbouring word is about a
- * person.
- */
+/** Last words of labels (`form_name`, `page_url`), unless a neighbouring word is about a person. */
 const LABEL = words("name title label subject slug url uri link href path pathname");
 const PERSONAL = words(`person people user lead contact customer client visitor member recipient sender author owner
   assignee employee job profile traits first last middle full given family nick company employer organization organisation
@@ -140,9 +137,7 @@ function rankOf(path: string): Rank | undefined {
   return LABEL.has(last) ? "kind" : "other";
 }
 
-/**
- * A web address, with and without a host. Each part ends where the next may begin, so that no text makes these slow.
- */
+/** A web address, with and without a host. No part can match where the next begins (linear time). */
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
 const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 

@@ -43,9 +43,7 @@ const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
   "email",
 ]);
 
-/**
- * Placeholders that the sender's template engine did not fill: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`.
- */
+/** Unfilled placeholders of templates: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
 /** A character that distinguishes ids: zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;

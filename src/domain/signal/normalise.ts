@@ -124,10 +124,7 @@ export function emailProblemOf(payload: unknown): string | null {
   return sent.map(emailProblem).find((problem) => problem !== null) ?? null;
 }
 
-/**
- * Server-side SDKs send the name of a page or a screen at the top level, and browsers send a page's address in the
- * context.
- */
+/** Server-side SDKs send a page's name at the top level; browsers send its address in the context. */
 function propertiesOf(payload: JsonObject, callType: string | undefined, context: JsonObject): JsonObject {
   const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
   if (callType !== "page" && callType !== "screen") return properties;

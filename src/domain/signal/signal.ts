@@ -38,10 +38,7 @@ export interface NormalisedSignal {
   anonymousId?: string;
   /** The id that an `alias` call replaces: an anonymous id or a user id; the call does not say which. */
   previousId?: string;
-  /**
-   * Whether the payload carries its own id (`messageId` or `id`): duplicates are then detected over days, not
-   * minutes.
-   */
+  /** Whether the payload has an id (`messageId` or `id`): duplicates are then detected over days. */
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;

@@ -118,9 +118,7 @@ function fullName(first: unknown, last: unknown): string | undefined {
   return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
 }
 
-/**
- * Combining marks of Latin, Greek and Cyrillic after decomposition. Marks of other scripts are part of the letters.
- */
+/** Combining marks of Latin, Greek and Cyrillic; marks of other scripts are part of the letters. */
 const ACCENTS = /[\u0300-\u036f]/g;
 
 export function folded(text: string): string {

@@ -17,9 +17,7 @@ import type { JsonObject } from "../json/json-value.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 
-/**
- * The refusal of a name that contains a credential: names are stored with every signal, and shown to every member.
- */
+/** Refuses credentials in names: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
 /** Characters of a misspelt field name that a refusal repeats. */
