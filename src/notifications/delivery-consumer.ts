@@ -7,8 +7,7 @@ import type { DueDelivery, Parcel } from "./destination-calls.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import { sendEmail } from "./email.ts";
-import { postToReceiver } from "./post.ts";
+import { sendEmail, postToReceiver } from "./post.ts";
 
 /** Takes the messages off the queue at once: a receiver that hangs holds up nothing that comes after. */
 export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionContext): void {

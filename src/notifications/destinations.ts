@@ -8,34 +8,28 @@
  * delays. The delivery's row says that an attempt is under way, so that no other begins. All attempts carry the event's id
  * and the same body, so one that was made and not reported repeats an event and never invents one.
  */
+import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import { wantedBy } from "../domain/events/destination.ts";
 import type { Destination } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
-import { DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/restorable-object.ts";
+import { CALL_TIMEOUT_MS, DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { RestorableObject } from "../platform/restorable-object.ts";
+import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
+import { within } from "../platform/time-limit.ts";
 import { DeletedPeople } from "./deleted-people.ts";
 import { Deliveries, LANES, shownDelivery } from "./deliveries.ts";
-import type * as Calls from "./destination-calls.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
 import { HourlyChore } from "./hourly-chore.ts";
-import { Reports, ownEvent } from "./reports.ts";
-import {
-  failingDestination,
-  NO_FAILURES,
-  OldSecrets,
-  Roster,
-  Settings,
-  shownDestination,
-  type StoredDestination,
-} from "./roster.ts";
-import { createTables } from "./tables.ts";
-import { TellSources } from "./tell-sources.ts";
+import { ownEvent, Reports } from "./reports.ts";
+import { failingDestination, NO_FAILURES, OldSecrets, Roster, Settings, shownDestination } from "./roster.ts";
+import type { StoredDestination } from "./roster.ts";
 
 export class Destinations extends RestorableObject {
   readonly #sql: SqlStorage;
@@ -390,4 +384,126 @@ const SECRET_BYTES = 32;
 function newSecret(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** The object's tables. */
+export function createTables(sql: SqlStorage): void {
+  sql.exec(`
+    CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS destinations (
+      id TEXT PRIMARY KEY,
+      name TEXT NOT NULL,
+      type TEXT NOT NULL,
+      target TEXT NOT NULL,
+      events TEXT NOT NULL,
+      pages_url TEXT NOT NULL,
+      state TEXT NOT NULL,
+      disabled_reason TEXT,
+      created_ms INTEGER NOT NULL,
+      secret TEXT,
+      failing_since_ms INTEGER,
+      failing_last_ms INTEGER,
+      failures INTEGER NOT NULL,     -- attempts that have failed since one succeeded
+      not_before_ms INTEGER NOT NULL, -- nothing is sent before, while attempts fail
+      delivered_ms INTEGER,          -- when a delivery last arrived, to within a minute
+      dropped INTEGER NOT NULL       -- events that were given up because too much waited
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
+      PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
+
+    -- Ids of events that were taken over, so that each is taken over once.
+    CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
+    -- Events that some delivery carries. Without data: it was about a person who was deleted.
+    CREATE TABLE IF NOT EXISTS notifications (
+      seq INTEGER PRIMARY KEY,
+      id TEXT NOT NULL,
+      type TEXT NOT NULL,
+      time_ms INTEGER NOT NULL,
+      data TEXT
+    );
+    CREATE TABLE IF NOT EXISTS deliveries (
+      destination_id TEXT NOT NULL,
+      id TEXT NOT NULL,
+      event_id TEXT NOT NULL,        -- of its first event: the webhook-id
+      type TEXT NOT NULL,
+      lane INTEGER NOT NULL,         -- of LANES
+      events TEXT NOT NULL,          -- the numbers of its events, a JSON list; it grows until somebody takes the delivery
+      bytes INTEGER NOT NULL,        -- of its events, and some for its rows
+      state TEXT NOT NULL,
+      end_reason TEXT,
+      due_ms INTEGER,                -- when it is to be sent; null: it no longer waits
+      taken_ms INTEGER,              -- when the consumer began the attempt that is under way; null: none is
+      attempt INTEGER NOT NULL,      -- number of the next attempt, or of the one under way, from 1
+      failed INTEGER NOT NULL,       -- attempts that have failed since the delivery was last asked for
+      attempts TEXT NOT NULL,        -- how the attempts ended, a JSON list
+      answers_hidden INTEGER NOT NULL, -- 1: a person whom it told of was deleted, so no answer to it is kept
+      created_ms INTEGER NOT NULL,
+      PRIMARY KEY (destination_id, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (destination_id, lane, due_ms) WHERE due_ms IS NOT NULL;
+
+    CREATE TABLE IF NOT EXISTS key_notices (key_id TEXT NOT NULL, notice TEXT NOT NULL, of TEXT NOT NULL,
+      PRIMARY KEY (key_id, notice)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS deleted_people (email_hash TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID;
+    -- Destinations that were switched off, until the activity log says so.
+    CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
+      WITHOUT ROWID;
+  `);
+}
+
+export class TellSources {
+  readonly #env: Env;
+  readonly #sql: SqlStorage;
+  readonly #roster: Roster;
+  readonly #settings: Settings;
+  /** Settles when nobody is being told any more. */
+  #telling: Promise<void> = Promise.resolve();
+
+  constructor(env: Env, sql: SqlStorage, { roster, settings }: { roster: Roster; settings: Settings }) {
+    this.#env = env;
+    this.#sql = sql;
+    this.#roster = roster;
+    this.#settings = settings;
+  }
+
+  /**
+   * Tells of a change that may not have reached everybody. Repeating it is harmless. One call runs after the other: a change
+   * must not be overtaken by the one before it.
+   */
+  tell(workspaceId: string): Promise<void> {
+    const told = this.#telling.then(() => within(CALL_TIMEOUT_MS, this.#tellNow(workspaceId)));
+    this.#telling = told.catch(() => undefined);
+    return told;
+  }
+
+  async #tellNow(workspaceId: string): Promise<void> {
+    const change = this.#settings.untold;
+    if (change === null) return;
+    const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
+    await Promise.all([
+      this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted),
+      this.#env.QUOTA_COUNTER.getByName(workspaceId).wantEvents(wanted),
+    ]);
+    await this.#logSwitchedOff(workspaceId);
+    this.#settings.told(change);
+  }
+
+  async #logSwitchedOff(workspaceId: string): Promise<void> {
+    type Row = { destination_id: string; at_ms: number; detail: string };
+    const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
+    if (rows.length === 0) return;
+    // Loaded when it is needed: the control plane's database takes most of the time that an isolate starts in.
+    const [{ writeAuditEntry }, { controlDatabase }] = await Promise.all([
+      import("../control/audit.ts"),
+      import("../control/database.ts"),
+    ]);
+    const db = controlDatabase(this.#env.DB);
+    for (const { destination_id, at_ms, detail } of rows) {
+      const by = { actor: "service", nowMs: at_ms };
+      const entry = { workspaceId, action: "destination.switched_off", target: destination_id } as const;
+      // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
+      await writeAuditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
+      this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
+    }
+  }
 }

@@ -3,12 +3,14 @@
  * webhook takes. Nothing that the receiver says is followed, and little of it is read.
  */
 import { Webhook } from "standardwebhooks";
-import type { Parcel } from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import { checkDestinationUrl } from "../domain/events/destination-url.ts";
 import { requestBody } from "../domain/events/request-body.ts";
-import { isLocal } from "../env.ts";
+import { emailText } from "../domain/events/sentence.ts";
+import { configuredEmail, isLocal } from "../env.ts";
 import { ANSWER_MAX_BYTES, DELIVERY_TIMEOUT_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
+import type { Parcel } from "./destination-calls.ts";
 
 export type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
 
@@ -88,5 +90,27 @@ function retryAfterMs(header: string | null): number | null {
 }
 
 function failed(error: string): Sent {
+  return { status: null, error, answer: null, retryAfterMs: null };
+}
+
+/** Sends an event to one address. Never throws. */
+export async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
+  const email = configuredEmail(env);
+  if (email === null) return sent("This deployment sends no email any more.");
+  const { subject, text } = emailText(event, pagesUrl);
+  // The platform makes the Message-ID itself, and refuses another.
+  const headers = { "X-Event-Id": event.id };
+  try {
+    await within(DELIVERY_TIMEOUT_MS, email.binding.send({ from: email.from, to: target, subject, text, headers }));
+    return sent(null);
+  } catch (error) {
+    const { code } = error as { code?: unknown };
+    return sent(
+      typeof code === "string" ? `The platform refused the email: ${code}.` : "The platform refused the email.",
+    );
+  }
+}
+
+function sent(error: string | null): Sent {
   return { status: null, error, answer: null, retryAfterMs: null };
 }

@@ -9,9 +9,9 @@ import type { CreatedDestination, Delivery, DeliveryDetail } from "../notificati
 import { byOperator, operator, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { count, idOf, instant, isoOrNull, listOf, mapPage, pageAsked, pageQuery } from "./schema-parts.ts";
-import { destinationChange, newDestination, thresholds } from "../workspace/destination-schemas.ts";
+import { destinationChange, newDestination, thresholds } from "../workspace/input-schemas.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
-import { TARGET_PROBLEMS } from "../workspace/target-problems.ts";
+import { TARGET_PROBLEMS } from "../workspace/manage-destinations.ts";
 
 const destinationFields = {
   id: idOf("dst", "Of the destination."),

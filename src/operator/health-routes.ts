@@ -13,8 +13,14 @@ import { booksAnswer, booksJson } from "./usage-routes.ts";
 import { operator } from "./environment.ts";
 import { operation } from "./operation.ts";
 import { count, idOf, instant, isoOrNull } from "./schema-parts.ts";
-import { HEALTH_PAGE_WORKSPACES, healthOfAll, type WorkspaceHealth } from "../workspace/all-health.ts";
-import { healthWithin, type Health, type HealthOrAlarm } from "../workspace/read-health.ts";
+import {
+  HEALTH_PAGE_WORKSPACES,
+  healthOfAll,
+  type WorkspaceHealth,
+  healthWithin,
+  type Health,
+  type HealthOrAlarm,
+} from "../workspace/read-health.ts";
 
 const word = z.enum(["ok", "late", "stuck"]).meta({
   description: "`late`: look at it today. `stuck`: it gets no better by itself, or senders notice it; look at it now.",

@@ -3,8 +3,7 @@ import type { Context } from "hono";
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { createRule, restoreRule, updateRule } from "../control/rule-changes.ts";
-import { listRuleVersions, type RuleVersion } from "../control/stored-rules.ts";
-import { findRule, listRules, type StoredRule } from "../control/stored-rules.ts";
+import { listRuleVersions, type RuleVersion, findRule, listRules, type StoredRule } from "../control/stored-rules.ts";
 import { ruleDifferences } from "../domain/rules/rule-difference.ts";
 import {
   PREVIEW_DEFAULT_DAYS,
@@ -18,10 +17,17 @@ import { byOperator, operator, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { count, idOf, instant, isoOrNull, listOf, mapPage, pageAsked, pageQuery } from "./schema-parts.ts";
 import type { PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
-import { IMPORT_REFUSAL, canBeDone, importRules, planRuleImport, type RuleImport } from "../workspace/import-rules.ts";
+import {
+  IMPORT_REFUSAL,
+  canBeDone,
+  importRules,
+  planRuleImport,
+  type RuleImport,
+  importedOf,
+  ruleFile,
+} from "../workspace/import-rules.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { importedOf, ruleFile } from "../workspace/rule-file.ts";
-import { NO_ROOM, newRule, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
+import { NO_ROOM, newRule, ruleChange, ruleFields } from "../workspace/input-schemas.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
 
 const ruleAnswer = z

@@ -13,7 +13,7 @@ export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */
 const RETENTION_MAX_DAYS = 3_650;
 
-export { email as emailAddress, memberAddress, name, time } from "../workspace/field-schemas.ts";
+export { email as emailAddress, memberAddress, name, time } from "../workspace/input-schemas.ts";
 
 // --- Requests ---
 

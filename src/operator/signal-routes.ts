@@ -22,13 +22,17 @@ import {
   pageQuery,
 } from "./schema-parts.ts";
 import type { Person } from "../store/protocol/people-and-accounts.ts";
-import type { DeadLetter, SignalFilter, SignalSummary, SignalTrace } from "../store/protocol/stored-signals.ts";
-import type { EventGroup } from "../store/protocol/stored-signals.ts";
+import type {
+  DeadLetter,
+  SignalFilter,
+  SignalSummary,
+  SignalTrace,
+  EventGroup,
+} from "../store/protocol/stored-signals.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal } from "../workspace/follow-signal.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { releaseForWorkspace } from "../workspace/release-held.ts";
-import { replay } from "../workspace/replay-dead-letters.ts";
+import { releaseForWorkspace, replay } from "../workspace/release-and-replay.ts";
 
 const payload = z.unknown().meta({ description: "The JSON as it was sent." });
 

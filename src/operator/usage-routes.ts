@@ -11,7 +11,7 @@ import { operation, validationFailed } from "./operation.ts";
 import { count, instant, listOf, time } from "./schema-parts.ts";
 import type { ClosedPeriod, Usage } from "../quota/protocol.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { readBooks } from "../workspace/read-books.ts";
+import { readBooks } from "../workspace/read-health.ts";
 import { usageOf } from "../workspace/read-usage.ts";
 
 const periodFields = {

@@ -2,15 +2,19 @@
  * Destinations of a workspace's events, as the operator API and the pages manage them. The workspace's Destinations object
  * first, then the entry in the audit log, which has nothing of a secret in it; a deletion is the other way round.
  */
-import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
+import { writeAuditEntry } from "../control/audit.ts";
+import type { AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import type { JsonObject } from "../domain/json/json-object.ts";
-import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination-url.ts";
+import { checkDestinationUrl } from "../domain/events/destination-url.ts";
+import type { UrlProblem } from "../domain/events/destination-url.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
 import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { configuredEmail, isLocal } from "../env.ts";
 import type {
   CreatedDestination,
   Delivery,
@@ -18,11 +22,11 @@ import type {
   DestinationChange,
   DestinationRefusal,
 } from "../notifications/destination-calls.ts";
-import { configuredEmail, isLocal } from "../env.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
+import { OVERLAP_MS } from "./end-key.ts";
+import type { Overlap } from "./end-key.ts";
 import { destinationsOf } from "./objects.ts";
-import { OVERLAP_MS, type Overlap } from "./end-key.ts";
 
 /** Whose destinations, and who asks at which address of the service. */
 export interface DestinationsCall {
@@ -235,3 +239,15 @@ async function note(
 ): Promise<void> {
   await writeAuditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
 }
+
+export const TARGET_PROBLEMS = {
+  not_a_url: "not a URL",
+  too_long: "too long",
+  not_https: "must begin with https://",
+  credentials: "must hold no user name and no password",
+  address: "must have a name as its host, not an address",
+  not_public: "must have a public name as its host",
+  port: "must have no port, or one from 1024 on",
+  own_host: "leads to this service itself",
+  not_an_email: "not an email address",
+} as const satisfies Record<UrlProblem | "not_an_email", string>;

@@ -2,15 +2,14 @@
  * How a workspace is: how full, what waits, what fails. Asked of its Durable Objects, one call each; only where the books do
  * not balance by these, which signals on their way explain as a rule, they are read once more and with care.
  */
-import { balanceBooks } from "../domain/quota/balance.ts";
-import type { Balance } from "../domain/quota/balance.ts";
-import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
+import { alarmsOf, notAsked, unreachable } from "../domain/health/alarm.ts";
 import type { HealthAlarm, HealthFigures, OpenRestore } from "../domain/health/alarm.ts";
-import type { RoomLevel } from "../domain/quota/room.ts";
+import { balanceBooks, readAgain } from "../domain/quota/balance.ts";
+import type { Balance } from "../domain/quota/balance.ts";
 import { roomLevel } from "../domain/quota/room.ts";
+import type { RoomLevel } from "../domain/quota/room.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import { readBooks } from "./read-books.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 
 /** A workspace whose objects take longer to say how it is, in milliseconds, counts as one whose objects do not answer. */
@@ -111,4 +110,63 @@ export async function readStorageHealth(
     duplicatesCoveredMs: kept.duplicatesCoveredMs,
     hasDestinations: backlog.hasDestinations,
   };
+}
+
+const BOOK_READINGS = 3;
+
+/**
+ * The counter is read, the store, and the counter again (domain/quota/balance.ts); all of it once more while signals come in.
+ *
+ * @param periodStartMs start of one billing period; undefined: the books since the workspace began.
+ */
+export async function readBooks(env: Env, workspaceId: string, periodStartMs: number | undefined): Promise<Balance> {
+  const counter = quotaCounter(env, workspaceId);
+  for (let reading = 1; ; reading++) {
+    const before = await counter.books(periodStartMs);
+    const totals = await signalStore(env, workspaceId).totals(periodStartMs);
+    const after = await counter.books(periodStartMs);
+    if (!readAgain(before, after) || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
+  }
+}
+
+/** Workspaces in one answer: two or three calls each. */
+export const HEALTH_PAGE_WORKSPACES = 200;
+/** Workspaces that are asked how they are at a time: calls of objects do not count among a Worker's six connections. */
+const HEALTH_AT_ONCE = 50;
+/** What all of it may take, in milliseconds: the two together are less than the fifteen seconds that operate.md promises. */
+const HEALTH_LIMITS = {
+  answerMs: HEALTH_ANSWER_MS,
+  /** Later than that no workspace is asked any more: twice what 400 objects take that all have to start. */
+  askMs: 8_000,
+};
+
+export interface WorkspaceHealth extends HealthOrAlarm {
+  id: string;
+  slug: string;
+}
+
+/**
+ * Health in the order of `workspaces`, within the limits, whatever hangs. Never throws: a workspace whose objects do not
+ * answer is `unreachable`, one that there was no time for is `not_asked`. Each call begins with another one, so that none is
+ * left out for ever because of those before it.
+ */
+export async function healthOfAll(
+  env: Env,
+  workspaces: readonly { id: string; slug: string }[],
+  openRestores: ReadonlyMap<string, readonly OpenRestore[]>,
+  { answerMs, askMs } = HEALTH_LIMITS,
+): Promise<WorkspaceHealth[]> {
+  const found = workspaces.map(({ id, slug }): WorkspaceHealth => ({ id, slug, alarms: [notAsked()], health: null }));
+  const first = Math.floor(Math.random() * found.length);
+  const inTurn = [...found.slice(first), ...found.slice(0, first)].values();
+  const untilMs = Date.now() + askMs;
+  const worker = async (): Promise<void> => {
+    for (const one of inTurn) {
+      if (Date.now() >= untilMs) return;
+      // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
+      Object.assign(one, await healthWithin(env, one.id, openRestores.get(one.id) ?? [], answerMs));
+    }
+  };
+  await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
+  return found;
 }

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { sendEmail } from "../../../src/notifications/email.ts";
+import { sendEmail } from "../../../src/notifications/post.ts";
 import type { Parcel } from "../../../src/notifications/destination-calls.ts";
 import { exampleEvent } from "../../../src/domain/events/examples.ts";
 import { createDestination, offeredTypes, type DestinationsCall } from "../../../src/workspace/manage-destinations.ts";

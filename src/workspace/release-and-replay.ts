@@ -29,3 +29,26 @@ export async function releaseForWorkspace(
   const { sent, stillHeld, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, scope);
   return { released: sent, stillHeld, isUnderWay };
 }
+
+export interface Replayed {
+  /** Dead letters that are on their way. */
+  replayed: number;
+  /** Whether the replay goes on by itself. */
+  isUnderWay: boolean;
+}
+
+/** Sends the dead letters with these ids through the queue once more; null: all. */
+export async function replay(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  ids: string[] | null,
+  by: Change,
+): Promise<Replayed> {
+  const [only] = ids ?? [];
+  const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
+  const id = newAuditId(by);
+  await writeAuditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
+  const { sent, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, { kind: "replay", ids });
+  return { replayed: sent, isUnderWay };
+}
