@@ -1,4 +1,6 @@
-/** What the object does about once an hour: it looks for keys that end soon or are silent, and deletes what is over. */
+/**
+ * Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows.
+ */
 import { keysToWatch } from "../control/api-keys.ts";
 import { controlDatabase } from "../control/database.ts";
 import { wantedBy } from "../domain/events/destination.ts";
@@ -12,7 +14,7 @@ import type { Deliveries } from "./deliveries.ts";
 import type { Roster, Settings } from "./roster.ts";
 
 const CHORE_MS = 3_600_000;
-/** How long an event's id is remembered, so that it is taken over once: a source hands it on within minutes. */
+/** Days for which notification ids are remembered to detect repetitions. Sources repeat within minutes. */
 const EVENT_SEEN_DAYS = 14;
 
 interface Parts {
@@ -34,19 +36,19 @@ export class HourlyChore {
     this.#parts = parts;
   }
 
-  /** When it is due, in milliseconds since 1970; infinity: there is nobody to do it for. */
+  /** Time of the next run, in milliseconds since 1970; infinity if the workspace has no destination. */
   nextMs(): number {
     const { roster, settings } = this.#parts;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
     return Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
   }
 
-  /** Keeps the chore from being done a second time meanwhile, or soon after it has failed. */
+  /** Prevents a second run at the same time, or soon after a failure. */
   putOff(untilMs = Date.now() + CHORE_MS): void {
     this.#notBeforeMs = untilMs;
   }
 
-  /** All notices of keys that hold now, whether or not they were told before. */
+  /** All key notices that apply now, including those already raised. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { types } = wantedBy(this.#parts.roster.all(), this.#parts.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
@@ -54,9 +56,9 @@ export class HourlyChore {
   }
 
   /**
-   * Deletes what is over, and notes which notices are told, in one transaction with the events that it returns to be raised.
+   * Deletes expired rows and marks notices as raised. Runs in the transaction that stores the returned notifications.
    *
-   * @param nowMs when the chore began: the alarm rings an hour after that.
+   * @param nowMs start of the run; the next one follows an hour later.
    */
   finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, deletedPeople } = this.#parts;
@@ -80,7 +82,9 @@ export class HourlyChore {
 export interface KeyNotice {
   keyId: string;
   notice: "key.expiring" | "key.silent";
-  /** What it is a notice of: the end and the days ahead, or since when the key is silent. Each is told once. */
+  /**
+   * Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once.
+   */
   of: string;
   event: WorkspaceEvent;
 }
