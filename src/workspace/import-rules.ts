@@ -1,4 +1,4 @@
-/** Importing mapping rules: what would become of each is decided first, and all of it is done, or nothing. */
+/** Imports mapping rules, all or none: first decides each step, then writes all of them. */
 import * as z from "zod";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { readAllRules, writeImport } from "../control/rule-changes.ts";
@@ -15,7 +15,7 @@ import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/ru
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newRule } from "./input-schemas.ts";
 
-/** Why a rule of an import stops all of it. */
+/** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
   name_ambiguous: "several rules here have this name: rename all but one of them, or say the id of one",
   twice: "an earlier rule of this import changes the same rule",
@@ -24,15 +24,15 @@ export const IMPORT_REFUSAL = {
 export type RuleImportStep = ImportStep<StoredRule>;
 
 export interface RuleImport {
-  /** What becomes of each rule, in the order of the import. */
+  /** Step per rule, in the order of the import. */
   steps: RuleImportStep[];
-  /** Why there is no room for the import as a whole; null: it can be done, unless a step is refused. */
+  /** Limit that the whole import exceeds; null: it fits. */
   noRoom: "too_many_rules" | "rules_too_large" | null;
-  /** Version of the workspace's rules that the steps were decided on. */
+  /** Rules version of the workspace on which the steps are based. */
   rulesVersion: number;
 }
 
-/** Decides what an import would do; changes nothing. */
+/** Decides the steps of an import without changing anything. */
 export async function planRuleImport(
   db: ControlDatabase,
   workspaceId: string,
@@ -52,7 +52,7 @@ export function canBeDone({ steps, noRoom }: RuleImport): boolean {
 
 export interface ImportDone {
   plan: RuleImport;
-  /** Ids of the rules that were added, in the order of the import. */
+  /** Ids of the added rules, in the order of the import. */
   addedIds: string[];
 }
 
@@ -81,7 +81,7 @@ export async function importRules(
   }
 }
 
-/** How often an import is tried while others change rules of the workspace. */
+/** Attempts of an import while other people change rules of the workspace. */
 const IMPORT_ATTEMPTS = 5;
 
 async function write(
@@ -116,7 +116,7 @@ export const ruleFile = z.strictObject({
   next: z.null().optional().meta({ description: "Of a list's last page." }),
 });
 
-/** What is wrong with a file: with the rule at that place of it, from 0, or with all of it. */
+/** An error of the file: of the rule at this index, from 0, or of the whole file. */
 export interface FileProblem {
   index: number | null;
   name: string | null;
@@ -127,7 +127,7 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
   return { ...contentOf({ ...rule, scoringSignal: rule.scoring_signal }), id: rule.id };
 }
 
-/** The rules of a file, or all that is wrong with it, rule by rule. A list of rules without `{"items": …}` is as good. */
+/** Parses a file of rules and returns all errors, by rule. Accepts a bare list as well as `{"items": …}`. */
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
   if (text.trim() === "") return wholly("Choose a file, or paste its text.");
@@ -156,7 +156,7 @@ export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]
   return problems.length > 0 ? refuse(problems) : ok(rules);
 }
 
-/** Rules as a file that people read and keep with their code: without what changes by itself. */
+/** Rules as a file for people and version control, without generated fields. */
 export function ruleFileOf(rules: readonly (RuleContent & { id: string })[]): string {
   const items = rules.map(({ id, ...rule }) => ({ id, ...ruleJson(contentOf(rule)) }));
   return `${JSON.stringify({ items }, null, 2)}\n`;

@@ -1,4 +1,4 @@
-/** A name that people give: of a key, a rule, a workspace. */
+/** Schemas of the fields that people and programs enter: names, emails, times, keys, destinations, rules. */
 import * as z from "zod";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { DESTINATION_TYPES } from "../domain/events/destination.ts";
@@ -33,7 +33,7 @@ import {
   WORKSPACE_RULES_MAX_SIZE,
 } from "../limits.ts";
 
-/** For `refine`. Members see names and rules who may not see keys (spec §1). */
+/** For `refine`. Members who must not see keys can see names and rules (spec §1). */
 export const noCredential: [check: (text: string) => boolean, message: string] = [
   (text) => !holdsCredential(text),
   "it holds an API key or a secret, and is shown to all members",
@@ -48,7 +48,7 @@ export const name = z
   .refine(canBeSeen, "a name that can be seen, on one line")
   .meta({ maxLength: NAME_MAX_CODE_POINTS });
 
-/** The pages make links of names: there must be something to click on. An empty one is refused as such already. */
+/** Pages link names, so a name needs a visible character. An empty name has its own error. */
 function canBeSeen(text: string): boolean {
   return text === "" || (/[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text));
 }
@@ -60,14 +60,17 @@ export const email = z
   .refine(isPlausibleEmail, "not an email address")
   .meta({ format: "email", example: "jane@example.com" });
 
-/** The email of somebody who is to sign in (see `memberEmail`). */
+/** Email of a person who signs in (see `memberEmail`). */
 export const memberAddress = z
   .string()
   .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that is easily taken for another")
   .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });
 
-/** A time with any offset, read as UTC with milliseconds. Times are compared as text, so the year has four digits in UTC too. */
+/**
+ * A time with any offset, converted to UTC with milliseconds. Times are compared as text, so the year has four digits
+ * in UTC as well.
+ */
 export const time = z.iso
   .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
   .transform((text) => new Date(text).toISOString())
@@ -112,7 +115,7 @@ export const payloadTemplate = z
     if (Buffer.byteLength(JSON.stringify(template)) > TEMPLATE_MAX_BYTES)
       ctx.addIssue({ code: "custom", message: `all mappings together have more than ${TEMPLATE_MAX_BYTES} bytes` });
   })
-  // An account without an external id could not be found again: it is required whatever was said.
+  // Accounts are found by their external id, so the template must always contain it.
   .transform((template) =>
     template.map((mapping) => ({ ...mapping, required: mapping.required || mapping.target === "external_id" })),
   );
@@ -148,7 +151,7 @@ export const newKey = z
     ctx.addIssue({ code: "custom", path: ["payload_template"], message });
   });
 
-/** Types of events, each once, in the order of `eventTypes`. */
+/** Notification types without repetitions, in the order of `eventTypes`. */
 export const wantedTypes = z
   .array(z.enum(eventTypes))
   .min(1, "at least one")
@@ -176,7 +179,7 @@ export const destinationChange = z
   .strictObject({ name: name.optional(), target: target.optional(), events: wantedTypes.optional() })
   .meta({ id: "DestinationChange" });
 
-/** Thresholds, each once; given in any order, read as ascending. */
+/** Thresholds without repetitions, sorted ascending. */
 export const thresholds = z
   .array(z.int().min(-1_000_000).max(1_000_000))
   .max(THRESHOLDS_MAX)
@@ -227,7 +230,7 @@ const condition = z
   })
   .meta({ id: "MappingCondition" });
 
-/** The fields of a rule. They have no defaults: a change leaves alone what it does not name. */
+/** Fields of a rule, without defaults: a change keeps the fields that it does not name. */
 export const ruleFields = {
   name,
   event: z
@@ -265,7 +268,7 @@ export const ruleChange = z.strictObject(ruleFields).partial();
 
 type Condition = { operator: (typeof MAPPING_OPERATORS)[number]; value?: unknown };
 
-/** Why a workspace's rules leave no room for this one. */
+/** Limit that prevents another rule in the workspace. */
 export const NO_ROOM = {
   too_many_rules: `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules: delete one first.`,
   rules_too_large: `All mapping rules of a workspace together have at most ${WORKSPACE_RULES_MAX_SIZE} paths and values, of which a long one counts as several: shorten some lists first.`,

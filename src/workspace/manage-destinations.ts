@@ -1,6 +1,6 @@
 /**
- * Destinations of a workspace's events, as the operator API and the pages manage them. The workspace's Destinations object
- * first, then the entry in the audit log, which has nothing of a secret in it; a deletion is the other way round.
+ * Manages the destinations of a workspace for the operator API and the pages. The Destinations object changes first;
+ * then the audit entry is written, without secrets. A deletion runs in the opposite order.
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { AuditAction } from "../control/audit.ts";
@@ -28,17 +28,17 @@ import { OVERLAP_MS } from "./end-key.ts";
 import type { Overlap } from "./end-key.ts";
 import { destinationsOf } from "./objects.ts";
 
-/** Whose destinations, and who asks at which address of the service. */
+/** The workspace, the acting person and the service's address. */
 export interface DestinationsCall {
   env: Env;
   db: ControlDatabase;
   workspace: { id: string; slug: string };
-  /** `https://…` of the request: messages for people link to the pages there. */
+  /** Origin of the request, `https://…`: messages to people link to its pages. */
   origin: string;
   by: Change;
 }
 
-/** What is wrong with a target, or why the destination refuses. */
+/** An error of the target, or the refusal of the Destinations object. */
 export type DestinationProblem =
   | { reason: "target"; problem: UrlProblem | "not_an_email" }
   | { reason: "type_not_offered" }
@@ -47,12 +47,12 @@ export type DestinationProblem =
 export interface DestinationWanted {
   name: string;
   type: DestinationType;
-  /** The destination's URL or email address. */
+  /** URL or email address of the destination. */
   target: string;
   events: EventType[];
 }
 
-/** The types that this deployment can send to. */
+/** Destination types that this deployment supports. */
 export function offeredTypes(env: Env): DestinationType[] {
   return configuredEmail(env) === null ? ["webhook", "slack"] : ["webhook", "slack", "email"];
 }
@@ -84,7 +84,7 @@ export async function createDestination(
   return created;
 }
 
-/** Changes a destination; fields that are left out stay as they are. */
+/** Changes a destination. Omitted fields keep their value. */
 export async function updateDestination(
   call: DestinationsCall,
   id: string,
@@ -104,7 +104,7 @@ export async function updateDestination(
   return noted(call, "destination.updated", updated, detail);
 }
 
-/** Until it is resumed, a destination is not told what happens; deliveries that wait already go out then. */
+/** Pauses a destination: new notifications skip it, waiting deliveries leave when it is resumed. */
 export async function pauseDestination(
   call: DestinationsCall,
   id: string,
@@ -112,7 +112,7 @@ export async function pauseDestination(
   return noted(call, "destination.paused", await destinationsOf(call.env, call.workspace.id).pause(id));
 }
 
-/** Resumes a destination that was paused, or that the service has switched off. */
+/** Resumes a destination that was paused or that the service switched off. */
 export async function resumeDestination(
   call: DestinationsCall,
   id: string,
@@ -121,8 +121,8 @@ export async function resumeDestination(
 }
 
 /**
- * Deletes a destination with all its deliveries. False: there is none of that id. The audit entry is written first, because
- * a repeated call would no longer find what to name: if the removal fails, the entry tells of an attempt.
+ * Deletes a destination with all its deliveries. False: unknown id. The audit entry is written first, because a
+ * repeated call could no longer name the destination. If the removal fails, the entry stands for an attempt.
  */
 export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
   const object = destinationsOf(call.env, call.workspace.id);
@@ -132,7 +132,7 @@ export async function deleteDestination(call: DestinationsCall, id: string): Pro
   return (await object.remove(id)) !== null;
 }
 
-/** Gives a destination a new secret; the old one signs too until the overlap ends. */
+/** Rotates the secret of a destination; the old one also signs until the overlap ends. */
 export async function rotateSecret(
   call: DestinationsCall,
   id: string,
@@ -144,7 +144,7 @@ export async function rotateSecret(
   return rotated;
 }
 
-/** Sends a test at once, in one attempt, whatever the destination's state. Its delivery soon says what came of it. */
+/** Sends a test once, in any state of the destination. Its delivery shows the result. */
 export async function sendTest(call: DestinationsCall, id: string): Promise<Result<Delivery, DestinationProblem>> {
   const object = destinationsOf(call.env, call.workspace.id);
   const destination = await object.find(id);
@@ -156,7 +156,7 @@ export async function sendTest(call: DestinationsCall, id: string): Promise<Resu
   return sent;
 }
 
-/** A destination's deliveries, the latest first, some 200 at most. Null: no such destination. */
+/** Deliveries of a destination, latest first, about 200 at most. Null: unknown destination. */
 export function listDeliveries(
   env: Env,
   workspaceId: string,
@@ -166,7 +166,7 @@ export function listDeliveries(
   return destinationsOf(env, workspaceId).listDeliveries(destinationId, page);
 }
 
-/** A delivery and its body as sent, null where it spoke of a person who was deleted. Null: no such delivery. */
+/** A delivery and its body as sent; the body is null if it held data of a deleted person. Null: unknown delivery. */
 export async function findDelivery(
   env: Env,
   workspaceId: string,
@@ -180,7 +180,7 @@ export async function findDelivery(
   return { ...detail, body: event && requestBody({ type, event, pagesUrl: pages }, workspaceId) };
 }
 
-/** Delivers once more: at once, and by the whole schedule if need be. */
+/** Repeats a delivery now, with the full retry schedule. */
 export async function deliverAgain(
   call: DestinationsCall,
   destinationId: string,

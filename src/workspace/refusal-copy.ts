@@ -1,4 +1,4 @@
-/** Refused calls in an admin's words, besides what stands in the table of refusals. */
+/** Explanations of refused calls for admins, in addition to the table of refusals. */
 import type { KeyLimit } from "../control/new-keys.ts";
 import type { RefusalCode, UnauthorizedCause } from "../domain/keys/refusal.ts";
 import {
@@ -8,7 +8,7 @@ import {
   WORKSPACE_MAX_MEMBERS,
 } from "../limits.ts";
 
-/** Why a call was answered with the one 401 that says nothing of it. */
+/** Real cause of a 401, whose answer is the same for all causes. */
 export const CAUSE_COPY = {
   key_malformed: "What stands in the URL is no API key.",
   key_unknown: "There is no such key.",
@@ -18,7 +18,7 @@ export const CAUSE_COPY = {
   secret_wrong: "The secret in the X-Api-Secret header is not the key's.",
 } as const satisfies Record<UnauthorizedCause, string>;
 
-/** Refused because the limit is reached: the Usage page is where something can be done. */
+/** Title of a refusal because of a limit; the Usage page offers the remedies. */
 export function isOverLimit(code: RefusalCode): boolean {
   return code === "allowance_exceeded" || code === "extra_room_exceeded" || code === "unavailable";
 }

@@ -1,4 +1,7 @@
-/** Release of held signals (design §6): a job of the Signal Store, with an entry in the audit log that is written before. */
+/**
+ * Starts the jobs of the Signal Store that release held signals (design §6) and replay dead letters. The audit entry
+ * is written first.
+ */
 import { newAuditId, writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { configureCounter } from "./configure-workspace.ts";
@@ -7,18 +10,21 @@ import { quotaCounter, signalStore } from "./objects.ts";
 export interface Released {
   released: number;
   stillHeld: number;
-  /** Whether the release goes on by itself. */
+  /** Whether the release continues in the background. */
   isUnderWay: boolean;
 }
 
-/** Releases as many held signals as now fit, oldest first, each counted once. A release is never automatic (design §6). */
+/**
+ * Releases held signals up to the current limit, oldest first, each metered once. A release is never automatic
+ * (design §6).
+ */
 export async function releaseForWorkspace(
   env: Env,
   db: ControlDatabase,
   workspaceId: string,
   by: Change,
 ): Promise<Released> {
-  // A plan that was changed a moment ago may not have reached the counter.
+  // A recent change of the plan may not have reached the counter.
   await configureCounter(env, db, workspaceId);
   const usage = await quotaCounter(env, workspaceId).usage();
   if (usage === null) return { released: 0, stillHeld: 0, isUnderWay: false };
@@ -31,13 +37,13 @@ export async function releaseForWorkspace(
 }
 
 export interface Replayed {
-  /** Dead letters that are on their way. */
+  /** Number of dead letters now in the queue. */
   replayed: number;
-  /** Whether the replay goes on by itself. */
+  /** Whether the replay continues in the background. */
   isUnderWay: boolean;
 }
 
-/** Sends the dead letters with these ids through the queue once more; null: all. */
+/** Sends the dead letters with these ids through the queue again; null: all. */
 export async function replay(
   env: Env,
   db: ControlDatabase,
