@@ -1,4 +1,4 @@
-/** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
+/** API keys (spec §2.1, §3.1). Only the answer to the creation contains the full key and the secret. */
 import * as z from "zod";
 import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
 import { watchForSilence, listKeys, type ApiKey } from "../control/api-keys.ts";

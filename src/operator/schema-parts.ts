@@ -38,7 +38,7 @@ export function pageAsked(query: { cursor?: string | undefined; limit: number })
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
-/** How many days a plan keeps signals; null: no end. */
+/** Days for which a plan keeps signals; null: forever. */
 export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---

@@ -249,7 +249,7 @@ function personJson(person: Person): z.infer<typeof personAnswer> {
   };
 }
 
-/** Dead letters named in one replay. */
+/** Maximum dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
 const underWay = z.boolean().optional().meta({

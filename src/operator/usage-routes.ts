@@ -165,7 +165,7 @@ export const usageRoutes = operator
       const rejections = await quotaCounter(c.env, id).rejections(c.req.valid("query").limit);
       const keyIds = rejections.map(({ keyId }) => keyId);
       const names = await keyNames(c.get("db"), id, keyIds);
-      const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null));
+      const items = rejections.map((rejection) => rejectionJson(rejection, names.get(rejection.keyId) ?? null));
       return c.json({ items, next: null });
     },
   );

@@ -169,10 +169,10 @@ export async function healthOfAll(
   const inTurn = [...found.slice(first), ...found.slice(0, first)].values();
   const untilMs = Date.now() + askMs;
   const worker = async (): Promise<void> => {
-    for (const one of inTurn) {
+    for (const workspace of inTurn) {
       if (Date.now() >= untilMs) return;
       // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
-      Object.assign(one, await healthWithin(env, one.id, openRestores.get(one.id) ?? [], answerMs));
+      Object.assign(workspace, await healthWithin(env, workspace.id, openRestores.get(workspace.id) ?? [], answerMs));
     }
   };
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
