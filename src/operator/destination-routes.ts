@@ -212,7 +212,12 @@ export const destinationRoutes = operator
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/resume",
-    operation({ tag, summary: "Resume a destination", description: "Also one that was switched off.", answers: oneDestination }),
+    operation({
+      tag,
+      summary: "Resume a destination",
+      description: "Also one that was switched off.",
+      answers: oneDestination,
+    }),
     async (c) => {
       const resumed = await destinations.resumeDestination(callOf(c), c.req.param("destination_id"));
       return resumed.ok ? c.json(destinationJson(resumed.value)) : refusal(c, resumed.refusal);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { operatorToken } from "../../../src/dev/operator-token.ts";
+import { operatorToken } from "../../../src/dev/local-setup.ts";
 
 let folder: string;
 let made = 0;

@@ -5,7 +5,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
 import { ingestApp } from "../../../src/ingest/routes.ts";
-import { others } from "../../../src/other-routes.ts";
+import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCESS } from "../../support/access.ts";
 import { newMembers } from "../../support/members.ts";
 import { Browser } from "../../support/pages.ts";
@@ -84,7 +84,7 @@ interface Route {
 const ENDS = /^DELETE|\/(delete|deactivate|rotate|rotate-secret|remove)$/;
 
 function routes(): Route[] {
-  const all = [...ingestApp.routes, ...others.routes]
+  const all = [...ingestApp.routes, ...otherRoutes.routes]
     .filter(({ method }) => method !== "ALL")
     // The assets' names are made from what is in them.
     .map(({ method, path }) => ({ method, path, name: `${method} ${path.replace(/^\/assets\/\w+\./, "/assets/….")}` }));

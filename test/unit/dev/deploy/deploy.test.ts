@@ -4,11 +4,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { environmentOf, readAccount, readSection } from "../../../../src/dev/deploy/deploy-steps.ts";
-import type { Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
-import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
+import {
+  environmentOf,
+  readAccount,
+  readSection,
+  missingInAccount,
+  missingInConfig,
+  missingText,
+} from "../../../../src/dev/deploy/deploy-steps.ts";
+import type { Wrangler, CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/deploy-steps.ts";
 import { isLongRun } from "../../../support/amount.ts";
-import type { CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
 const TOML = readFileSync(path.join(ROOT, "wrangler.toml"), "utf8");
