@@ -80,7 +80,7 @@ export async function claimState(stateDir: string, port: string): Promise<AsyncD
     const freePort = port === running.port ? Number(port) + 1 : port;
     throw new Misuse(
       `The service is running already on the state in ${stateDir}: port ${running.port}, process ${running.pid}.\n` +
-        `Stop that, or run another one beside it: npm run dev -- --port ${freePort} --persist-to .wrangler/running\n` +
+        `Stop that, or run another one beside it: npm run dev -- --port ${freePort} --persist-to .wrangler/other\n` +
         `(If process ${running.pid} is something else, delete ${file}.)`,
     );
   }

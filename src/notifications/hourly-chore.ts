@@ -1,15 +1,13 @@
 /**
  * Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows.
  */
-import { keysToWatch } from "../control/api-keys.ts";
-import { controlDatabase } from "../control/database.ts";
 import { wantedBy } from "../domain/events/destination.ts";
-import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
-import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { newId, uuidv7From } from "../platform/ids.ts";
+import { uuidv7From } from "../platform/ids.ts";
 import { within } from "../platform/time-limit.ts";
 import type { DeletedPeople } from "./deleted-people.ts";
+import type { KeyNotice } from "./key-notice-events.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { Roster, Settings } from "./roster.ts";
 
@@ -52,6 +50,8 @@ export class HourlyChore {
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { types } = wantedBy(this.#parts.roster.all(), this.#parts.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
+    // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
+    const { readKeyNotices } = await import("./key-notice-events.ts");
     return within(CALL_TIMEOUT_MS, readKeyNotices(this.#env, workspaceId, types, nowMs));
   }
 
@@ -77,47 +77,4 @@ export class HourlyChore {
       ON CONFLICT DO UPDATE SET of = excluded.of WHERE of <> excluded.of RETURNING of`;
     return this.#sql.exec(insert, keyId, notice, of).toArray().length > 0;
   }
-}
-
-export interface KeyNotice {
-  keyId: string;
-  notice: "key.expiring" | "key.silent";
-  /**
-   * Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once.
-   */
-  of: string;
-  event: WorkspaceEvent;
-}
-
-async function readKeyNotices(
-  env: Env,
-  workspaceId: string,
-  types: readonly EventType[],
-  nowMs: number,
-): Promise<KeyNotice[]> {
-  const [keys, lastUsed] = await Promise.all([
-    keysToWatch(controlDatabase(env.DB), workspaceId, nowMs),
-    env.QUOTA_COUNTER.getByName(workspaceId).lastUsed(),
-  ]);
-  return keys.flatMap((watched): KeyNotice[] => {
-    const key = { ...watched, lastUsedMs: lastUsed[watched.id] ?? null };
-    const common = { key_id: key.id, key_name: key.name, last_used_at: isoOrNull(key.lastUsedMs) };
-    const [days, silentMs] = [expiringDays(key, nowMs), silentSinceMs(key, nowMs)];
-    const notices: KeyNotice[] = [];
-    if (days !== null && key.endsAtMs !== null && types.includes("key.expiring")) {
-      const data = { ...common, expires_at: new Date(key.endsAtMs).toISOString(), days, successor_id: key.successorId };
-      const event = { id: newId("evt", nowMs), type: "key.expiring", time: nowMs, data } as const;
-      notices.push({ keyId: key.id, notice: "key.expiring", of: `${key.endsAtMs} ${days}`, event });
-    }
-    if (silentMs !== null && key.silentAfterDays !== null && types.includes("key.silent")) {
-      const data = { ...common, days: key.silentAfterDays };
-      const event = { id: newId("evt", nowMs), type: "key.silent", time: nowMs, data } as const;
-      notices.push({ keyId: key.id, notice: "key.silent", of: String(silentMs), event });
-    }
-    return notices;
-  });
-}
-
-function isoOrNull(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
 }

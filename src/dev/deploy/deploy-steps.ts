@@ -345,7 +345,7 @@ function missingBindings(config: DeployConfig, base: DeployConfig, section: stri
   const lacks = bindingsOf(base).filter((name) => !has.has(name));
   return lacks.map((name) => ({
     what: `${name} is missing.`,
-    how: `its lines, as at the top level, under a name of its bound, in ${section}`,
+    how: `its lines, as at the top level, under a name of its own, in ${section}`,
   }));
 }
 
@@ -483,7 +483,7 @@ export function missingInAccount(
     const isThere = "unknown" in databases ? databases : databases.some(({ uuid }) => uuid === id);
     const existingId = "unknown" in databases ? undefined : databases.find((one) => one.name === name)?.uuid;
     const how =
-      existingId === undefined ? `npx wrangler d1 create ${name}` : `database_id = "${other}" in wrangler.toml`;
+      existingId === undefined ? `npx wrangler d1 create ${name}` : `database_id = "${existingId}" in wrangler.toml`;
     need(`database ${id}`, isThere, how);
   }
   for (const queue of queuesOf(config)) {
