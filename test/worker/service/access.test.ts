@@ -117,7 +117,7 @@ async function statusFor({ method, path }: Route, actor: Actor): Promise<number>
   return answer.status;
 }
 
-test("every route has a row, and every row a route", () => {
+test("every route is in the access table, and every row of the table is a route", () => {
   const names = routes().map(({ name }) => name);
   expect(Object.keys(ACCESS).toSorted()).toEqual(names.toSorted());
 });
@@ -131,7 +131,7 @@ test.each(routes().map((route) => [route.name, route] as const))(
   },
 );
 
-test("whoever was refused has left nothing in the activity log", async () => {
+test("refused callers leave nothing in the activity log", async () => {
   const { results } = await env.DB.prepare("SELECT DISTINCT actor FROM audit_log WHERE workspace_id = ?")
     .bind(team.workspace.id)
     .all<{ actor: string }>();
