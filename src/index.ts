@@ -17,8 +17,8 @@ function isIngest(url: string): boolean {
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext) {
     if (isIngest(request.url)) return ingestApp.fetch(request, env, ctx);
-    const { others } = await import("./other-routes.ts");
-    return others.fetch(request, env, ctx);
+    const { otherRoutes } = await import("./other-routes.ts");
+    return otherRoutes.fetch(request, env, ctx);
   },
   async queue(batch, env, ctx) {
     if (carriedBy(batch.queue) === "deliveries") {

@@ -11,7 +11,7 @@ import { within } from "./platform/time-limit.ts";
 /** A preview of a rule over some ten million signals takes about as long; no client waits longer. */
 const ANSWER_MS = 30_000;
 
-export const others = new Hono<AppEnv>({ strict: false })
+export const otherRoutes = new Hono<AppEnv>({ strict: false })
   .use(requestLog)
   .use(onlyFromThisMachine)
   // A request that takes too long fails like a fault of the platform: onError answers 503.

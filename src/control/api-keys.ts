@@ -31,7 +31,7 @@ export interface ApiKey {
   deactivatedAt: string | null;
   hasSecret: boolean;
   payloadTemplate: PayloadMapping[] | null;
-  /** Id of the key that this one was made from by rotation. */
+  /** Id of the key that this key replaced by rotation. */
   successorOf: string | null;
   /** Inactivity alert: notify after this many days without a call. Null means no alert. */
   silentAfterDays: number | null;

@@ -182,7 +182,7 @@ export const apiKeys = sqliteTable(
     /** End of the overlap after a rotation; null if the key was not rotated. */
     overlapEndsAt: text("overlap_ends_at"),
     deactivatedAt: text("deactivated_at"),
-    /** Id of the key that this one was made from by rotation. */
+    /** Id of the key that this key replaced by rotation. */
     successorOf: text("successor_of"),
     /** Inactivity alert: notify after this many days without a call. Null means no alert. */
     silentAfterDays: integer("silent_after_days"),

@@ -117,13 +117,13 @@ function isMember(workspaceId: string, email: string): SQL | undefined {
   return and(eq(members.workspaceId, workspaceId), eq(members.email, email));
 }
 
-/** Part of the changing statement, so that of two owners who leave at the same time, one stays. */
+/** Part of the changing statement: if two owners leave at the same time, one remains. */
 function mayLoseOwner(db: ControlDatabase, workspaceId: string, email: string): SQL | undefined {
-  const other = alias(members, "other");
+  const coMembers = alias(members, "other");
   const otherOwner = db
-    .select({ email: other.email })
-    .from(other)
-    .where(and(eq(other.workspaceId, workspaceId), eq(other.role, "owner"), ne(other.email, email)));
+    .select({ email: coMembers.email })
+    .from(coMembers)
+    .where(and(eq(coMembers.workspaceId, workspaceId), eq(coMembers.role, "owner"), ne(coMembers.email, email)));
   return and(isMember(workspaceId, email), or(ne(members.role, "owner"), exists(otherOwner)));
 }
 

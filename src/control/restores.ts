@@ -157,7 +157,7 @@ export async function deletionsSince(
   return found.map(({ id, requestedAt, emailHash }) => ({ id, requestedAtMs: Date.parse(requestedAt), emailHash }));
 }
 
-/** One day more than the 30 days to which D1 can be restored. */
+/** One day longer than D1 can be restored. */
 const DELETIONS_KEPT_DAYS = 31;
 /** Maximum number of old rows, of all workspaces, that one deletion clears. */
 const CLEARED_AT_ONCE = 100;
@@ -186,7 +186,7 @@ export async function renameDeletion(db: ControlDatabase, auditId: string, recei
 }
 
 /**
- * When a deletion was asked for, in milliseconds since 1970; null: it was not, or so long ago that the store has forgotten it.
+ * Time of a deletion request, in milliseconds since 1970; null: unknown, or so old that the store has forgotten it.
  *
  * @param which the deletion with this receipt, or the latest one of this email.
  */
@@ -210,14 +210,14 @@ export async function deletionAskedMs(
 }
 
 /**
- * How many versions beyond the last one seen are left out. Isolates remember rules by the workspace's version, and versions
- * made between the backup and the loss had other rules: nobody makes more changes than this in that time.
+ * Version numbers skipped beyond the latest known one. Isolates cache rules by the workspace's version, and the
+ * versions lost by the restore had other rules. Nobody makes more changes than this between backup and restore.
  */
 const PASSED_OVER = 1_000;
 
 /**
- * Puts the versions of a workspace's rules behind those that were seen, so that signals are processed again, and that a rule
- * which is applied to the past is the latest word. Returns whether that was necessary.
+ * Raises the rules versions of a workspace above all known ones. Signals are then processed again, and a rule applied
+ * to the past is the latest version. Returns whether that was necessary.
  */
 export async function passOverVersions(db: ControlDatabase, workspaceId: string, seen: RuleVersions): Promise<boolean> {
   const versions = sql`(SELECT value ->> 1 AS seen FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;

@@ -1,7 +1,7 @@
 /**
- * Changes of mapping rules (design §8.5). Every one raises the workspace's rules version in the same batch, so that the
- * consumer compiles them anew, and the rule's own version, which scoring signals carry. What a workspace's rules amount to
- * is bounded in the statement that writes one: of many at once none gets past it.
+ * Changes mapping rules (design §8.5). Each change raises two versions in one batch: the workspace's rules version,
+ * so that the consumer compiles the rules again, and the rule's own version, which scoring signals carry. The writing
+ * statement itself checks the limit on the total size, so that concurrent changes cannot exceed it.
  */
 import { and, desc, eq, exists, ne, not, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
@@ -74,9 +74,9 @@ interface ChangedOn {
 }
 
 /**
- * Changes a rule. Where nothing is other than it was, this is no change and the version stays.
+ * Changes a rule. A change without effect keeps the version.
  *
- * @returns `not_found`: no such rule here; `changed_meanwhile`: not in this version any more.
+ * @returns `not_found`: unknown rule; `changed_meanwhile`: the rule has another version by now.
  */
 export async function updateRule(
   db: ControlDatabase,
@@ -119,15 +119,14 @@ export async function updateRule(
   return refuse("changed_meanwhile");
 }
 
-/** Attempts at a change that names no version, while others change the rule as well. */
+/** Attempts at a change without a version while other people change the same rule. */
 const UPDATE_ATTEMPTS = 5;
 
 /**
- * Makes a new version that says what an earlier one said; applied to the past, it is a change like any other.
+ * Creates a new version with the content of an earlier one.
  *
- * @param version the one that is gone back to.
- * @param changedOn the version that was looked at; undefined: whatever it is.
- * @returns `not_found`: no such rule here, or that version is not kept.
+ * @param version the version to go back to. @param changedOn the version that the person saw; undefined: any.
+ * @returns `not_found`: unknown rule or version.
  */
 export async function restoreRule(
   db: ControlDatabase,
@@ -190,19 +189,19 @@ function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {
   return exists(db.select({ id: mappingRules.id }).from(mappingRules).where(isRule(workspaceId, ruleId)));
 }
 
-/** Whether all of the workspace's rules together are small enough, with this one of that size. */
+/** Whether all rules of the workspace stay within the limit with a rule of this size. */
 function hasRoom(db: ControlDatabase, workspaceId: string, ruleId: string, size: number): SQL {
-  const others = db
+  const sizeOfOthers = db
     .select({ size: sql`coalesce(sum(${mappingRules.size}), 0)` })
     .from(mappingRules)
     .where(and(eq(mappingRules.workspaceId, workspaceId), ne(mappingRules.id, ruleId)));
-  return sql`${others} + ${size} <= ${WORKSPACE_RULES_MAX_SIZE}`;
+  return sql`${sizeOfOthers} + ${size} <= ${WORKSPACE_RULES_MAX_SIZE}`;
 }
 
-/** Characters of the rules that one statement writes: a parameter of D1 has 2 MB at most, a character up to 4 bytes. */
+/** Characters of the rules per statement: a D1 parameter holds 2 MB, and a character takes up to 4 bytes. */
 export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
 
-/** All rules of a workspace, the newest first, and its rules version, as they were at one moment. */
+/** All rules of a workspace, newest first, with its rules version; read as one snapshot. */
 export async function readAllRules(
   db: ControlDatabase,
   workspaceId: string,
@@ -236,7 +235,8 @@ export async function writeImport(
 ): Promise<string[] | null> {
   const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
   const asRead = exists(db.select({ id: workspaces.id }).from(workspaces).where(isCurrent));
-  // Lists go by id, the newest first: in the order of the import, each is a little older than the one before.
+  // Lists are ordered by id, newest first. Give each imported rule an older id than the one before, so that the
+  // file's order is kept.
   const rows = added.map((rule, index) => rowOf(newId("rule", by.nowMs - index), rule));
   const changes = changed.map(({ id, rule }) => rowOf(id, rule));
   const detail = {
@@ -269,13 +269,13 @@ export async function writeImport(
       ),
     ),
     dropOldVersions(db, workspaceId),
-    // The version is raised last, for all other statements ask for the one that was read.
+    // Raise the version last, because all other statements check the version that was read.
     raiseRulesVersion(db, workspaceId, asRead),
   ]);
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }
 
-/** The rule's id in one of the rows that `inStatements` makes into JSON. */
+/** Id of a rule in one of the rows that `inStatements` writes as JSON. */
 const ROW_ID = sql<string>`row.value ->> 'id'`;
 const FIELDS = {
   name: sql<string>`row.value ->> 'name'`,

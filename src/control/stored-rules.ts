@@ -50,7 +50,7 @@ export async function findRule(db: ControlDatabase, workspaceId: string, ruleId:
   return (await db.select(RULE_COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)).get()) ?? null;
 }
 
-/** The rule and the workspace's rules version, as they were at one moment; null: no such rule here. */
+/** The rule and the workspace's rules version, read as one snapshot; null: unknown rule. */
 export async function findRuleAndVersion(
   db: ControlDatabase,
   workspaceId: string,
@@ -126,7 +126,7 @@ export async function ruleNames(
 /** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
 export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 
-/** What a rule said, from when on and by whom. */
+/** Content of a rule's version, with its start and author. */
 export interface RuleVersion extends RuleContent {
   version: number;
   /** ISO 8601 UTC. */
@@ -149,7 +149,7 @@ const COLUMNS = {
   enabled: ruleVersions.enabled,
 };
 
-/** The rule with its kept versions, the present one first; null: no such rule here. */
+/** The rule with its stored versions, current one first; null: unknown rule. */
 export async function listRuleVersions(
   db: ControlDatabase,
   workspaceId: string,
@@ -162,7 +162,7 @@ export async function listRuleVersions(
   return rule === undefined ? null : { rule, versions: [presentVersion(rule), ...earlier] };
 }
 
-/** One version of a rule; null: no such rule here, or that version is not kept. */
+/** One version of a rule; null: unknown rule, or the version is not stored. */
 export async function findRuleVersion(
   db: ControlDatabase,
   workspaceId: string,
@@ -197,7 +197,7 @@ export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
     from ${mappingRules} where ${rules}`);
 }
 
-/** Characters that a row takes besides its texts. */
+/** Characters of a row in addition to its texts. */
 const ROW_CHARACTERS = 250;
 
 /** The statement that deletes the oldest versions of a workspace, where there are too many. */

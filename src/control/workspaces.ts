@@ -139,7 +139,7 @@ export async function updateWorkspace(
   return updated === null ? refuse("not_found") : ok(updated);
 }
 
-/** The ids of which no workspace exists. */
+/** Ids without a workspace. */
 export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
   const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(ids));
   const known = new Set(found.map(({ id }) => id));

@@ -1,7 +1,6 @@
 /**
- * The workspace that `npm run dev` makes: members, mapping rules and a key. The full key can be had once only, so it is
- * kept as a client of the service would keep it: in a file, here beside the local state. The file is written last: where
- * it is missing, something was interrupted, and what is missing is added.
+ * The workspace of `npm run dev`: members, mapping rules and a key. The service shows the full key only once, so a
+ * file beside the local state keeps it. The file is written last: if it is missing, an interrupted run is completed.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -50,7 +49,7 @@ export function demoWorkspaceFile(stateDir: string): string {
   return path.join(stateDir, "demo-workspace.json");
 }
 
-/** Makes what is missing, once: what a developer changes or removes later stays so. */
+/** Creates missing parts once. Later changes and removals by the developer are kept. */
 export async function seedDemoWorkspace(operator: OperatorClient, stateDir: string): Promise<DemoWorkspace> {
   const kept = await readKept(stateDir);
   const workspaces = await operator.list<WorkspaceAnswer>("workspaces");
@@ -78,7 +77,7 @@ async function isActive(operator: OperatorClient, { workspace_id, key_id }: Demo
   return keys.some((key) => key.id === key_id && key.status === "Active");
 }
 
-/** The workspace that the file has kept; undefined where there is no file, or not a whole one. */
+/** The workspace in the file; undefined if the file is missing or incomplete. */
 async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
   try {
     const kept = JSON.parse(await readFile(demoWorkspaceFile(stateDir), "utf8")) as Partial<DemoWorkspace>;

@@ -1,7 +1,7 @@
 /**
- * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
- * senders do, waits until all are processed, and shows what came of them and what a receiver was told of it. Exit code 0
- * only if everything is as expected. `--keep` leaves the service running afterwards, to look at its pages.
+ * `npm run demo`: the main use on real input. It starts the service with a fresh state, sends some hundred signals
+ * like real senders, waits for their processing, and prints the scores and the notifications that a receiver got. The
+ * exit code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -9,13 +9,17 @@ import { constants as os, tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
-import { customerDataPlatforms } from "./demo/cdp.ts";
-import { imports } from "./demo/imports.ts";
-import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "./demo/marketing.ts";
-import { mistakes } from "./demo/mistakes.ts";
+import {
+  customerDataPlatforms,
+  imports,
+  BEYOND_LIMIT,
+  beyondTheLimit,
+  crmWorkflows,
+  marketing,
+  mistakes,
+} from "./demo/senders.ts";
 import { provision } from "./demo/provision.ts";
-import { startReceiver, reportCrossings } from "./demo/receiver.ts";
-import { report } from "./demo/report.ts";
+import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { OperatorClient, type BooksAnswer } from "./operator-client.ts";
 import { applyMigrations, startService, WranglerError, type Service } from "./local-service.ts";
@@ -37,7 +41,7 @@ try {
   const vars = path.join(stateDir, "demo.vars");
   await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
   await applyMigrations(stateDir, interruption.signal);
-  // With local sign-in the service takes this machine for a developer's, and tells a receiver on it, too.
+  // With local sign-in the service treats this machine as a developer's, and sends to a receiver on it.
   const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
   service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
   console.log(`It runs at ${service.origin}.`);
@@ -62,7 +66,7 @@ try {
   await service?.stop();
   await rm(stateDir, { recursive: true, force: true });
 }
-// Calls may still wait for an answer that nobody needs any more.
+// Calls may still be waiting for answers, which are no longer needed.
 process.exit();
 
 async function died(running: Service): Promise<never> {
@@ -74,12 +78,12 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
   const { workspace, keys, rules } = await provision(operator);
-  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
+  console.log(`Workspace ${workspace.id}: 4 keys (delivery of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
   const last = beyondTheLimit(keys);
-  // The plan's limit leaves room for all kept signals but the last BEYOND_LIMIT ones.
+  // The plan's limit fits all kept signals except the last BEYOND_LIMIT.
   const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
 
@@ -90,7 +94,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   return (await reportCrossings(operator, home, receiver)) && good;
 }
 
-/** Waits until nothing is in flight any more, and gives the books. Null when that takes too long. */
+/** Waits until no signal is in flight, and returns the books. Null: time limit exceeded. */
 async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<BooksAnswer | null> {
   console.log(`\n${bold("Waiting until all are processed")}`);
   const progress = new Progress();

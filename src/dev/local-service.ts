@@ -1,7 +1,4 @@
-/**
- * The service on this machine: `wrangler dev` as a child process, with its state in a folder. Used by `npm run dev` and
- * `npm run demo`; everything works offline.
- */
+/** Runs the service on this machine: `wrangler dev` as a child process, with its state in a folder. Works offline. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import path from "node:path";
@@ -11,42 +8,42 @@ export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
 
 const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
-/** Ends wrangler, and the runtime with it, also when this process is killed and can do nothing any more. */
+/** Ends wrangler and the runtime with it, even if this process is killed. */
 const END_WITH_PARENT = `data:text/javascript,process.once("disconnect",()=>process.exit());process.channel?.unref()`;
 
-/** The runtime takes about two seconds to close its files. */
+/** The runtime needs about two seconds to close its files. */
 const STOP_MS = 8_000;
 const HEALTHY_MS = 20_000;
 const POLL_MS = 50;
-/** Lines of wrangler's output that are kept for an error message. */
+/** Lines of wrangler's output kept for an error message. */
 const LINES_KEPT = 60;
 
 export interface Service {
   /** The service's origin, such as `http://localhost:8787`. */
   origin: string;
-  /** Exit code of wrangler, once it has ended by itself or been stopped. */
+  /** Exit code of wrangler after it has ended or was stopped. */
   ended: Promise<number>;
-  /** The latest lines that it wrote, without those of calls that went well. */
+  /** Wrangler's latest lines, without those of successful calls. */
   output(): string;
-  /** Gives each line from now on: the service's JSON log, warnings, errors. */
+  /** Passes on each further line: the service's JSON log, warnings, errors. */
   follow(onLine: (line: string) => void): void;
-  /** Resolves when wrangler and the runtime are gone. May be called more than once. */
+  /** Resolves when wrangler and the runtime have ended. Idempotent. */
   stop(): Promise<void>;
 }
 
 export interface StartOptions {
   stateDir: string;
-  /** The port to listen on; "0": any free one. */
+  /** Port to listen on; "0": any free port. */
   port: string;
   /** Further arguments of `wrangler dev`. */
   args: string[];
-  /** The Worker's main module, where it is not that of wrangler.toml. */
+  /** Main module of the Worker, if it differs from that of wrangler.toml. */
   entry?: string;
   /** Aborts the start. */
   signal?: AbortSignal;
 }
 
-/** Wrangler ended with this code, or did what was not expected. The message holds what it wrote. */
+/** Wrangler ended with this code, or failed otherwise. The message contains its output. */
 export class WranglerError extends Error {
   readonly exitCode: number;
 
@@ -56,7 +53,7 @@ export class WranglerError extends Error {
   }
 }
 
-/** Creates the control plane's database in the state folder, or brings it up to date. @throws WranglerError */
+/** Creates or migrates the local D1 database in the state folder. @throws WranglerError */
 export async function applyMigrations(stateDir: string, signal?: AbortSignal): Promise<void> {
   const args = ["d1", "migrations", "apply", "DB", "--local", "--persist-to", stateDir];
   const wrangler = startWrangler(args, stateDir);
@@ -103,7 +100,7 @@ function startWrangler(args: string[], stateDir: string): Wrangler {
   const child = fork(WRANGLER, args, {
     cwd: PROJECT_DIR,
     execArgv: ["--import", END_WITH_PARENT],
-    // Wrangler gets a process group of its own: Ctrl-C does not reach it, and it can be stopped as a whole.
+    // A separate process group: Ctrl-C does not reach wrangler directly, and the whole group can be stopped.
     detached: true,
     silent: true,
     env: environment(stateDir),
@@ -126,7 +123,7 @@ function startWrangler(args: string[], stateDir: string): Wrangler {
     child.once("close", (code) => resolve(code ?? 1));
   });
   const origin = readyOrigin(child);
-  // Lines of a start that went well explain no later failure.
+  // Output of a successful start does not explain a later failure.
   void origin.then(() => (lines.length = 0));
   let stopping: Promise<void> | undefined;
   return {
@@ -138,31 +135,31 @@ function startWrangler(args: string[], stateDir: string): Wrangler {
   };
 }
 
-/** Wrangler's own line per request holds the URL, and so the key. The service's JSON line says the same without it. */
+/** Wrangler's request lines contain the URL with the key. The service's JSON log has the same facts without it. */
 const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
-/** The log line of a call that was answered, be it with a refusal: it explains no failure. */
+/** Log line of an answered or refused call, which does not explain a failure. */
 const UNEVENTFUL = /^\{"event":"request",.*"status":[1-4]\d\d/;
 const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
 
 function environment(stateDir: string): NodeJS.ProcessEnv {
   return {
     ...process.env,
-    // Wrangler asks nothing of the network.
+    // Keep wrangler from using the network.
     WRANGLER_SEND_METRICS: "false",
     WRANGLER_SEND_ERROR_REPORTS: "false",
     WRANGLER_HIDE_BANNER: "true",
     CLOUDFLARE_CF_FETCH_ENABLED: "false",
-    // Wrangler writes no URLs, and so no keys, to a file.
+    // Keep wrangler from writing URLs, which contain keys, to a file.
     WRANGLER_WRITE_LOGS: "false",
     X_LOCAL_OBSERVABILITY: "false",
-    // Instances on one machine do not know of each other.
+    // Instances on one machine do not know each other.
     WRANGLER_REGISTRY_PATH: path.join(stateDir, "registry"),
     NO_COLOR: "1",
     FORCE_COLOR: "0",
   };
 }
 
-/** Wrangler tells its parent process when it is ready, and where. */
+/** Wrangler informs its parent process when it is ready, with its address. */
 function readyOrigin(child: ChildProcess): Promise<string> {
   return new Promise((resolve) => {
     child.on("message", (message) => {
@@ -189,7 +186,7 @@ function readLines(child: ChildProcess, take: (line: string) => void): void {
   }
 }
 
-/** Ends a process group. Wrangler leaves at once, the runtime a little later: waits for the last of them. */
+/** Ends a process group. Wrangler ends at once and the runtime a little later: waits for both. */
 async function endGroup({ pid }: ChildProcess): Promise<void> {
   if (pid === undefined) return;
   signalGroup(pid, "SIGTERM");
@@ -198,7 +195,7 @@ async function endGroup({ pid }: ChildProcess): Promise<void> {
   }
 }
 
-/** Sends a signal to a process group. False: it has no process any more. */
+/** Sends a signal to a process group. False: it has no process left. */
 function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(-pid, signal);

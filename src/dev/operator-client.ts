@@ -1,4 +1,4 @@
-/** The calls of the operator API (design §9) that the tools for development make. */
+/** Client of the operator API (design §9) for the development tools. */
 export class OperatorClient {
   readonly #origin: string;
   readonly #token: string;
@@ -8,7 +8,7 @@ export class OperatorClient {
     this.#token = token;
   }
 
-  /** The JSON of an answer; null where it has no body. @throws when its status is not a 2xx. */
+  /** JSON of an answer; null without a body. @throws for a status other than 2xx. */
   async call<T>(method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
@@ -27,7 +27,7 @@ export class OperatorClient {
     return this.call<T>("POST", path, body);
   }
 
-  /** All items, page after page. */
+  /** All items of all result pages. */
   async list<T>(path: string): Promise<T[]> {
     const items: T[] = [];
     let cursor: string | null = "";
@@ -56,7 +56,7 @@ export interface KeyAnswer {
   status: "Active" | "Inactive";
 }
 
-/** The answer to a key's creation, the only one with the full key and the secret. */
+/** Answer to the creation of a key, the only one with the full key and the secret. */
 export interface CreatedKeyAnswer extends KeyAnswer {
   key: string;
   secret?: string;

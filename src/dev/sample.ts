@@ -1,19 +1,148 @@
-/** `npm run dev -- --sample`: three weeks of believable signals in the demo workspace, to look at. */
-import { readFile, writeFile } from "node:fs/promises";
+/** The sample of `npm run dev -- --sample`: three weeks of signals, the same each time, sent to a Worker with a settable clock. */
 import path from "node:path";
-import { setClock, WORKER_WITH_CLOCK } from "./worker-clock.ts";
-import { createKeys } from "./demo/provision.ts";
-import { sendThreeWeeks } from "./demo/three-weeks.ts";
-import { beginOf } from "./demo/weeks.ts";
+import { readFile, writeFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
-import { OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
+import { createKeys } from "./demo/provision.ts";
+import type { DemoKeys } from "./demo/senders.ts";
+import { imports, LEADS, mistakes } from "./demo/senders.ts";
 import { PROJECT_DIR, startService } from "./local-service.ts";
+import { OperatorClient } from "./operator-client.ts";
+import type { BooksAnswer, WorkspaceAnswer } from "./operator-client.ts";
 import { Progress } from "./terminal.ts";
+import { setClock, WORKER_WITH_CLOCK } from "./worker-clock.ts";
+
+const SETTLE_MS = 30_000;
+const POLL_MS = 50;
+
+interface Target {
+  origin: string;
+  operator: OperatorClient;
+  /** The workspace's path below `/operator/`. */
+  home: string;
+  keys: DemoKeys;
+}
 
 /**
- * Fills the state once: where the workspace is there already, nothing is added.
+ * Sends the weeks. The Worker's clock must be set to their start; it shows the real time afterwards.
  *
- * @returns false where the workspace was there.
+ * @param watch.onProgress receives the share sent so far, from 0 to 1.
+ */
+export async function sendThreeWeeks(
+  { origin, operator, home, keys }: Target,
+  nowMs: number,
+  watch: { signal?: AbortSignal; onProgress?: (share: number) => void } = {},
+): Promise<void> {
+  const send = async (calls: readonly { path: string; body: string | Uint8Array<ArrayBuffer> }[]) => {
+    for (const { path: callPath, ...call } of calls) {
+      watch.signal?.throwIfAborted();
+      const answer = await fetch(origin + callPath, { method: "POST", ...call });
+      await answer.body?.cancel();
+    }
+    await waitUntilProcessed(operator, home);
+  };
+  const hours = weeks(nowMs, keys);
+  for (const [index, { atMs, calls }] of hours.entries()) {
+    watch.onProgress?.(index / hours.length);
+    await setClock(origin, atMs);
+    await send(calls);
+  }
+  await setClock(origin, nowMs - 3_600_000);
+  const deliveries = [imports, mistakes].flatMap((sender) => sender(keys).deliveries);
+  await send(deliveries.flatMap(({ calls }) => calls));
+  await setClock(origin, "now");
+}
+
+/** Waits until no signal is in flight. @throws Error after a time limit. */
+export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
+  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
+    if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return;
+  }
+  throw new Error("The signals are still in flight.");
+}
+
+const DAY_MS = 86_400_000;
+const DAYS = 20;
+
+interface Hour {
+  atMs: number;
+  calls: { path: string; headers: Record<string, string>; body: string }[];
+}
+
+/** Creation time of the workspace. */
+export function beginOf(untilMs: number): number {
+  return untilMs - DAYS * DAY_MS;
+}
+
+/** The calls of each hour, up to one hour before `untilMs`. */
+export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
+  const random = randomNumbers(7);
+  const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
+  const [first, ...rest] = LEADS;
+  const someone = () => pick([first ?? NOBODY, ...rest]);
+  const visitor = () => `visitor-${Math.floor(random() * 40)}`;
+
+  const web = (event: string, properties: object, who: object) => ({ event, source: "website", properties, ...who });
+  const kinds = [
+    () => web("Page Viewed", { url: `https://example.com${pick(PAGES)}` }, { anonymousId: visitor() }),
+    () => web("Page Viewed", { url: `https://example.com${pick(PAGES)}` }, { email: someone().email }),
+    () => mail("Opened Email", someone().email, { email_name: pick(MAILS) }),
+    () => mail("Opened Email", someone().email, { email_name: pick(MAILS) }),
+    () => mail("Clicked Email", someone().email, { email_name: pick(MAILS), link: "/pricing" }),
+    () => mail("Filled Out Form", someone().email, { form_name: pick(["Newsletter", "Newsletter", "Demo request"]) }),
+    () => mail("Registered - Autumn Webinar", someone().email, { program_name: "Autumn Webinar" }),
+    () => ({ ...web("Feature Used", { feature: pick(FEATURES) }, { email: someone().email }), source: "product" }),
+    () => ({ ...web("Deal Stage Changed", { stage: pick(STAGES) }, { email: someone().email }), source: "crm" }),
+  ] as const;
+
+  const hours: Hour[] = [];
+  for (let at = beginOf(untilMs); at < untilMs - 3_600_000; at += DAY_MS / 4) {
+    const day = new Date(at).getUTCDay();
+    const many = day === 0 || day === 6 ? 5 : 20;
+    const signals = Array.from({ length: Math.round(many * (0.7 + random() * 0.6)) }, () => ({
+      ...pick(kinds)(),
+      messageId: `m-${Math.floor(random() * 1e12)}`,
+    }));
+    const batchPath = `/api/signal-staging/webhook/${keys.campaigns}/batch`;
+    const calls = [{ path: batchPath, headers: {}, body: JSON.stringify(signals) }];
+    if (hours.length === 0)
+      calls.push(...LEADS.map((lead) => ({ path: batchPath, headers: {}, body: JSON.stringify(named(lead)) })));
+    hours.push({ atMs: at + Math.floor(random() * 3_600_000), calls });
+  }
+  return hours;
+}
+
+type Lead = (typeof LEADS)[number];
+const NOBODY: Lead = { id: 0, email: "", firstName: "", lastName: "", company: null, title: null };
+const PAGES = ["/", "/pricing", "/blog/first-party-data", "/customers", "/docs"] as const;
+const MAILS = ["October news", "Product update", "Webinar invitation"] as const;
+const FEATURES = ["export", "dashboards", "alerts", "sharing"] as const;
+const STAGES = ["qualified", "proposal", "negotiation"] as const;
+
+function mail(event: string, email: string, properties: object): object {
+  return { event, source: "marketing-automation", email, properties };
+}
+
+function named({ id, email, firstName, lastName, company, title }: Lead): object {
+  const traits = { email, name: `${firstName} ${lastName}`, company, title };
+  return { type: "identify", messageId: `identify-${id}`, anonymousId: `browser-${id}`, userId: `user-${id}`, traits };
+}
+
+/** Pseudo-random numbers from 0 to below 1, reproducible by seed (mulberry32). */
+export function randomNumbers(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+/**
+ * Fills an empty state; an existing workspace is not changed.
+ *
+ * @returns false if the workspace exists.
  */
 export async function fillSample(stateDir: string, token: string, signal: AbortSignal): Promise<boolean> {
   const args = ["--inspector-port", "0", ...(await withoutWaiting(stateDir))];
@@ -41,14 +170,14 @@ export async function fillSample(stateDir: string, token: string, signal: AbortS
 }
 
 /**
- * Arguments of `wrangler dev` with which each hour's signals are processed at once: neither the drain nor the queue gathers
- * any for a while. With the times of production the sample takes five times as long.
+ * Arguments of `wrangler dev` that process each hour's signals at once: neither the drain nor the queue waits for a
+ * batch. With production's waiting times the sample takes five times as long.
  */
 async function withoutWaiting(stateDir: string): Promise<string[]> {
   const config = path.join(stateDir, "sample.toml");
   const text = await readFile(path.join(PROJECT_DIR, "wrangler.toml"), "utf8");
   await writeFile(config, text.replaceAll(/^max_batch_timeout = .*$/gm, "max_batch_timeout = 0"));
-  // Wrangler looks for the secrets beside the configuration.
+  // Wrangler looks for the secrets in the folder of the configuration.
   const secrets = path.join(PROJECT_DIR, ".dev.vars");
   return ["--config", config, "--env-file", secrets, "--var", "DRAIN_PACE_MS:0"];
 }

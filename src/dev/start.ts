@@ -1,6 +1,7 @@
 /**
- * `npm run dev`: the service on this machine, with a demo workspace, until Ctrl-C. `--sample` fills the workspace with
- * three weeks of signals. Other arguments go on to `wrangler dev`, such as `--port 8788 --persist-to DIR`.
+ * `npm run dev`: runs the service on this machine, with a demo workspace, until Ctrl-C. `--sample` fills the
+ * workspace with three weeks of signals. Other arguments are passed to `wrangler dev`, such as `--port 8788
+ * --persist-to DIR`.
  */
 import { mkdir } from "node:fs/promises";
 import { constants as os } from "node:os";
@@ -8,11 +9,9 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
 import { OperatorClient } from "./operator-client.ts";
-import { operatorToken } from "./operator-token.ts";
+import { operatorToken, claimState, requireFreePort, Misuse, welcome } from "./local-setup.ts";
 import { fillSample } from "./sample.ts";
 import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./local-service.ts";
-import { claimState, requireFreePort, Misuse } from "./single-instance.ts";
-import { welcome } from "./welcome.ts";
 
 const DEFAULT_PORT = "8787";
 
@@ -20,7 +19,7 @@ const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => interruption.abort(signal));
 }
-// A shell between npm and this process passes no signal on: that it is gone is the only message.
+// A shell between npm and this process forwards no signals, so watch for the end of the parent process.
 const parent = process.ppid;
 const watch = setInterval(() => process.ppid !== parent && interruption.abort("SIGTERM"), 500).unref();
 if (process.env["npm_lifecycle_event"] === undefined) clearInterval(watch);
@@ -45,7 +44,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
 
   const token = await operatorToken(path.join(PROJECT_DIR, ".dev.vars"));
   await mkdir(stateDir, { recursive: true });
-  // Asked before the port: where both are in use, another port alone would not help.
+  // Check the state folder before the port: if both are in use, another port would not be enough.
   await using _claim = await claimState(stateDir, port);
   await requireFreePort(port);
 
@@ -55,7 +54,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
     console.log("The demo workspace is there already: no sample was added. Delete the state folder to have one.");
   }
   console.log("Starting the service …");
-  // Local sign-in comes before the other arguments, which may choose another way to sign in.
+  // Local sign-in precedes the other arguments, which may choose another way to sign in.
   const service = await startService({ stateDir, port, args: [...localSignIn(rest), ...rest], signal });
   try {
     const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
@@ -72,7 +71,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   }
 }
 
-/** Arguments for local sign-in, where anybody is anybody: only where nobody but this machine reaches the service. */
+/** Arguments for local sign-in, where visitors choose any identity. Only if the service listens on loopback. */
 function localSignIn(args: string[]): string[] {
   const { values } = parseArgs({ args, options: { ip: { type: "string" } }, strict: false });
   if (["localhost", "127.0.0.1", "::1", undefined].includes(values.ip as string | undefined)) {
@@ -82,7 +81,7 @@ function localSignIn(args: string[]): string[] {
   return [];
 }
 
-/** The index of an option's last argument: its value stands after it, unless it is written as `--port=8788`. */
+/** Index of an option's last argument: the value follows the option, except in the form `--port=8788`. */
 function valueIndex(token: { index: number; inlineValue?: boolean | undefined }): number {
   return token.inlineValue === false ? token.index + 1 : token.index;
 }

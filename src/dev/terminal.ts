@@ -1,4 +1,4 @@
-/** Text for a terminal: tables and colours. Colours are left out where the output is no terminal. */
+/** Text for a terminal: tables and colours. Output that is not a terminal gets no colours. */
 import { styleText } from "node:util";
 
 export const bold = (text: string): string => styleText("bold", text);
@@ -10,7 +10,7 @@ export function mark(good: boolean): string {
   return good ? green("✓") : red("✗");
 }
 
-/** A table whose columns are as wide as their widest cell; numbers stand to the right. */
+/** A table with columns as wide as their widest cell; numbers are aligned right. */
 export function table(headings: string[], rows: (string | number)[][]): string {
   const widths = headings.map((heading, column) =>
     Math.max(heading.length, ...rows.map((row) => String(row[column] ?? "").length)),
@@ -27,12 +27,12 @@ export function table(headings: string[], rows: (string | number)[][]): string {
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
 
-/** A text of at most `width` characters, its end cut off. */
+/** Truncates a text to `width` characters. */
 export function cut(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 }
 
-/** A text in lines of at most `width` characters, each indented. */
+/** Wraps a text into lines of at most `width` characters, each indented. */
 export function wrap(text: string, width: number, indent: number): string {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -43,7 +43,7 @@ export function wrap(text: string, width: number, indent: number): string {
   return lines.map((line) => " ".repeat(indent) + line).join("\n");
 }
 
-/** A line that overwrites itself on a terminal; elsewhere it is written anew whenever it differs. */
+/** A progress line that overwrites itself on a terminal; elsewhere each change is a new line. */
 export class Progress {
   #shown = "";
 

@@ -1,4 +1,4 @@
-/** A deleted person leaves nothing in what waits to be delivered, nor in what is shown of what was. */
+/** Removes a deleted person from waiting deliveries and from the deliveries shown on the pages. */
 import { withoutPerson } from "../domain/events/workspace-event.ts";
 import type { AnyEvent, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
@@ -11,7 +11,10 @@ export class DeletedPeople {
     this.#sql = sql;
   }
 
-  /** Deletes a person's data from what is stored. What is under way to a receiver at this moment cannot be taken back. */
+  /**
+   * Deletes a person's data from stored notifications. A request that is already on its way to a receiver cannot be
+   * recalled.
+   */
   delete(email: string, atMs: number): void {
     this.#sql.exec(
       `INSERT INTO deleted_people (email_hash, at_ms) VALUES (?, ?)
@@ -28,10 +31,10 @@ export class DeletedPeople {
       .toArray();
     for (const { seq, type, data } of events) {
       const event = { type, data: JSON.parse(data) as unknown } as AnyEvent;
-      const left = withoutPerson(event, (one) => one === email);
+      const left = withoutPerson(event, (address) => address === email);
       this.#sql.exec("UPDATE notifications SET data = ? WHERE seq = ?", left && JSON.stringify(left.data), seq);
     }
-    // The receivers' answers go too, and those that are still to come: they may repeat what the receiver was sent.
+    // Also hide the receivers' answers, past and future: an answer may repeat the request.
     this.#sql.exec(
       `UPDATE deliveries SET answers_hidden = 1
         WHERE EXISTS (SELECT 1 FROM json_each(deliveries.events) WHERE value IN (SELECT value FROM json_each(?)))`,
@@ -44,10 +47,7 @@ export class DeletedPeople {
     );
   }
 
-  /**
-   * The events as far as they may be kept: a source may have raised an event of a person before they were deleted, and hand
-   * it on after.
-   */
+  /** Filters notifications of deleted people: an object may hand one on that it raised before the deletion. */
   withoutDeleted(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
     const rows = this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM deleted_people");
     const deleted = new Map([...rows].map((row) => [row.email_hash, row.at_ms] as const));

@@ -1,7 +1,7 @@
 /**
- * Deliveries: one or several events on their way to one destination, with every attempt. Scoring signals come in numbers:
- * they join the destination's newest delivery until it is full or somebody takes it. From then on it stays as it is, so that
- * each attempt sends the same under the same id.
+ * Deliveries: one or several notifications sent to one destination, with all attempts. Scoring signals are frequent,
+ * so they join the destination's newest delivery until it is full or the consumer takes it. After that its content is
+ * fixed: each attempt sends the same body under the same id.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEvent, AnyEventType, EventData, EventId } from "../domain/events/workspace-event.ts";
@@ -11,8 +11,8 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import type { Delivery, DeliveryEnd, DeliveryState, Due } from "./destination-calls.ts";
 
 /**
- * Deliveries of a destination that do not wait for each other. Tests go whatever state the destination is in; scoring signals
- * go a second apart, and other events do not wait for them.
+ * Lanes of a destination do not wait for each other. Tests are sent in any state of the destination. Deliveries of
+ * scoring signals leave one second apart.
  */
 export const LANES = { test: 0, event: 1, scored: 2 } as const;
 export type Lane = (typeof LANES)[keyof typeof LANES];
@@ -22,18 +22,20 @@ export function laneOf(type: AnyEventType): Lane {
   return type === "person.scored" ? LANES.scored : LANES.event;
 }
 
-/** Bytes of one delivery's events. A single event may be larger. */
+/** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
 export const DELIVERY_MAX_BYTES = 256 * 1_024;
-/** Characters of an event's data. One that is larger would not fit into a row, and is not stored. */
+/**
+ * Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped.
+ */
 const EVENT_MAX_CHARACTERS = 600_000;
-/** What may wait for one destination: beyond either, the oldest deliveries are given up. */
+/** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
-/** Bytes that are counted for a delivery besides its events. */
+/** Bytes counted for a delivery's own row, in addition to its notifications. */
 const ROW_BYTES = 512;
-/** Attempts that are kept of one delivery, the latest: a whole schedule, and again by hand. */
+/** Latest attempts kept per delivery: a full schedule and some manual retries. */
 const ATTEMPTS_KEPT = 20;
-/** Deliveries that end before those that are too old to be shown are deleted. */
+/** Number of ended deliveries after which expired ones are deleted. */
 const ENDED_BEFORE_CLEARING = 50;
 
 export interface StoredDelivery {
@@ -55,12 +57,12 @@ export interface StoredDelivery {
   createdMs: number;
 }
 
-/** What memory knows of one destination's deliveries. */
+/** In-memory totals of one destination's deliveries. */
 interface Counts {
   waiting: number;
   waitingBytes: number;
   endedSinceClearing: number;
-  /** The delivery that scoring signals join; null: the next ones begin another. */
+  /** The delivery that scoring signals join. Null: the next scoring signal starts a new delivery. */
   open: { id: string; bytes: number; signals: number } | null;
 }
 
@@ -72,7 +74,7 @@ export class Deliveries {
     this.#sql = sql;
   }
 
-  /** Forgets what memory knows of the rows: after a transaction was taken back, it may not be what is stored. */
+  /** Drops the in-memory totals. Call it after a rollback, because they may differ from the rows. */
   rolledBack(): void {
     this.#counts.clear();
   }
@@ -82,9 +84,10 @@ export class Deliveries {
   }
 
   /**
-   * Stores an event for these destinations.
+   * Stores a notification for these destinations.
    *
-   * @returns the ids of the deliveries that carry it, in the same order; none where the event is too large to be stored.
+   * @returns the ids of the deliveries that carry it, in the same order; empty if the notification is too large to
+   * store.
    */
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const data = JSON.stringify(event.data);
@@ -102,7 +105,7 @@ export class Deliveries {
     return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#begin(id, event, seq, bytes, nowMs));
   }
 
-  /** Adds an event to the destination's open delivery. Null: it does not fit, or there is none. */
+  /** Adds a notification to the destination's open delivery. Null: there is no open delivery, or it is full. */
   #join(destinationId: string, event: AnyEvent, seq: number, bytes: number): string | null {
     const counts = this.#countsOf(destinationId);
     const { open } = counts;
@@ -143,12 +146,12 @@ export class Deliveries {
     return id;
   }
 
-  /** Whether scoring signals still join this delivery. */
+  /** Whether further scoring signals can join this delivery. */
   isOpen({ destinationId, id }: Due): boolean {
     return this.#countsOf(destinationId).open?.id === id;
   }
 
-  /** The deliveries that wait for a destination, the earliest due first. */
+  /** Waiting deliveries of a destination, earliest due time first. */
   earliest(destinationId: string, lane: Lane, limit: number): (Due & { dueMs: number })[] {
     return this.#sql
       .exec<{ id: string; dueMs: number; attempt: number }>(
@@ -162,7 +165,7 @@ export class Deliveries {
       .map((row) => ({ ...row, destinationId }));
   }
 
-  /** The deliveries whose attempt the consumer has begun and not reported. */
+  /** Deliveries whose attempt the consumer has started but not reported. */
   taken(): StoredDelivery[] {
     return this.#read("due_ms IS NOT NULL AND taken_ms IS NOT NULL");
   }
@@ -171,7 +174,7 @@ export class Deliveries {
     return this.#read("destination_id = ? AND id = ?", destinationId, id)[0] ?? null;
   }
 
-  /** What a delivery sends: its events as one. Null: all of it was about persons who were deleted. */
+  /** Merges a delivery's notifications into one body. Null: all of them were about deleted people. */
   event({ events }: StoredDelivery): AnyEvent | null {
     const rows = this.#sql
       .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
@@ -186,27 +189,29 @@ export class Deliveries {
     return { id: first.id as EventId, type: first.type, time: first.time_ms, data } as AnyEvent;
   }
 
-  /** Notes that an attempt has begun. From now on the delivery stays as it is. */
+  /** Records the start of an attempt. The delivery's content is fixed from now on. */
   take({ destinationId, id }: StoredDelivery, nowMs: number): void {
     this.#sql.exec("UPDATE deliveries SET taken_ms = ? WHERE destination_id = ? AND id = ?", nowMs, destinationId, id);
     this.#close(destinationId, id);
   }
 
-  /** Has a delivery attempted again at `dueMs`. */
-  again(one: StoredDelivery, dueMs: number): void {
-    this.#put({ ...one, state: "waiting", endReason: null, dueMs, takenMs: null, attempt: one.attempt + 1 }, one);
+  /** Schedules another attempt at `dueMs`. */
+  again(delivery: StoredDelivery, dueMs: number): void {
+    this.#put(
+      { ...delivery, state: "waiting", endReason: null, dueMs, takenMs: null, attempt: delivery.attempt + 1 },
+      delivery,
+    );
   }
 
-  /** Gives a delivery its whole schedule again, before all others that wait, unless an attempt is under way. */
-  startOver(one: StoredDelivery): void {
-    this.#put({ ...one, state: "waiting", endReason: null, dueMs: 0, failed: 0 }, one);
+  /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
+  startOver(delivery: StoredDelivery): void {
+    this.#put({ ...delivery, state: "waiting", endReason: null, dueMs: 0, failed: 0 }, delivery);
   }
 
-  end(one: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
-    this.#put({ ...one, state, endReason, dueMs: null, takenMs: null, attempt: one.attempt + 1 }, one);
+  end(delivery: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
+    this.#put({ ...delivery, state, endReason, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 }, delivery);
   }
 
-  /** Makes all deliveries that wait for a destination due now. */
   dueNow(destinationId: string, nowMs: number): void {
     this.#sql.exec(
       "UPDATE deliveries SET due_ms = ?1 WHERE destination_id = ?2 AND due_ms IS NOT NULL AND due_ms > ?1",
@@ -215,7 +220,6 @@ export class Deliveries {
     );
   }
 
-  /** Gives up all deliveries that wait for a destination. */
   giveUpAll(destinationId: string, reason: DeliveryEnd): void {
     this.#sql.exec(
       `UPDATE deliveries SET state = 'failed', end_reason = ?, due_ms = NULL, taken_ms = NULL, attempt = attempt + 1
@@ -226,7 +230,7 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** Gives up the oldest deliveries beyond what may wait for a destination. @returns how many events that were. */
+  /** Gives up the oldest deliveries above the limits. @returns the number of notifications given up. */
   giveUpBeyond(destinationId: string): number {
     const counts = this.#countsOf(destinationId);
     const isTooMuch = () => counts.waiting > WAITING_MAX_DELIVERIES || counts.waitingBytes > WAITING_MAX_BYTES;
@@ -237,10 +241,10 @@ export class Deliveries {
         destinationId,
       );
       if (oldest.length === 0) break;
-      for (const one of oldest) {
+      for (const delivery of oldest) {
         if (!isTooMuch()) break;
-        this.end(one, "failed", "too_many");
-        events += one.events.length;
+        this.end(delivery, "failed", "too_many");
+        events += delivery.events.length;
       }
     }
     return events;
@@ -251,7 +255,7 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** A destination's deliveries, the latest first. */
+  /** Deliveries of a destination, latest first. */
   list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
     const rows = this.#read(
       "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
@@ -263,12 +267,12 @@ export class Deliveries {
     return { items, next: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
   }
 
-  /** Deletes what is no longer shown, once some deliveries have ended: bodies that wait to be deleted are bounded so. */
+  /** Deletes expired deliveries after every 50 ended ones, which bounds the stored bodies. */
   clearEnded(destinationId: string, nowMs: number): void {
     if (this.#countsOf(destinationId).endedSinceClearing >= ENDED_BEFORE_CLEARING) this.clearAway(destinationId, nowMs);
   }
 
-  /** Deletes deliveries that are no longer shown, and those that have waited too long, for a destination that stays paused. */
+  /** Deletes deliveries that are too old to be shown, including those that wait for a paused destination. */
   clearAway(destinationId: string, nowMs: number): void {
     this.#delete(
       `destination_id = ?1 AND (created_ms < ?2 OR (state <> 'waiting' AND id NOT IN
@@ -282,7 +286,7 @@ export class Deliveries {
     if (open !== null && this.find(destinationId, open.id) !== null) this.#countsOf(destinationId).open = open;
   }
 
-  /** Deletes deliveries, and the events that no other delivery carries. */
+  /** Deletes deliveries, and the notifications that no other delivery carries. */
   #delete(where: string, ...values: SqlStorageValue[]): void {
     const deleted = this.#sql
       .exec<{ events: string }>(`DELETE FROM deliveries WHERE ${where} RETURNING events`, ...values)
@@ -315,9 +319,9 @@ export class Deliveries {
     if (counts.open?.id === id) counts.open = null;
   }
 
-  #put(one: StoredDelivery, before: StoredDelivery): void {
-    const counts = this.#countsOf(one.destinationId);
-    const { state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id } = one;
+  #put(delivery: StoredDelivery, before: StoredDelivery): void {
+    const counts = this.#countsOf(delivery.destinationId);
+    const { state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id } = delivery;
     this.#sql.exec(
       `UPDATE deliveries SET state = ?, end_reason = ?, due_ms = ?, taken_ms = ?, attempt = ?, failed = ?, attempts = ?
         WHERE destination_id = ? AND id = ?`,
@@ -333,7 +337,7 @@ export class Deliveries {
     );
     const change = Number(dueMs !== null) - Number(before.dueMs !== null);
     counts.waiting += change;
-    counts.waitingBytes += change * one.bytes;
+    counts.waitingBytes += change * delivery.bytes;
     if (dueMs !== null) return;
     counts.endedSinceClearing++;
     this.#close(destinationId, id);
@@ -351,9 +355,8 @@ function joined(datas: readonly EventData["person.scored"][]): EventData["person
   return { scoring_signals: datas.flatMap((data) => data.scoring_signals) };
 }
 
-/** A delivery as callers see it. */
-export function shownDelivery(one: StoredDelivery): Delivery {
-  const { id, destinationId, eventId, type, state, endReason, attempts, createdMs, dueMs } = one;
+export function shownDelivery(delivery: StoredDelivery): Delivery {
+  const { id, destinationId, eventId, type, state, endReason, attempts, createdMs, dueMs } = delivery;
   const dueAtMs = dueMs === null ? null : Math.max(dueMs, createdMs);
   return { id, destinationId, eventId, type, state, endReason, createdAtMs: createdMs, dueAtMs, attempts };
 }

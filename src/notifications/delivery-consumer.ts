@@ -1,21 +1,20 @@
 /**
- * The consumer of the deliveries' queue: asks Destinations what to send, sends it, and reports what came of it. It never
- * asks the queue for another try: whatever it does not report, because it failed or died, Destinations sends again.
+ * Consumer of the deliveries' queue. It asks the Destinations object for the delivery, sends it, and reports the
+ * result. It never asks the queue for a retry: Destinations schedules unreported deliveries again.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { DueDelivery, Parcel } from "./destination-calls.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import { sendEmail } from "./email.ts";
-import { postToReceiver } from "./post.ts";
+import { sendEmail, postToReceiver } from "./post.ts";
 
-/** Takes the messages off the queue at once: a receiver that hangs holds up nothing that comes after. */
+/** Acknowledges the messages at once, so that a slow receiver does not block later messages. */
 export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionContext): void {
   for (const { body } of batch.messages) ctx.waitUntil(deliverOne(env, JSON.parse(body) as DueDelivery));
 }
 
-/** Sends one delivery and reports what came of it. Never throws. */
+/** Sends one delivery and reports the result. Never throws. */
 async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promise<void> {
   const fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
   try {

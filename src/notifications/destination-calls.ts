@@ -1,4 +1,7 @@
-/** What the callers of a workspace's Destinations send and get: plain data, all times in milliseconds since 1970. */
+/**
+ * Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds
+ * since 1970.
+ */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
@@ -7,14 +10,14 @@ export interface NewDestination {
   id: string;
   name: string;
   type: DestinationType;
-  /** A URL, or an email address, that has been checked. */
+  /** A validated URL or email address. */
   target: string;
   events: EventType[];
-  /** URL of the workspace's pages, without a slash at the end: messages for people link to it. */
+  /** URL of the workspace's pages without a trailing slash. Slack messages and emails link to it. */
   pagesUrl: string;
 }
 
-/** What is to change of a destination; fields that are left out stay as they are. */
+/** Changes to a destination. Omitted fields keep their value. */
 export interface DestinationChange {
   name?: string;
   target?: string;
@@ -22,48 +25,48 @@ export interface DestinationChange {
   pagesUrl: string;
 }
 
-/** Why a destination cannot be what was asked for. */
+/** Reasons to refuse a change of a destination. */
 export type DestinationRefusal = "not_found" | "too_many" | "not_active" | "not_a_webhook";
 
-/** A destination with its new secret, which no other answer shows. */
+/** A destination with its new secret. No other answer contains the secret. */
 export interface CreatedDestination {
   destination: Destination;
-  /** `whsec_` and what the deliveries of a webhook are signed with; null: this type has none. */
+  /** Signing secret of a webhook, with the prefix `whsec_`. Null: this type has no secret. */
   secret: string | null;
-  /** Whether this call has made the destination, or its secret. */
+  /** Whether this call created the destination or its secret. False for a repeated call. */
   isNew: boolean;
 }
 
-/** `waiting`: it comes, or comes again, at `dueAtMs`. `failed`: it was given up. */
+/** `waiting`: will be sent or retried at `dueAtMs`. `failed`: was given up. */
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
-/** Why a delivery is over although it did not arrive. */
+/** Reason why a delivery ended without success. */
 export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "person_deleted";
 
 export interface Delivery {
   id: string;
   destinationId: string;
-  /** The event's own id, which is the `webhook-id` too. */
+  /** The notification's id, also sent as `webhook-id`. */
   eventId: string;
   type: AnyEventType;
   state: DeliveryState;
-  /** Why a failed delivery was given up; null for every other. */
+  /** Why a failed delivery was given up. Null for other states. */
   endReason: DeliveryEnd | null;
   createdAtMs: number;
   /**
-   * When a waiting delivery is sent; while it is under way, when it is sent again unless an answer comes. Null: it does not
-   * wait.
+   * Time of the next attempt. During an attempt: time of the retry if no report arrives. Null: the delivery has
+   * ended.
    */
   dueAtMs: number | null;
-  /** The attempts kept, the latest last, at most ATTEMPTS_KEPT. */
+  /** Stored attempts, latest last; at most ATTEMPTS_KEPT. */
   attempts: AttemptResult[];
 }
 
-/** A delivery with the event that was sent. */
+/** A delivery with the notification that was sent. */
 export interface DeliveryDetail {
   delivery: Delivery;
   destination: Destination;
-  /** Null: it held the data of a person who was deleted. */
+  /** Null: the notification held data of a deleted person. */
   event: AnyEvent | null;
   pagesUrl: string;
 }
@@ -75,18 +78,18 @@ export interface Due {
   attempt: number;
 }
 
-/** An attempt that is to be made now. */
+/** An attempt for the consumer to make now. */
 export interface Parcel {
   destinationId: string;
   type: DestinationType;
   target: string;
-  /** The secrets to sign with, the new one first. */
+  /** Signing secrets, newest first. */
   secrets: string[];
   pagesUrl: string;
   event: AnyEvent;
 }
 
-/** A message of the deliveries' queue: all else about the delivery stays with the object. */
+/** Message of the deliveries' queue. The object stores everything else about the delivery. */
 export interface DueDelivery extends Due {
   workspaceId: string;
 }

@@ -1,41 +1,36 @@
 /**
- * Destinations: one Durable Object per workspace. It holds who is told what of the workspace, the events that wait to be
- * delivered, and what became of each delivery. It delivers nothing itself: the queue's consumer does, outside of any object.
+ * Destinations: one Durable Object per workspace. It stores the destinations, the notifications that wait for
+ * delivery, and the result of each delivery. It sends nothing itself: the queue consumer sends, outside of any
+ * object.
  *
- * Why this is correct on the platform: an event and its deliveries, and what a report changes, are each written in one
- * transaction, and no call resolves before its writes are durable. The queue only transports: a delivery that was handed to
- * it stays due, a lease later, until its attempt has been reported, so a message that is lost, or a consumer that dies,
- * delays. The delivery's row says that an attempt is under way, so that no other begins. All attempts carry the event's id
- * and the same body, so one that was made and not reported repeats an event and never invents one.
+ * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report.
+ * No call resolves before its writes are durable. The queue only transports. A delivery that was passed to the queue
+ * stays due after a lease until its attempt is reported, so a lost message or a crashed consumer only delays it. The
+ * delivery's row marks an attempt in progress, so that attempts never overlap. All attempts carry the same id and
+ * body, so an unreported attempt can repeat a notification but never changes it.
  */
+import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import { wantedBy } from "../domain/events/destination.ts";
 import type { Destination } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
-import { DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/restorable-object.ts";
+import { CALL_TIMEOUT_MS, DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { RestorableObject } from "../platform/restorable-object.ts";
+import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
+import { within } from "../platform/time-limit.ts";
 import { DeletedPeople } from "./deleted-people.ts";
 import { Deliveries, LANES, shownDelivery } from "./deliveries.ts";
-import type * as Calls from "./destination-calls.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
 import { HourlyChore } from "./hourly-chore.ts";
-import { Reports, ownEvent } from "./reports.ts";
-import {
-  failingDestination,
-  NO_FAILURES,
-  OldSecrets,
-  Roster,
-  Settings,
-  shownDestination,
-  type StoredDestination,
-} from "./roster.ts";
-import { createTables } from "./tables.ts";
-import { TellSources } from "./tell-sources.ts";
+import { ownEvent, Reports } from "./reports.ts";
+import { failingDestination, NO_FAILURES, OldSecrets, Roster, Settings, shownDestination } from "./roster.ts";
+import type { StoredDestination } from "./roster.ts";
 
 export class Destinations extends RestorableObject {
   readonly #sql: SqlStorage;
@@ -73,29 +68,31 @@ export class Destinations extends RestorableObject {
     this.#alarm = new Alarm(ctx);
   }
 
-  /** Takes over what has happened: durable when it resolves. An event that was raised before is ignored. */
+  /** Stores notifications for delivery; durable when the call resolves. Known ids are ignored. */
   raise(events: WorkspaceEvent[]): void {
     this.#run((nowMs) => this.#addEvents(this.#deletedPeople.withoutDeleted(events), nowMs));
   }
 
-  // --- Who is told what ---
+  // --- Destinations ---
 
-  /** All destinations, the oldest first. */
+  /** All destinations, oldest first. */
   list(): Destination[] {
-    return this.#roster.all().map((one) => this.#shown(one));
+    return this.#roster.all().map((destination) => this.#shown(destination));
   }
 
-  /** Those that fail while something waits for them, or that the service has switched off, the oldest first. */
+  /** Destinations that fail while deliveries wait, and destinations that the service switched off, oldest first. */
   failing(): FailingDestination[] {
-    return this.#roster.all().flatMap((one) => failingDestination(one, this.#deliveries.waiting(one.id)));
+    return this.#roster
+      .all()
+      .flatMap((destination) => failingDestination(destination, this.#deliveries.waiting(destination.id)));
   }
 
   find(id: string): Destination | null {
-    const one = this.#roster.find(id);
-    return one && this.#shown(one);
+    const destination = this.#roster.find(id);
+    return destination && this.#shown(destination);
   }
 
-  /** Creates a destination. Called again with the same id it changes nothing, and shows no secret. */
+  /** Creates a destination. A repeated call with the same id changes nothing and returns no secret. */
   async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
@@ -105,30 +102,35 @@ export class Destinations extends RestorableObject {
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
-  /** Changes a destination; deliveries that wait for it go to its new target, which begins without failures. */
+  /** Changes a destination. Waiting deliveries go to a new target, which starts without failures. */
   update(id: string, change: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
-    return this.#changeOne(id, (one, nowMs) => {
-      if (change.target === undefined || change.target === one.target) return { ...one, ...change };
+    return this.#changeOne(id, (destination, nowMs) => {
+      if (change.target === undefined || change.target === destination.target) return { ...destination, ...change };
       this.#deliveries.dueNow(id, nowMs);
-      return { ...one, ...change, ...NO_FAILURES };
+      return { ...destination, ...change, ...NO_FAILURES };
     });
   }
 
-  /** Pauses a destination. Events of the time until it is resumed are not told it; deliveries that wait already go then. */
+  /**
+   * Pauses a destination. It receives no notifications of the time in which it is paused; waiting deliveries are sent
+   * when it is resumed.
+   */
   pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
-    return this.#changeOne(id, (one) => (one.state === "active" ? { ...one, state: "paused" } : one));
+    return this.#changeOne(id, (destination) =>
+      destination.state === "active" ? { ...destination, state: "paused" } : destination,
+    );
   }
 
-  /** Resumes a destination that is paused, or that the service has switched off. */
+  /** Resumes a destination that was paused or that the service switched off. */
   resume(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
-    return this.#changeOne(id, (one, nowMs) => {
-      if (one.state === "active") return one;
+    return this.#changeOne(id, (destination, nowMs) => {
+      if (destination.state === "active") return destination;
       this.#deliveries.dueNow(id, nowMs);
-      return { ...one, state: "active", disabledReason: null, ...NO_FAILURES };
+      return { ...destination, state: "active", disabledReason: null, ...NO_FAILURES };
     });
   }
 
-  /** Removes a destination with all its deliveries. Null: it was not there. */
+  /** Removes a destination with all its deliveries. Null: unknown id. */
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
@@ -140,39 +142,37 @@ export class Destinations extends RestorableObject {
     return before;
   }
 
-  /** Makes a new secret for a webhook. The old one, and what signs beside it, sign too for another `overlapMs` at most. */
+  /** Creates a new signing secret for a webhook. Earlier secrets also sign, for at most `overlapMs` more. */
   rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
-    const one = this.#roster.find(id);
-    if (one === null) return refuse("not_found");
-    if (one.secret === null) return refuse("not_a_webhook");
+    const destination = this.#roster.find(id);
+    if (destination === null) return refuse("not_found");
+    if (destination.secret === null) return refuse("not_a_webhook");
     const secret = newSecret();
-    const [before, nowMs] = [one.secret, Date.now()];
+    const [before, nowMs] = [destination.secret, Date.now()];
     this.ctx.storage.transactionSync(() => {
       this.#oldSecrets.add(id, before, nowMs + overlapMs, nowMs);
-      this.#roster.put({ ...one, secret });
+      this.#roster.put({ ...destination, secret });
     });
-    return this.#answered(id, (destination) => ({ destination, secret, isNew: true }));
+    return this.#answered(id, (rotated) => ({ destination: rotated, secret, isNew: true }));
   }
 
   thresholds(): number[] {
     return this.#settings.thresholds;
   }
 
-  /** Sets the scores whose crossing is told. @param thresholds ascending, at most THRESHOLDS_MAX. */
+  /** Sets the scores whose crossing raises a notification. @param thresholds ascending, at most THRESHOLDS_MAX. */
   async setThresholds(thresholds: number[]): Promise<void> {
     await this.#runAndTell(() => {
       this.#settings.thresholds = thresholds;
     });
   }
 
-  /** Tells the sources once more what is wanted: they may have forgotten it. */
+  /** Sends the wanted notification types to the sources again: a restored source may have lost them. */
   async tellSources(): Promise<void> {
     await this.#runAndTell(() => undefined);
   }
 
-  // --- Deliveries ---
-
-  /** Sends a test at once and once, whatever state the destination is in. */
+  /** Sends a test once, without retries, in any state of the destination. */
   sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     if (this.#roster.find(id) === null) return refuse("not_found");
     const [deliveryId = ""] = this.#run((nowMs) =>
@@ -181,55 +181,60 @@ export class Destinations extends RestorableObject {
     return this.#deliveryNow(id, deliveryId);
   }
 
-  /** A destination's deliveries, the latest first. Null: no such destination. */
+  /** Deliveries of a destination, latest first. Null: unknown destination. */
   listDeliveries(destinationId: string, page: Page): PageOf<Calls.Delivery> | null {
     return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
   }
 
   delivery(destinationId: string, id: string): Calls.DeliveryDetail | null {
     const destination = this.#roster.find(destinationId);
-    const one = this.#deliveries.find(destinationId, id);
-    if (one === null || destination === null) return null;
+    const delivery = this.#deliveries.find(destinationId, id);
+    if (delivery === null || destination === null) return null;
     return {
-      delivery: shownDelivery(one),
+      delivery: shownDelivery(delivery),
       destination: this.#shown(destination),
-      event: this.#deliveries.event(one),
+      event: this.#deliveries.event(delivery),
       pagesUrl: destination.pagesUrl,
     };
   }
 
   /**
-   * Delivers once more, at once, and by the whole schedule if need be; the receiver knows the event by its id. A delivery
-   * that waits does not wait longer; one that is under way is not sent a second time meanwhile.
+   * Repeats a delivery now, with the full retry schedule. The receiver recognises the notification by its id. An
+   * attempt in progress is not duplicated.
    */
   deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const destination = this.#roster.find(destinationId);
-    const one = this.#deliveries.find(destinationId, id);
-    if (one === null || destination === null || this.#deliveries.event(one) === null) return refuse("not_found");
-    if (destination.state !== "active" && one.lane !== LANES.test) return refuse("not_active");
+    const delivery = this.#deliveries.find(destinationId, id);
+    if (delivery === null || destination === null || this.#deliveries.event(delivery) === null)
+      return refuse("not_found");
+    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("not_active");
     this.#run(() => {
-      this.#deliveries.startOver(one);
+      this.#deliveries.startOver(delivery);
       if (destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
     });
     return this.#deliveryNow(destinationId, id);
   }
 
-  /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
+  /**
+   * Returns the attempt for the consumer to make. Null: the delivery was reported, has ended, or another consumer
+   * took it.
+   */
   take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
     const nowMs = Date.now();
-    const one = this.#deliveries.find(destinationId, id);
+    const delivery = this.#deliveries.find(destinationId, id);
     const destination = this.#roster.find(destinationId);
-    if (one === null || destination === null || one.dueMs === null || one.attempt !== attempt) return null;
-    if (destination.state !== "active" && one.lane !== LANES.test) return null;
-    if (one.takenMs !== null && nowMs - one.takenMs < TAKEN_MS) return null;
-    const event = this.#deliveries.event(one);
+    if (delivery === null || destination === null || delivery.dueMs === null || delivery.attempt !== attempt)
+      return null;
+    if (destination.state !== "active" && delivery.lane !== LANES.test) return null;
+    if (delivery.takenMs !== null && nowMs - delivery.takenMs < TAKEN_MS) return null;
+    const event = this.#deliveries.event(delivery);
     if (event === null) {
       this.#dispatch.ended(id);
-      this.#run(() => this.#deliveries.end(one, "failed", "person_deleted"));
+      this.#run(() => this.#deliveries.end(delivery, "failed", "person_deleted"));
       return null;
     }
-    this.#deliveries.take(one, nowMs);
-    this.#dispatch.began(one, nowMs);
+    this.#deliveries.take(delivery, nowMs);
+    this.#dispatch.began(delivery, nowMs);
     const { type, target, secret, pagesUrl } = destination;
     const old = this.#oldSecrets.of(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
@@ -237,34 +242,34 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Takes in how an attempt ended. A report that is repeated changes nothing. One that comes late, after the attempt was made
-   * again, counts if the event has arrived.
+   * Records the result of an attempt. Repeated reports change nothing. A late report, after a newer attempt started,
+   * counts only if it is a success.
    */
   async report({ destinationId, id, attempt }: Calls.Due, result: AttemptResult): Promise<void> {
-    const one = this.#deliveries.find(destinationId, id);
-    if (one === null || one.dueMs === null || (one.attempt !== attempt && result.error !== null)) return;
+    const delivery = this.#deliveries.find(destinationId, id);
+    if (delivery === null || delivery.dueMs === null || (delivery.attempt !== attempt && result.error !== null)) return;
     this.#dispatch.ended(id);
-    this.#run((nowMs) => this.#reports.judge(one, result, nowMs));
-    if (this.#settings.untold !== null) await this.#tell();
+    this.#run((nowMs) => this.#reports.judge(delivery, result, nowMs));
+    if (this.#settings.pendingChange !== null) await this.#tell();
   }
 
   /**
-   * Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless.
+   * Deletes a person's data from waiting and stored deliveries. Idempotent.
    *
-   * @param atMs events of the person up to this time are refused.
+   * @param atMs later calls refuse notifications of the person up to this time.
    */
   deletePerson(email: string, atMs: number): void {
     this.ctx.storage.transactionSync(() => this.#deletedPeople.delete(email, atMs));
   }
 
-  /** Does what is due. Never throws: an alarm that throws six times is gone. */
+  /** Runs due work. Never throws: the platform drops an alarm after six failures. */
   override async alarm(): Promise<void> {
     this.#alarm.rang();
     try {
       const beganMs = Date.now();
       const isChoreDue = beganMs >= this.#chore.nextMs();
       if (isChoreDue) this.#chore.putOff();
-      // Deliveries that are due go first: they wait for none of the other work.
+      // Send due deliveries first, so that they do not wait for the other work.
       this.#run(() => undefined);
       await this.#tell();
       if (!isChoreDue) return;
@@ -281,19 +286,19 @@ export class Destinations extends RestorableObject {
     return this.ctx.id.name ?? "";
   }
 
-  /** Sends events on to whoever wants them now. An event that was raised before is ignored. */
+  /** Adds notifications for the destinations that want them. Known ids are ignored. */
   #addEvents(events: readonly WorkspaceEvent[], nowMs: number): void {
     const active = this.#roster.active();
     const dropped = new Map<string, number>();
     for (const event of events) {
-      const ids = active.filter((one) => one.events.includes(event.type)).map(({ id }) => id);
+      const ids = active.filter((destination) => destination.events.includes(event.type)).map(({ id }) => id);
       if (ids.length === 0 || !this.#isNew(event.id)) continue;
       const isStored = this.#deliveries.add(event, ids, nowMs).length > 0;
       for (const id of ids) dropped.set(id, (dropped.get(id) ?? 0) + Number(!isStored));
     }
-    for (const one of active.filter(({ id }) => dropped.has(id))) {
-      const count = (dropped.get(one.id) ?? 0) + this.#deliveries.giveUpBeyond(one.id);
-      if (count > 0) this.#roster.put({ ...one, dropped: one.dropped + count });
+    for (const destination of active.filter(({ id }) => dropped.has(id))) {
+      const count = (dropped.get(destination.id) ?? 0) + this.#deliveries.giveUpBeyond(destination.id);
+      if (count > 0) this.#roster.put({ ...destination, dropped: destination.dropped + count });
     }
   }
 
@@ -302,33 +307,33 @@ export class Destinations extends RestorableObject {
     return this.#sql.exec(insert, eventId).toArray().length > 0;
   }
 
-  #shown(one: StoredDestination): Destination {
-    const [last] = this.#oldSecrets.of(one.id, Date.now());
-    const waiting = this.#deliveries.waiting(one.id);
-    return shownDestination(one, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
+  #shown(destination: StoredDestination): Destination {
+    const [last] = this.#oldSecrets.of(destination.id, Date.now());
+    const waiting = this.#deliveries.waiting(destination.id);
+    return shownDestination(destination, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
-    const one = this.find(id);
-    return one === null ? refuse("not_found") : ok(answer(one));
+    const destination = this.find(id);
+    return destination === null ? refuse("not_found") : ok(answer(destination));
   }
 
   #deliveryNow(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
-    const one = this.#deliveries.find(destinationId, id);
-    return one === null ? refuse("not_found") : ok(shownDelivery(one));
+    const delivery = this.#deliveries.find(destinationId, id);
+    return delivery === null ? refuse("not_found") : ok(shownDelivery(delivery));
   }
 
   async #changeOne(
     id: string,
-    change: (one: StoredDestination, nowMs: number) => StoredDestination,
+    change: (destination: StoredDestination, nowMs: number) => StoredDestination,
   ): Promise<Result<Destination, Calls.DestinationRefusal>> {
-    const one = this.#roster.find(id);
-    if (one === null) return refuse("not_found");
-    await this.#runAndTell((nowMs) => this.#roster.put(change(one, nowMs)));
+    const destination = this.#roster.find(id);
+    if (destination === null) return refuse("not_found");
+    await this.#runAndTell((nowMs) => this.#roster.put(change(destination, nowMs)));
     return this.#answered(id, (changed) => changed);
   }
 
-  /** Changes what is stored, all or nothing; then what is due leaves, and the alarm is set for what is to come. */
+  /** Runs a change in one transaction, then sends due deliveries and sets the alarm. */
   #run<T>(change: (nowMs: number) => T): T {
     const nowMs = Date.now();
     try {
@@ -341,7 +346,7 @@ export class Destinations extends RestorableObject {
     }
   }
 
-  /** Changes what the sources may have to raise, and tells them. */
+  /** Runs a change that affects the types the sources must raise, and informs the sources. */
   async #runAndTell<T>(change: (nowMs: number) => T): Promise<T> {
     const changed = this.#run((nowMs) => {
       this.#settings.changed();
@@ -351,7 +356,7 @@ export class Destinations extends RestorableObject {
     return changed;
   }
 
-  /** Tells whoever must know of a change. Never throws: what cannot be told now is told by the alarm. */
+  /** Informs the sources of a change. Never throws: the alarm retries after a failure. */
   async #tell(): Promise<void> {
     try {
       await this.#sources.tell(this.#workspaceId);
@@ -361,12 +366,12 @@ export class Destinations extends RestorableObject {
     }
   }
 
-  /** Hands deliveries that are due to the queue; those that it refuses are due again soon. */
+  /** Passes due deliveries to the queue. Deliveries that the queue refuses become due again soon. */
   #send(nowMs: number): void {
     const { due, nextMs } = this.#dispatch.takeDue(nowMs);
     this.#alarm.by(Math.min(nextMs, this.#chore.nextMs()));
-    // The alarm is set in case the object is killed before the sources have been told of a change.
-    if (this.#settings.untold !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+    // Set the alarm now, in case the object is killed before the sources know of a change.
+    if (this.#settings.pendingChange !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     if (due.length === 0) return;
     const workspaceId = this.#workspaceId;
     const messages = due.map(({ destinationId, id, attempt }) => {
@@ -382,7 +387,7 @@ export class Destinations extends RestorableObject {
   }
 }
 
-// The secret that a webhook's deliveries are signed with, in the form of the Standard Webhooks specification.
+// The signing secret of a webhook, in the format of the Standard Webhooks specification.
 
 /** The specification allows 24 to 64 bytes. */
 const SECRET_BYTES = 32;
@@ -390,4 +395,126 @@ const SECRET_BYTES = 32;
 function newSecret(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** The object's tables. */
+export function createTables(sql: SqlStorage): void {
+  sql.exec(`
+    CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS destinations (
+      id TEXT PRIMARY KEY,
+      name TEXT NOT NULL,
+      type TEXT NOT NULL,
+      target TEXT NOT NULL,
+      events TEXT NOT NULL,
+      pages_url TEXT NOT NULL,
+      state TEXT NOT NULL,
+      disabled_reason TEXT,
+      created_ms INTEGER NOT NULL,
+      secret TEXT,
+      failing_since_ms INTEGER,
+      failing_last_ms INTEGER,
+      failures INTEGER NOT NULL,     -- attempts that have failed since one succeeded
+      not_before_ms INTEGER NOT NULL, -- nothing is sent before, while attempts fail
+      delivered_ms INTEGER,          -- when a delivery last arrived, to within a minute
+      dropped INTEGER NOT NULL       -- events that were given up because too much waited
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
+      PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
+
+    -- Ids of events that were taken over, so that each is taken over once.
+    CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
+    -- Events that some delivery carries. Without data: it was about a person who was deleted.
+    CREATE TABLE IF NOT EXISTS notifications (
+      seq INTEGER PRIMARY KEY,
+      id TEXT NOT NULL,
+      type TEXT NOT NULL,
+      time_ms INTEGER NOT NULL,
+      data TEXT
+    );
+    CREATE TABLE IF NOT EXISTS deliveries (
+      destination_id TEXT NOT NULL,
+      id TEXT NOT NULL,
+      event_id TEXT NOT NULL,        -- of its first event: the webhook-id
+      type TEXT NOT NULL,
+      lane INTEGER NOT NULL,         -- of LANES
+      events TEXT NOT NULL,          -- the numbers of its events, a JSON list; it grows until somebody takes the delivery
+      bytes INTEGER NOT NULL,        -- of its events, and some for its rows
+      state TEXT NOT NULL,
+      end_reason TEXT,
+      due_ms INTEGER,                -- when it is to be sent; null: it no longer waits
+      taken_ms INTEGER,              -- when the consumer began the attempt that is under way; null: none is
+      attempt INTEGER NOT NULL,      -- number of the next attempt, or of the one under way, from 1
+      failed INTEGER NOT NULL,       -- attempts that have failed since the delivery was last asked for
+      attempts TEXT NOT NULL,        -- how the attempts ended, a JSON list
+      answers_hidden INTEGER NOT NULL, -- 1: a person in it was deleted, so answers are not stored
+      created_ms INTEGER NOT NULL,
+      PRIMARY KEY (destination_id, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (destination_id, lane, due_ms) WHERE due_ms IS NOT NULL;
+
+    CREATE TABLE IF NOT EXISTS key_notices (key_id TEXT NOT NULL, notice TEXT NOT NULL, of TEXT NOT NULL,
+      PRIMARY KEY (key_id, notice)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS deleted_people (email_hash TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID;
+    -- Destinations that were switched off, until the activity log says so.
+    CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
+      WITHOUT ROWID;
+  `);
+}
+
+export class TellSources {
+  readonly #env: Env;
+  readonly #sql: SqlStorage;
+  readonly #roster: Roster;
+  readonly #settings: Settings;
+  /** Resolves when no source is being informed. */
+  #telling: Promise<void> = Promise.resolve();
+
+  constructor(env: Env, sql: SqlStorage, { roster, settings }: { roster: Roster; settings: Settings }) {
+    this.#env = env;
+    this.#sql = sql;
+    this.#roster = roster;
+    this.#settings = settings;
+  }
+
+  /**
+   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older
+   * change cannot overtake a newer one.
+   */
+  tell(workspaceId: string): Promise<void> {
+    const informed = this.#telling.then(() => within(CALL_TIMEOUT_MS, this.#tellNow(workspaceId)));
+    this.#telling = informed.catch(() => undefined);
+    return informed;
+  }
+
+  async #tellNow(workspaceId: string): Promise<void> {
+    const change = this.#settings.pendingChange;
+    if (change === null) return;
+    const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
+    await Promise.all([
+      this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted),
+      this.#env.QUOTA_COUNTER.getByName(workspaceId).wantEvents(wanted),
+    ]);
+    await this.#logSwitchedOff(workspaceId);
+    this.#settings.sourcesInformed(change);
+  }
+
+  async #logSwitchedOff(workspaceId: string): Promise<void> {
+    type Row = { destination_id: string; at_ms: number; detail: string };
+    const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
+    if (rows.length === 0) return;
+    // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
+    const [{ writeAuditEntry }, { controlDatabase }] = await Promise.all([
+      import("../control/audit.ts"),
+      import("../control/database.ts"),
+    ]);
+    const db = controlDatabase(this.#env.DB);
+    for (const { destination_id, at_ms, detail } of rows) {
+      const by = { actor: "service", nowMs: at_ms };
+      const entry = { workspaceId, action: "destination.switched_off", target: destination_id } as const;
+      // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
+      await writeAuditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
+      this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
+    }
+  }
 }

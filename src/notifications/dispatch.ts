@@ -1,7 +1,7 @@
 /**
- * Which deliveries leave now, and when the next ones may. What is under way is known in memory: it only keeps the object from
- * handing a delivery to the queue twice. That no attempt is made twice is decided by the delivery's row, when the consumer
- * takes it.
+ * Decides which deliveries leave now and when the next ones may leave. Attempts in progress are tracked in memory,
+ * only to avoid passing a delivery to the queue twice. The delivery's row prevents overlapping attempts, when the
+ * consumer takes it.
  */
 import { FAILING_AFTER } from "../domain/events/attempts.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
@@ -10,11 +10,14 @@ import { LANES, type Deliveries, type Lane, type StoredDelivery } from "./delive
 import type { Due } from "./destination-calls.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
 
-/** Deliveries of a workspace that begin in a second, and at once: beside a receiver that is slow, others still get theirs. */
+/**
+ * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves
+ * other receivers while one is slow.
+ */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
-/** Deliveries that are under way to one destination; to one that fails, a single one. Tests come on top. */
+/** Maximum deliveries in progress per destination; one if the destination fails. Tests are not counted. */
 export const DELIVERIES_UNDER_WAY = 5;
-/** A consumer that has not reported after so long does so no more; most likely it has died. */
+/** Lease of an attempt. A consumer that has not reported by then is considered dead. */
 export const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;
 
 interface UnderWay {
@@ -28,10 +31,13 @@ export class Dispatch {
   readonly #deliveries: Deliveries;
   readonly #leaseMs: number;
   readonly #underWay = new Map<string, UnderWay>();
-  /** When scoring signals last left, by destination. */
+  /** Time when scoring signals last left, by destination. */
   readonly #scoredMs = new Map<string, number>();
   #bucket = FULL_BUCKET;
-  /** The destination whose turn comes first. It moves on, so that none is always last when the rate is used up. */
+  /**
+   * Index of the destination that is served first. It rotates, so that no destination is always last when the rate
+   * limit is reached.
+   */
   #turn = 0;
 
   constructor({ roster, deliveries }: { roster: Roster; deliveries: Deliveries }, leaseMs: number) {
@@ -44,9 +50,9 @@ export class Dispatch {
   }
 
   /**
-   * Takes out what leaves now. It may leave again when its lease is over, unless its attempt has been reported by then.
+   * Takes the deliveries that leave now. Each one may leave again after its lease unless its attempt was reported.
    *
-   * @returns also when there will be something to take, in milliseconds since 1970; infinity: never, as things stand.
+   * @returns also the time of the next delivery, in milliseconds since 1970; infinity if none waits.
    */
   takeDue(nowMs: number): { due: Due[]; nextMs: number } {
     for (const [id, { untilMs }] of this.#underWay) if (untilMs <= nowMs) this.#underWay.delete(id);
@@ -55,17 +61,17 @@ export class Dispatch {
     const [due, laterMs]: [Due[], number[]] = [[], []];
     for (const destination of [...all.slice(first), ...all.slice(0, first)]) {
       for (const lane of lanesOf(destination)) {
-        for (const one of this.#notUnderWay(destination.id, lane)) {
-          const fromMs = this.#fromMs(destination, lane, one);
+        for (const delivery of this.#notUnderWay(destination.id, lane)) {
+          const fromMs = this.#fromMs(destination, lane, delivery);
           const rate = takeRequest(this.#bucket, nowMs, DELIVERY_RATE);
           if (fromMs > nowMs || !rate.allowed) {
             laterMs.push(Math.max(fromMs, nowMs + Math.ceil(rate.retryAfterMs)));
             break;
           }
           this.#bucket = rate.bucket;
-          this.#underWay.set(one.id, { destinationId: destination.id, lane, untilMs: nowMs + this.#leaseMs });
+          this.#underWay.set(delivery.id, { destinationId: destination.id, lane, untilMs: nowMs + this.#leaseMs });
           if (lane === LANES.scored) this.#scoredMs.set(destination.id, nowMs);
-          due.push(one);
+          due.push(delivery);
         }
       }
     }
@@ -73,7 +79,7 @@ export class Dispatch {
     return { due, nextMs: Math.min(...laterMs, Number.POSITIVE_INFINITY) };
   }
 
-  /** Notes that the consumer makes an attempt: after a restart of the object it may come with one that memory lacks. */
+  /** Records an attempt that the consumer makes. After a restart of the object, memory may not know it. */
   began({ id, destinationId, lane }: StoredDelivery, nowMs: number): void {
     const untilMs = Math.max(this.#underWay.get(id)?.untilMs ?? 0, nowMs + TAKEN_MS);
     this.#underWay.set(id, { destinationId, lane, untilMs });
@@ -83,10 +89,10 @@ export class Dispatch {
     this.#underWay.delete(id);
   }
 
-  /** Has a delivery that the queue has refused leave again at `againMs`. */
+  /** Lets a delivery that the queue refused leave again at `againMs`. */
   refused(id: string, againMs: number): void {
-    const one = this.#underWay.get(id);
-    if (one !== undefined) this.#underWay.set(id, { ...one, untilMs: againMs });
+    const attempt = this.#underWay.get(id);
+    if (attempt !== undefined) this.#underWay.set(id, { ...attempt, untilMs: againMs });
   }
 
   #notUnderWay(destinationId: string, lane: Lane): (Due & { dueMs: number })[] {
@@ -94,22 +100,22 @@ export class Dispatch {
     return this.#deliveries.earliest(destinationId, lane, limit).filter(({ id }) => !this.#underWay.has(id));
   }
 
-  /** From when on a delivery may leave, given what is under way. */
-  #fromMs(destination: StoredDestination, lane: Lane, one: Due & { dueMs: number }): number {
-    if (lane === LANES.test) return one.dueMs;
-    const underWay = this.#of(destination.id).filter((other) => other.lane !== LANES.test);
+  /** Earliest time when a delivery may leave, given the attempts in progress. */
+  #fromMs(destination: StoredDestination, lane: Lane, delivery: Due & { dueMs: number }): number {
+    if (lane === LANES.test) return delivery.dueMs;
+    const underWay = this.#of(destination.id).filter((attempt) => attempt.lane !== LANES.test);
     const room = destination.failures >= FAILING_AFTER ? 1 : DELIVERIES_UNDER_WAY;
     const roomMs = underWay.length < room ? 0 : earliestEnd(underWay);
-    const fromMs = Math.max(one.dueMs, destination.notBeforeMs, roomMs);
+    const fromMs = Math.max(delivery.dueMs, destination.notBeforeMs, roomMs);
     if (lane === LANES.event) return fromMs;
-    // While scoring signals are under way, more of them join the next delivery until it is full.
-    const scored = underWay.filter((other) => other.lane === LANES.scored);
-    const fullMs = scored.length > 0 && this.#deliveries.isOpen(one) ? earliestEnd(scored) : 0;
+    // While scoring signals are in progress, new ones join the next delivery until it is full.
+    const scored = underWay.filter((attempt) => attempt.lane === LANES.scored);
+    const fullMs = scored.length > 0 && this.#deliveries.isOpen(delivery) ? earliestEnd(scored) : 0;
     return Math.max(fromMs, fullMs, (this.#scoredMs.get(destination.id) ?? 0) + GATHER_EVERY_MS);
   }
 
   #of(destinationId: string): UnderWay[] {
-    return [...this.#underWay.values()].filter((one) => one.destinationId === destinationId);
+    return [...this.#underWay.values()].filter((attempt) => attempt.destinationId === destinationId);
   }
 }
 
@@ -117,7 +123,9 @@ function earliestEnd(underWay: readonly UnderWay[]): number {
   return Math.min(...underWay.map(({ untilMs }) => untilMs));
 }
 
-/** The lanes that a destination is sent: a test whatever its state, so that it can be tried at any time. */
+/**
+ * Lanes that a destination receives now. Tests are sent in every state, so that admins can always try a destination.
+ */
 function lanesOf({ state }: StoredDestination): Lane[] {
   return state === "active" ? [LANES.test, LANES.event, LANES.scored] : [LANES.test];
 }

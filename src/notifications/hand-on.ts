@@ -1,7 +1,7 @@
 /**
- * Hands on what an object has raised to the workspace's Destinations, after the commit that raised it: whoever made that
- * commit does not wait for it. What fails, or is cut off with the object, the object's alarm tries again, ever less often,
- * until it has been taken over; that an event comes twice is harmless, for it has an id.
+ * Hands notifications from the object that raised them to the workspace's Destinations, after the commit and without
+ * delaying the caller. The object's alarm retries after a failure or a crash, with growing pauses. Repeated
+ * notifications are harmless because each has an id.
  */
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
@@ -12,26 +12,26 @@ import type { RaisedDeletion, RaisedEvents } from "./raised-events.ts";
 
 export interface HandOnOptions {
   workspaceId: string;
-  /** Gives events to the workspace's Destinations, which have them for good when this resolves. */
+  /** Passes notifications to the workspace's Destinations; they are durable when it resolves. */
   raise: (events: WorkspaceEvent[]) => Promise<void>;
-  /** Of an object that deletes persons. */
+  /** Only for an object that deletes people. */
   deletions?: {
-    /** Has the workspace's Destinations delete a person. */
+    /** Passes the deletion of a person to the workspace's Destinations. */
     handOver: (deletion: RaisedDeletion) => Promise<void>;
-    /** Called with the commit that forgets the raised deletion. */
+    /** Runs in the transaction that removes the deletion from the raised rows. */
     handedOver: (deletion: RaisedDeletion) => void;
   };
-  /** Makes sure that `run` is called at that time or sooner. */
+  /** Ensures that `run` is called at this time or earlier. */
   alarmBy: (atMs: number) => void;
 }
 
 export class HandOn {
   readonly #raised: RaisedEvents;
   readonly #options: HandOnOptions;
-  /** When the alarm is to try, while something waits. */
+  /** Next time at which the alarm retries. */
   #dueMs = 0;
   #failures = 0;
-  /** The run that is under way; null when none is. */
+  /** The hand-on in progress; null if none. */
   #running: Promise<void> | null = null;
 
   constructor(raised: RaisedEvents, options: HandOnOptions) {
@@ -39,26 +39,26 @@ export class HandOn {
     this.#options = options;
   }
 
-  /** When the alarm is to call `run`, in milliseconds since 1970; null: nothing waits. */
+  /** Next time at which the alarm must call `run`, in milliseconds since 1970; null if nothing waits. */
   get dueMs(): number | null {
     return this.#raised.isEmpty ? null : this.#dueMs;
   }
 
   /**
-   * Begins to hand on, which the caller does not wait for. To be called after whatever may have raised something. While
-   * handing on fails only the alarm tries.
+   * Starts handing on without blocking the caller. Call it after each commit that may have raised notifications.
+   * While attempts fail, only the alarm retries.
    */
   start(): void {
     if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
     void this.run();
-    // The alarm goes on with it should the object be killed before it is done.
+    // The alarm continues if the object is killed before this ends.
     this.#options.alarmBy(this.#dueMs);
   }
 
-  /** Hands on until nothing waits any more, or it has failed. Never throws. */
+  /** Hands on until nothing waits or an attempt fails. Never throws. */
   run(): Promise<void> {
     if (this.#running !== null) return this.#running;
-    // While it is under way, the alarm is not due for it.
+    // While it runs, the alarm has nothing to do.
     this.#dueMs = Date.now() + SAFETY_ALARM_MS;
     this.#running = this.#runOnce().finally(() => {
       this.#running = null;
@@ -67,7 +67,7 @@ export class HandOn {
     return this.#running;
   }
 
-  /** Hands on what is due. To be called when the alarm has rung, for whatever reason. */
+  /** Hands on if a retry is due. Call it on every alarm. */
   async runIfDue(): Promise<void> {
     const { dueMs } = this;
     if (dueMs === null) return;
@@ -81,8 +81,8 @@ export class HandOn {
       for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
         const { deletion, events, lastRow } = next;
         const call = deletion === null ? raise(events) : deletions?.handOver(deletion);
-        // Without a time limit, a call that never ends would end the handing on.
-        // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
+        // The time limit keeps a call that never resolves from blocking all later ones. oxlint-disable-next-line
+        // no-await-in-loop -- in order, and at most one call in memory
         if (call !== undefined) await within(CALL_TIMEOUT_MS, call);
         this.#raised.handedOn(lastRow);
         if (deletion !== null) deletions?.handedOver(deletion);

@@ -1,16 +1,18 @@
-/** What the object does about once an hour: it looks for keys that end soon or are silent, and deletes what is over. */
+/**
+ * Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows.
+ */
 import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { within } from "../platform/time-limit.ts";
 import { uuidv7From } from "../platform/ids.ts";
+import { within } from "../platform/time-limit.ts";
 import type { DeletedPeople } from "./deleted-people.ts";
+import type { KeyNotice } from "./key-notice-events.ts";
 import type { Deliveries } from "./deliveries.ts";
-import type { KeyNotice } from "./due-key-notices.ts";
 import type { Roster, Settings } from "./roster.ts";
 
 const CHORE_MS = 3_600_000;
-/** How long an event's id is remembered, so that it is taken over once: a source hands it on within minutes. */
+/** Days for which notification ids are remembered to detect repetitions. Sources repeat within minutes. */
 const EVENT_SEEN_DAYS = 14;
 
 interface Parts {
@@ -32,31 +34,31 @@ export class HourlyChore {
     this.#parts = parts;
   }
 
-  /** When it is due, in milliseconds since 1970; infinity: there is nobody to do it for. */
+  /** Time of the next run, in milliseconds since 1970; infinity if the workspace has no destination. */
   nextMs(): number {
     const { roster, settings } = this.#parts;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
     return Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
   }
 
-  /** Keeps the chore from being done a second time meanwhile, or soon after it has failed. */
+  /** Prevents a second run at the same time, or soon after a failure. */
   putOff(untilMs = Date.now() + CHORE_MS): void {
     this.#notBeforeMs = untilMs;
   }
 
-  /** All notices of keys that hold now, whether or not they were told before. */
+  /** All key notices that apply now, including those already raised. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { types } = wantedBy(this.#parts.roster.all(), this.#parts.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
-    // Loaded when somebody wants it.
-    const { keyNotices } = await import("./due-key-notices.ts");
-    return within(CALL_TIMEOUT_MS, keyNotices(this.#env, workspaceId, types, nowMs));
+    // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
+    const { readKeyNotices } = await import("./key-notice-events.ts");
+    return within(CALL_TIMEOUT_MS, readKeyNotices(this.#env, workspaceId, types, nowMs));
   }
 
   /**
-   * Deletes what is over, and notes which notices are told, in one transaction with the events that it returns to be raised.
+   * Deletes expired rows and marks notices as raised. Runs in the transaction that stores the returned notifications.
    *
-   * @param nowMs when the chore began: the alarm rings an hour after that.
+   * @param nowMs start of the run; the next one follows an hour later.
    */
   finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, deletedPeople } = this.#parts;

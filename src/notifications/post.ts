@@ -1,23 +1,24 @@
 /**
- * The POST to a receiver: JSON that is signed by the Standard Webhooks specification, or what a Slack-compatible incoming
- * webhook takes. Nothing that the receiver says is followed, and little of it is read.
+ * The POST to a receiver: JSON signed by the Standard Webhooks specification, or a message for a Slack-compatible
+ * incoming webhook. Redirects are not followed, and only the start of the answer is read.
  */
 import { Webhook } from "standardwebhooks";
-import type { Parcel } from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
-import { requestBody } from "../domain/events/request-body.ts";
-import { isLocal } from "../env.ts";
+import { requestBody, emailText } from "../domain/events/request-body.ts";
+import { configuredEmail, isLocal } from "../env.ts";
 import { ANSWER_MAX_BYTES, DELIVERY_TIMEOUT_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
+import type { Parcel } from "./destination-calls.ts";
 
 export type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
 
 /**
- * Posts an event to its receiver. Never throws: what goes wrong is said in words of our own, for an error of the platform's
- * may repeat the URL.
+ * Sends a notification to its receiver. Never throws. Errors are worded here, because the platform's error may
+ * contain the URL.
  */
 export async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
-  // A URL is checked again at each attempt, whatever the rules were when the destination was made.
+  // Check the URL at each attempt: the rules may have changed since the destination was created.
   const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [new URL(parcel.pagesUrl).host] });
   if (!url.ok) return failed("Its address is not one that events are sent to.");
   const body = requestBody(parcel, workspaceId);
@@ -40,7 +41,7 @@ export async function postToReceiver(env: Env, workspaceId: string, parcel: Parc
   }
 }
 
-/** Headers of the Standard Webhooks specification, signed with the old secret too for as long as it holds. */
+/** Headers of the Standard Webhooks specification, also signed with the old secret during its overlap. */
 function signed({ secrets, event }: Parcel, body: string): Record<string, string> {
   if (secrets.length === 0) return {};
   const at = new Date();
@@ -58,7 +59,7 @@ function errorOf(status: number): string | null {
   return `It answered ${status}.`;
 }
 
-/** Reads at most ANSWER_MAX_BYTES of an answer. An answer that breaks off, or takes too long, has said enough. */
+/** Reads at most ANSWER_MAX_BYTES of an answer. A truncated or slow answer is accepted as far as it came. */
 async function beginningOf(response: Response): Promise<string | null> {
   if (response.body === null) return null;
   const reader = response.body.getReader();
@@ -75,12 +76,12 @@ async function beginningOf(response: Response): Promise<string | null> {
     }
     await reader.cancel();
   } catch {
-    // An answer that cannot be read changes nothing: its status has come, and that is what counts.
+    // The status decides; an unreadable body changes nothing.
   }
   return length === 0 ? null : new TextDecoder().decode(beginning.subarray(0, length));
 }
 
-/** Reads a `Retry-After`, which is in seconds or a date. */
+/** Parses `Retry-After`: seconds or a date. */
 function retryAfterMs(header: string | null): number | null {
   if (header === null) return null;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();
@@ -88,5 +89,27 @@ function retryAfterMs(header: string | null): number | null {
 }
 
 function failed(error: string): Sent {
+  return { status: null, error, answer: null, retryAfterMs: null };
+}
+
+/** Sends a notification to one email address. Never throws. */
+export async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
+  const email = configuredEmail(env);
+  if (email === null) return sent("This deployment sends no email any more.");
+  const { subject, text } = emailText(event, pagesUrl);
+  // The platform sets the Message-ID itself and refuses any other value.
+  const headers = { "X-Event-Id": event.id };
+  try {
+    await within(DELIVERY_TIMEOUT_MS, email.binding.send({ from: email.from, to: target, subject, text, headers }));
+    return sent(null);
+  } catch (error) {
+    const { code } = error as { code?: unknown };
+    return sent(
+      typeof code === "string" ? `The platform refused the email: ${code}.` : "The platform refused the email.",
+    );
+  }
+}
+
+function sent(error: string | null): Sent {
   return { status: null, error, answer: null, retryAfterMs: null };
 }

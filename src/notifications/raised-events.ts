@@ -1,31 +1,33 @@
 /**
- * Events that an object has raised, and that the workspace's Destinations have not taken over yet: a row for each
- * transaction that raised any, written in it and deleted once they have been handed on (hand-on.ts). So a crash neither
- * loses nor invents one.
+ * Outbox of notifications that an object has raised and that Destinations has not taken yet. Each transaction that
+ * raises notifications writes one row, deleted after the hand-on (hand-on.ts). A crash neither loses nor invents a
+ * notification.
  */
 import type { EventId, EventType, EventData, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
-/** The most that a row holds, and that one call hands on, unless a single event is larger. */
+/** Maximum characters of a row, and of one call; a single larger notification gets its own row. */
 const RAISED_ROW_CHARACTERS = 500_000;
 /**
- * The most that may wait to be handed on while Destinations do not answer: some 100,000 scoring signals.
- * Beyond it nothing more is raised, which the log says, until something has been handed on: signals are recorded all the
- * same.
+ * Maximum characters that wait while Destinations does not answer: about 100,000 scoring signals. Beyond it new
+ * notifications are dropped and logged, while signals are still recorded.
  */
 export const RAISED_MAX_CHARACTERS = 32_000_000;
 
-/** A person whom Destinations are to delete too. It has a row of its own, in order with the events. */
+/**
+ * A person to delete in Destinations too. The deletion has its own row, so it keeps its place among the
+ * notifications.
+ */
 export interface RaisedDeletion {
   /** Id of the deletion's receipt. */
   receiptId: string;
   email: string;
-  /** Events of the person up to this time are refused, in milliseconds since 1970. */
+  /** Destinations refuses notifications of the person up to this time, in milliseconds since 1970. */
   atMs: number;
 }
 
-/** Rows that are handed on in one call: events, or a deletion. */
+/** Rows for one call: notifications, or one deletion. */
 export interface Waiting {
   events: WorkspaceEvent[];
   deletion: RaisedDeletion | null;
@@ -38,18 +40,18 @@ interface Row {
   body: string;
 }
 
-/** A bound that no row is beyond: with one, SQLite plans a search by key, and without one a scan. */
+/** An upper bound above all row numbers. With a bound SQLite searches by key; without one it scans. */
 const EVER = Number.MAX_SAFE_INTEGER;
 
 export class RaisedEvents {
   readonly #sql: SqlStorage;
   /**
-   * Where what waits begins and ends in all that was ever raised, in characters. A row's number is where it ends: so it
-   * takes no counting to know how much waits, and no number is used twice while the object lives.
+   * Positions of the first and last waiting characters, counted over everything ever raised. A row's number is its
+   * end position: the waiting amount needs no count, and numbers are never reused while the object lives.
    */
   #begin = 0;
   #end = 0;
-  /** All that waits, where it was raised at once and need not be read back; null: it is read from its rows. */
+  /** All waiting rows if they are in memory; null: read the table. */
   #fresh: Waiting | null = null;
 
   constructor(sql: SqlStorage) {
@@ -61,11 +63,13 @@ export class RaisedEvents {
     return this.#begin === this.#end;
   }
 
-  /** Stores events in the transaction that makes them true: one row, unless they are very many. */
+  /**
+   * Stores notifications in the transaction of the change that they report: one row, or several if they are large.
+   */
   raise(events: readonly WorkspaceEvent[]): void {
     if (events.length === 0) return;
-    // Events wait for hours where nobody takes them over. When too many wait, more are dropped rather than that signals are
-    // not recorded.
+    // Without a consumer, rows can wait for hours. Above the limit drop notifications: recording signals is more
+    // important.
     if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
       logEvent("events_not_raised", { events: events.length, first: events[0]?.type ?? "" });
       return;
@@ -86,13 +90,13 @@ export class RaisedEvents {
     this.#fresh = isAlone && isOneCall ? { events: [...events], deletion: null, lastRow: this.#end } : null;
   }
 
-  /** Stores a deletion behind the events that wait, however many these are. */
+  /** Stores a deletion behind the waiting notifications, regardless of the limit. */
   raiseDeletion(deletion: RaisedDeletion): void {
     this.#write([JSON.stringify({ deletion })]);
     this.#fresh = null;
   }
 
-  /** The oldest rows, as many as one call is to carry; null: nothing waits. */
+  /** The oldest rows, up to the limit of one call; null if nothing waits. */
   next(): Waiting | null {
     if (this.#fresh !== null) return this.#fresh;
     const events: WorkspaceEvent[] = [];
@@ -112,7 +116,7 @@ export class RaisedEvents {
     return null;
   }
 
-  /** Deletes the rows up to this one: they have been taken over. */
+  /** Deletes the rows up to this number, after Destinations has taken them. */
   handedOn(lastRow: number): void {
     this.#sql.exec("DELETE FROM raised_notifications WHERE row <= ?", lastRow);
     const left = this.#sql.exec("SELECT 1 FROM raised_notifications WHERE row > ? LIMIT 1", lastRow).toArray();
@@ -121,9 +125,9 @@ export class RaisedEvents {
   }
 
   /**
-   * Changes what waits: of somebody who is deleted nothing is told.
+   * Rewrites the waiting notifications, to remove a deleted person.
    *
-   * @param change gives null where nothing is left of an event, which then is not told at all.
+   * @param change returns null to drop a notification.
    */
   rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
     for (let [next] = this.#after(0); next !== undefined; [next] = this.#after(next.row)) {
@@ -139,7 +143,7 @@ export class RaisedEvents {
     this.reload();
   }
 
-  /** Reads the state in memory again: a transaction has been taken back, or the object has just started. */
+  /** Reads the state from the table: at start, and after a rollback. */
   reload(): void {
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
@@ -168,7 +172,7 @@ function readBody(body: string): { events: WorkspaceEvent[]; deletion: RaisedDel
   return { events: items as WorkspaceEvent[], deletion: null };
 }
 
-/** A new event, with an id that it keeps. */
+/** A new notification with its permanent id. */
 export function newEvent<Type extends EventType>(type: Type, data: EventData[Type], nowMs: number): WorkspaceEvent {
   const id = newId("evt", nowMs) as EventId;
   return { id, type, time: nowMs, data } as WorkspaceEvent;

@@ -1,4 +1,4 @@
-/** What follows from an attempt that has ended. Everything here runs inside a transaction of the object. */
+/** Consequences of an ended attempt. Runs inside a transaction of the object. */
 import { failedAgain, isHopeless, judgeAttempt, notBeforeMs, type AttemptResult } from "../domain/events/attempts.ts";
 import type { DisabledReason } from "../domain/events/destination.ts";
 import type { EventData, EventId } from "../domain/events/workspace-event.ts";
@@ -6,9 +6,9 @@ import { newId } from "../platform/ids.ts";
 import { LANES, type Deliveries, type StoredDelivery } from "./deliveries.ts";
 import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
-/** Once something has reached a destination again that has failed for so long, what waits for it is tried at once. */
+/** After an outage of this length, a success makes all waiting deliveries due at once. */
 const DESTINATION_RECOVERED_MS = 3_600_000;
-/** That a destination was reached is noted at most this often. */
+/** The time of the last success is stored at most this often. */
 const DELIVERED_WRITE_MS = 60_000;
 
 export class Reports {
@@ -24,19 +24,19 @@ export class Reports {
     this.#settings = parts.settings;
   }
 
-  /** Decides what follows from an attempt. A test says nothing of its destination but to whoever has sent it. */
+  /** Decides what follows from an attempt. A failed test does not count against its destination. */
   judge(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
     const destination = this.#roster.find(before.destinationId);
     if (destination === null) return;
     const kept = before.answersHidden ? { ...result, answer: null } : result;
     const failed = before.failed + Number(result.error !== null);
-    const one = { ...before, failed, attempts: [...before.attempts, kept] };
-    const isTest = one.lane === LANES.test;
+    const delivery = { ...before, failed, attempts: [...before.attempts, kept] };
+    const isTest = delivery.lane === LANES.test;
     const judged = judgeAttempt(result, failed, nowMs, Math.random());
-    if (judged.outcome === "delivered") this.#deliveries.end(one, "delivered", null);
-    else if (isTest || judged.outcome === "given_up") this.#deliveries.end(one, "failed", "attempts_failed");
-    else if (judged.outcome === "gone") this.#deliveries.end(one, "failed", "switched_off");
-    else this.#deliveries.again(one, judged.atMs);
+    if (judged.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null);
+    else if (isTest || judged.outcome === "given_up") this.#deliveries.end(delivery, "failed", "attempts_failed");
+    else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off");
+    else this.#deliveries.again(delivery, judged.atMs);
     this.#deliveries.clearEnded(destination.id, nowMs);
     if (isTest) return;
     if (judged.outcome === "delivered") this.#reached(destination, nowMs);
@@ -47,7 +47,7 @@ export class Reports {
     const { failing, deliveredMs } = destination;
     if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
     this.#roster.put({ ...destination, ...NO_FAILURES, deliveredMs: nowMs });
-    // A destination that was away for long is back: its deliveries need not wait out their hours.
+    // The destination is back after a long outage: retry its waiting deliveries now.
     if (failing !== null && nowMs - failing.sinceMs >= DESTINATION_RECOVERED_MS) {
       this.#deliveries.dueNow(destination.id, nowMs);
     }
@@ -55,7 +55,7 @@ export class Reports {
 
   #missed(destination: StoredDestination, result: AttemptResult, nowMs: number): void {
     const failing = failedAgain(destination.failing, nowMs);
-    // Attempts that were under way together failed once: the receiver may have been away for a moment only.
+    // Attempts that ran at the same time count as one failure, because the outage may have been short.
     const isAnother = destination.failing === null || result.atMs >= destination.failing.lastMs;
     const failures = destination.failures + Number(isAnother);
     const notBefore = Math.max(destination.notBeforeMs, notBeforeMs(result, failures, nowMs, Math.random()));
@@ -65,7 +65,7 @@ export class Reports {
     else this.#roster.put(missed);
   }
 
-  /** Switches a destination off. The other destinations are told, whatever events they want. */
+  /** Switches a destination off. All other destinations are notified, whichever types they want. */
   #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
     const { id, name } = destination;
     this.#roster.put({ ...destination, state: "disabled", disabledReason: reason });
@@ -79,12 +79,12 @@ export class Reports {
       detail,
     );
     const data = { destination_id: id, destination_name: name, reason };
-    const others = this.#roster.active().map((one) => one.id);
-    if (others.length > 0) this.#deliveries.add(ownEvent("destination.disabled", data, nowMs), others, nowMs);
+    const otherIds = this.#roster.active().map(({ id: otherId }) => otherId);
+    if (otherIds.length > 0) this.#deliveries.add(ownEvent("destination.disabled", data, nowMs), otherIds, nowMs);
   }
 }
 
-/** An event that the object raises itself. */
+/** A notification that the object raises itself. */
 export function ownEvent<Type extends "destination.test" | "destination.disabled">(
   type: Type,
   data: EventData[Type],

@@ -1,4 +1,7 @@
-/** The destinations, their old secrets, and what holds for all of them. They are ten at most, and read whenever they are needed. */
+/**
+ * Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are
+ * read on each use.
+ */
 import type { Failing } from "../domain/events/attempts.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
@@ -6,7 +9,7 @@ import type { EventType } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
-/** A destination with what only this object knows of it. */
+/** A destination with its internal fields. */
 export interface StoredDestination {
   id: string;
   name: string;
@@ -19,17 +22,17 @@ export interface StoredDestination {
   createdMs: number;
   secret: string | null;
   failing: Failing | null;
-  /** When a delivery last arrived, to within a minute. */
+  /** Time of the last success, accurate to a minute. */
   deliveredMs: number | null;
-  /** Attempts that have failed since one succeeded. */
+  /** Failed attempts since the last success. */
   failures: number;
-  /** Nothing is sent before, in milliseconds since 1970: the receiver is left alone while it fails. 0: at any time. */
+  /** No attempt before this time, in milliseconds since 1970: the pause of a failing destination. 0: no pause. */
   notBeforeMs: number;
-  /** Events that were given up because too much waited. */
+  /** Notifications given up because too many waited. */
   dropped: number;
 }
 
-/** What a destination begins with, and again once somebody has changed where it leads to or resumed it. */
+/** Initial values, also set when the target changes or the destination is resumed. */
 export const NO_FAILURES = { failing: null, failures: 0, notBeforeMs: 0 } as const;
 
 export class Roster {
@@ -39,7 +42,7 @@ export class Roster {
     this.#sql = sql;
   }
 
-  /** All destinations, the oldest first. */
+  /** All destinations, oldest first. */
   all(): StoredDestination[] {
     return [...this.#sql.exec<Row>("SELECT * FROM destinations ORDER BY id")].map(toDestination);
   }
@@ -95,16 +98,15 @@ export class Roster {
   }
 }
 
-/** What health says of a destination: nothing while nothing waits that could not be delivered, nor of one that is paused. */
+/** A destination's entry in health. Empty if it is paused or if no failed delivery waits. */
 export function failingDestination(one: StoredDestination, waiting: number): FailingDestination[] {
   const { id, name, state, disabledReason, failing } = one;
   if (failing === null || state === "paused" || (state === "active" && waiting === 0)) return [];
-  // Its last failure has switched it off.
+  // Its last failure switched it off.
   const off = disabledReason === null ? null : { reason: disabledReason, sinceMs: failing.lastMs };
   return [{ id, name, sinceMs: failing.sinceMs, off }];
 }
 
-/** A destination as callers see it. */
 export function shownDestination(
   one: StoredDestination,
   { waiting, oldSecretEndsAtMs }: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
@@ -169,10 +171,13 @@ function toDestination(row: Row): StoredDestination {
   };
 }
 
-// Secrets from before a rotation sign too until they end. There may be several: a rotation within the overlap of the one
-// before it ends no secret that a receiver still verifies with.
+// Secrets of earlier rotations sign until they expire. Several can be valid: a second rotation within the overlap
+// must not end a secret that a receiver still verifies with.
 
-/** Old secrets of one destination that are kept: of more, those that end first are dropped. Each makes deliveries longer. */
+/**
+ * Maximum old secrets per destination; those that expire first are dropped. Each one adds a signature to every
+ * delivery.
+ */
 export const OLD_SECRETS_MAX = 5;
 
 export class OldSecrets {
@@ -182,7 +187,7 @@ export class OldSecrets {
     this.#sql = sql;
   }
 
-  /** Those that still sign, the one that ends last first. */
+  /** Old secrets that still sign, latest expiry first. */
   of(destinationId: string, nowMs: number): { secret: string; endsMs: number }[] {
     return this.#sql
       .exec<{ secret: string; endsMs: number }>(
@@ -193,17 +198,20 @@ export class OldSecrets {
       .toArray();
   }
 
-  /** Lets `secret` sign until `endsMs`, and none before it any longer. @param endsMs not after `nowMs`: all of them end. */
+  /**
+   * Lets `secret` sign until `endsMs`; earlier secrets end no later. @param endsMs not after `nowMs`: all old secrets
+   * end.
+   */
   add(destinationId: string, secret: string, endsMs: number, nowMs: number): void {
-    const before = this.of(destinationId, nowMs).map((one) => ({ ...one, endsMs: Math.min(one.endsMs, endsMs) }));
+    const before = this.of(destinationId, nowMs).map((old) => ({ ...old, endsMs: Math.min(old.endsMs, endsMs) }));
     this.remove(destinationId);
     if (endsMs <= nowMs) return;
-    for (const one of [{ secret, endsMs }, ...before].slice(0, OLD_SECRETS_MAX)) {
+    for (const old of [{ secret, endsMs }, ...before].slice(0, OLD_SECRETS_MAX)) {
       this.#sql.exec(
         "INSERT INTO old_secrets (destination_id, secret, ends_ms) VALUES (?, ?, ?)",
         destinationId,
-        one.secret,
-        one.endsMs,
+        old.secret,
+        old.endsMs,
       );
     }
   }
@@ -213,7 +221,9 @@ export class OldSecrets {
   }
 }
 
-/** What holds for all destinations of the workspace: the thresholds, and whether its sources have yet to be told of a change. */
+/**
+ * Settings of the workspace's notifications: the thresholds, and whether the sources must be informed of a change.
+ */
 export class Settings {
   readonly #sql: SqlStorage;
 
@@ -229,22 +239,22 @@ export class Settings {
     this.#write("thresholds", JSON.stringify(thresholds));
   }
 
-  /** Id of the latest change that the sources have not been told; null: they know all. */
-  get untold(): string | null {
+  /** Id of the latest change that the sources do not know yet; null: they know all. */
+  get pendingChange(): string | null {
     return this.#read("untold");
   }
 
-  /** Notes that what the sources are to raise may have changed. */
+  /** Records that the types which the sources must raise may have changed. */
   changed(): void {
     this.#write("untold", crypto.randomUUID());
   }
 
-  /** Notes that the sources know of a change, unless there was another one meanwhile. */
-  told(change: string): void {
+  /** Records that the sources know a change, unless a newer one exists. */
+  sourcesInformed(change: string): void {
     this.#sql.exec("DELETE FROM settings WHERE name = 'untold' AND value = ?", change);
   }
 
-  /** When the keys were last looked at, and deliveries that are over were cleared away, in milliseconds since 1970. */
+  /** Time of the last hourly run, in milliseconds since 1970. */
   get choreMs(): number {
     return Number(this.#read("chore_ms") ?? 0);
   }

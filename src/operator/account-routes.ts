@@ -15,7 +15,7 @@ import { operator } from "./environment.ts";
 import { operation } from "./operation.ts";
 import { filteredPageQuery, instant, listOf, mapPage, pageAsked } from "./schema-parts.ts";
 import type { Account, AccountFilter } from "../store/protocol/people-and-accounts.ts";
-import { payloadTemplate } from "../workspace/key-schemas.ts";
+import { payloadTemplate } from "../workspace/input-schemas.ts";
 import { signalStore } from "../workspace/objects.ts";
 
 const FIELDS = ACCOUNT_TARGETS.filter((target) => target !== "external_id");

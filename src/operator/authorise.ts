@@ -1,6 +1,6 @@
 /**
- * The operator API's bearer token (design §9): compared as digests, so that time tells nothing about it. Two may be valid at
- * once while one is exchanged for another (docs/operate.md: A leaked operator token).
+ * Checks the operator API's bearer token (design §9). Digests are compared, so that timing reveals nothing. Two
+ * tokens may be valid during an exchange (docs/operate.md: A leaked operator token).
  */
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
@@ -16,11 +16,11 @@ export const authorise = operator.createMiddleware(async (c, next) => {
   if (tokens.length === 0) return c.notFound();
   const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
   const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
-  // All tokens are compared, also after one has matched: time does not tell which one it was.
-  const matches = expected.map((one) => actual !== undefined && crypto.subtle.timingSafeEqual(one, actual));
-  // A right token is let through from every network, also from one that has sent too many wrong ones.
+  // Compare all tokens even after a match, so that timing does not reveal which one matched.
+  const matches = expected.map((token) => actual !== undefined && crypto.subtle.timingSafeEqual(token, actual));
+  // A correct token is accepted even from a network that has sent too many wrong ones.
   if (matches.includes(true)) return next();
-  // Whoever sends no token guesses none.
+  // A request without a token is not a guess.
   const waitMs = presented === "" ? 0 : await countFailure(c.env.AUTH_FAILURES, networkOf(clientOf(c)), Date.now());
   if (waitMs > 0) {
     return problem(c, {

@@ -9,9 +9,9 @@ import type { CreatedDestination, Delivery, DeliveryDetail } from "../notificati
 import { byOperator, operator, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { count, idOf, instant, isoOrNull, listOf, mapPage, pageAsked, pageQuery } from "./schema-parts.ts";
-import { destinationChange, newDestination, thresholds } from "../workspace/destination-schemas.ts";
+import { destinationChange, newDestination, thresholds } from "../workspace/input-schemas.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
-import { TARGET_PROBLEMS } from "../workspace/target-problems.ts";
+import { TARGET_PROBLEMS } from "../workspace/manage-destinations.ts";
 
 const destinationFields = {
   id: idOf("dst", "Of the destination."),
@@ -46,21 +46,21 @@ const createdDestinationAnswer = z
   })
   .meta({ id: "CreatedDestination" });
 
-function destinationJson(one: Destination): z.infer<typeof destinationAnswer> {
+function destinationJson(oneDestination: Destination): z.infer<typeof destinationAnswer> {
   return {
-    id: one.id,
-    name: one.name,
-    type: one.type,
-    target: one.maskedTarget,
-    events: one.events,
-    state: one.state,
-    disabled_reason: one.disabledReason,
-    created_at: iso(one.createdAtMs),
-    failing_since: isoOrNull(one.failingSinceMs),
-    last_delivered_at: isoOrNull(one.lastDeliveredAtMs),
-    waiting: one.waiting,
-    dropped: one.dropped,
-    old_secret_ends_at: isoOrNull(one.oldSecretEndsAtMs),
+    id: oneDestination.id,
+    name: oneDestination.name,
+    type: oneDestination.type,
+    target: oneDestination.maskedTarget,
+    events: oneDestination.events,
+    state: oneDestination.state,
+    disabled_reason: oneDestination.disabledReason,
+    created_at: iso(oneDestination.createdAtMs),
+    failing_since: isoOrNull(oneDestination.failingSinceMs),
+    last_delivered_at: isoOrNull(oneDestination.lastDeliveredAtMs),
+    waiting: oneDestination.waiting,
+    dropped: oneDestination.dropped,
+    old_secret_ends_at: isoOrNull(oneDestination.oldSecretEndsAtMs),
   };
 }
 
@@ -96,16 +96,16 @@ const deliveryDetailAnswer = z
   })
   .meta({ id: "DeliveryDetail" });
 
-function deliveryJson(one: Delivery): z.infer<typeof deliveryAnswer> {
+function deliveryJson(oneDestination: Delivery): z.infer<typeof deliveryAnswer> {
   return {
-    id: one.id,
-    event_id: one.eventId,
-    type: one.type,
-    state: one.state,
-    end_reason: one.endReason,
-    created_at: iso(one.createdAtMs),
-    due_at: isoOrNull(one.dueAtMs),
-    attempts: one.attempts.map(({ atMs, tookMs, status, error, answer }) => {
+    id: oneDestination.id,
+    event_id: oneDestination.eventId,
+    type: oneDestination.type,
+    state: oneDestination.state,
+    end_reason: oneDestination.endReason,
+    created_at: iso(oneDestination.createdAtMs),
+    due_at: isoOrNull(oneDestination.dueAtMs),
+    attempts: oneDestination.attempts.map(({ atMs, tookMs, status, error, answer }) => {
       return { at: iso(atMs), ms: tookMs, status, error, answer };
     }),
   };
@@ -119,7 +119,7 @@ function deliveryDetailJson({
 }
 
 const tag = "Destinations";
-const one = { 200: { description: "The destination.", schema: destinationAnswer } };
+const oneDestination = { 200: { description: "The destination.", schema: destinationAnswer } };
 const secretRotation = z.strictObject({ overlap: z.enum(["none", "1h", "24h", "7d"]).default("24h") });
 const thresholdsBody = z.strictObject({ thresholds });
 const thresholdsAnswer = z.object({ thresholds: z.array(z.number()) }).meta({ id: "Thresholds" });
@@ -161,7 +161,7 @@ export const destinationRoutes = operator
   )
   .get(
     "/workspaces/:workspace_id/destinations/:destination_id",
-    operation({ tag, summary: "Get a destination", answers: one }),
+    operation({ tag, summary: "Get a destination", answers: oneDestination }),
     async (c) => {
       const found = await destinations.findDestination(c.env, c.get("workspace").id, c.req.param("destination_id"));
       return found === null ? notFound(c, "destination") : c.json(destinationJson(found));
@@ -175,7 +175,7 @@ export const destinationRoutes = operator
       description: "What is left out stays. What waits for it goes to the new target.",
       body: destinationChange,
       bodyExample: { events: ["person.score_crossed", "usage.level"] },
-      answers: one,
+      answers: oneDestination,
     }),
     async (c) => {
       const { name, target, events } = c.req.valid("json");
@@ -203,7 +203,7 @@ export const destinationRoutes = operator
       tag,
       summary: "Pause a destination",
       description: "What happens until it is resumed is never told it. What waits already, it is told then.",
-      answers: one,
+      answers: oneDestination,
     }),
     async (c) => {
       const paused = await destinations.pauseDestination(callOf(c), c.req.param("destination_id"));
@@ -212,7 +212,12 @@ export const destinationRoutes = operator
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/resume",
-    operation({ tag, summary: "Resume a destination", description: "Also one that was switched off.", answers: one }),
+    operation({
+      tag,
+      summary: "Resume a destination",
+      description: "Also one that was switched off.",
+      answers: oneDestination,
+    }),
     async (c) => {
       const resumed = await destinations.resumeDestination(callOf(c), c.req.param("destination_id"));
       return resumed.ok ? c.json(destinationJson(resumed.value)) : refusal(c, resumed.refusal);

@@ -14,7 +14,7 @@ export interface OperatorEnv extends AppEnv {
 
 export const operator = createFactory<OperatorEnv>();
 
-/** Who the audit log says it was. */
+/** Actor in the audit log. */
 export function byOperator(): { actor: string; nowMs: number } {
   return { actor: "operator", nowMs: Date.now() };
 }

@@ -13,8 +13,14 @@ import { booksAnswer, booksJson } from "./usage-routes.ts";
 import { operator } from "./environment.ts";
 import { operation } from "./operation.ts";
 import { count, idOf, instant, isoOrNull } from "./schema-parts.ts";
-import { HEALTH_PAGE_WORKSPACES, healthOfAll, type WorkspaceHealth } from "../workspace/all-health.ts";
-import { healthWithin, type Health, type HealthOrAlarm } from "../workspace/read-health.ts";
+import {
+  HEALTH_PAGE_WORKSPACES,
+  healthOfAll,
+  type WorkspaceHealth,
+  healthWithin,
+  type Health,
+  type HealthOrAlarm,
+} from "../workspace/read-health.ts";
 
 const word = z.enum(["ok", "late", "stuck"]).meta({
   description: "`late`: look at it today. `stuck`: it gets no better by itself, or senders notice it; look at it now.",
@@ -123,17 +129,17 @@ export function allHealthJson(
   nextPage: number | null,
 ): z.infer<typeof allHealthAnswer> {
   const items = found
-    .filter((one) => one.alarms.length > 0)
+    .filter((item) => item.alarms.length > 0)
     .map(({ id, slug, alarms: wrong }) => ({
       workspace_id: id,
       slug,
       status: wordOf(wrong),
       alarms: wrong.map(alarmJson),
     }));
-  const status = wordOf(items.map((one) => ({ word: one.status })));
-  const worst = items.find((one) => one.status === status && status !== "ok");
-  const notAsked = items.filter((one) => one.alarms[0]?.alarm === "not_asked").length;
-  const of = (which: string): number => items.filter((one) => one.status === which).length;
+  const status = wordOf(items.map((item) => ({ word: item.status })));
+  const worst = items.find((item) => item.status === status && status !== "ok");
+  const notAsked = items.filter((item) => item.alarms[0]?.alarm === "not_asked").length;
+  const of = (which: string): number => items.filter((item) => item.status === which).length;
   return {
     status,
     says: worst === undefined ? "All is well." : `${worst.slug}: ${worst.alarms[0]?.says}`,
@@ -153,7 +159,7 @@ function alarmJson({ alarm: name, word: status, says }: HealthAlarm): z.infer<ty
   return { alarm: name, status, says };
 }
 
-/** The figures of many workspaces as an OpenMetrics text, which Prometheus and most others read. */
+/** Figures of many workspaces in the OpenMetrics text format, as Prometheus reads it. */
 // oxlint-disable-next-line typescript/triple-slash-reference -- declares modules, so it is none; whoever reads this file needs it
 /// <reference path="./prom-client.d.ts" />
 
@@ -170,7 +176,7 @@ interface Figure {
 
 const WORDS: Record<HealthWord, number> = { ok: 0, late: 1, stuck: 2 };
 
-/** What the objects of a workspace say of it. */
+/** Figures reported by a workspace's objects. */
 const FIGURES: readonly Figure[] = [
   {
     name: "oldest_waiting_seconds",
@@ -210,7 +216,7 @@ function metricsText(found: readonly WorkspaceHealth[], total: number, nowMs: nu
   for (const { id, slug, alarms, health } of found) {
     const labels = { workspace: id, slug };
     status.inc(labels, WORDS[wordOf(alarms)]);
-    // An object that did not answer has a status and no other figure.
+    // An object that did not answer has a status and no further figures.
     if (health !== null) for (const { figure, metric: one } of metrics) one.inc(labels, figure.read(health, nowMs));
   }
   return registry.metrics();

@@ -1,18 +1,15 @@
-/** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
+/** API keys (spec §2.1, §3.1). Only the answer to the creation contains the full key and the secret. */
 import * as z from "zod";
-import { KEY_LIMITS } from "../control/new-keys.ts";
-import { watchForSilence } from "../control/api-keys.ts";
-import { createKey, type CreatedKey } from "../control/new-keys.ts";
-import { listKeys, type ApiKey } from "../control/api-keys.ts";
+import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
+import { watchForSilence, listKeys, type ApiKey } from "../control/api-keys.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageAsked, pageQuery } from "./schema-parts.ts";
-import { silentAfterDays } from "../workspace/destination-schemas.ts";
+import { silentAfterDays, keyRotation, newKey, payloadMapping } from "../workspace/input-schemas.ts";
 import { endKey, replaceKey } from "../workspace/end-key.ts";
-import { keyRotation, newKey, payloadMapping } from "../workspace/key-schemas.ts";
-import { KEY_LIMIT_COPY } from "../workspace/limit-copy.ts";
+import { KEY_LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 
 const keyChange = z.strictObject({ silent_after_days: silentAfterDays });

@@ -5,7 +5,7 @@ import { ROLES } from "../domain/keys/role.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { instant, listOf, mapPage, memberAddress, pageAsked, pageQuery } from "./schema-parts.ts";
-import { TOO_MANY_MEMBERS } from "../workspace/limit-copy.ts";
+import { TOO_MANY_MEMBERS } from "../workspace/refusal-copy.ts";
 
 const role = z.enum(ROLES);
 const memberAnswer = z.object({ email: z.string(), role, created_at: instant }).meta({ id: "Member" });

@@ -1,6 +1,7 @@
 /**
- * One description per route: `operation({...})` stands between a path and its handler, validates the request with its
- * zod schemas, and is the source of the OpenAPI document. So the two cannot differ. Also all error codes of the API.
+ * One description per route: `operation({...})` stands between path and handler, validates the request with its zod
+ * schemas, and produces the OpenAPI document. So implementation and document cannot differ. Also defines all error
+ * codes of the API.
  */
 import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
@@ -13,10 +14,10 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
 import type { OperatorEnv } from "./environment.ts";
 
-/** A request body of the operator API, unless its operation takes a larger one. */
+/** Maximum size of a request body, unless its operation allows more. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
-/** What operations are grouped by, in the order of the documents. */
+/** Groups of operations, in the order of the documents. */
 export const TAGS = [
   "Ingestion",
   "Workspaces",
@@ -138,7 +139,10 @@ export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: st
   return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 
-/** Wrong fields that an answer names: more are not one mistake of somebody's, and would make it larger than the body. */
+/**
+ * Maximum number of invalid fields in an answer. More are rarely one person's mistake, and the answer could exceed
+ * the body.
+ */
 const NAMED_FIELDS = 100;
 /** Characters of all that an answer says of wrong fields: of at most six bytes each, and said twice, they are less than 100 KB. */
 const NAMED_CHARACTERS = 8_000;
@@ -159,7 +163,7 @@ function firstErrors(all: Iterable<FieldError>): FieldError[] {
   return errors;
 }
 
-/** What is wrong, field by field: one after the other, because an issue may have ten thousands of unknown fields. */
+/** Describes errors field by field, lazily: one issue may name tens of thousands of unknown fields. */
 function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
   for (const issue of error.issues) {
     const path = issue.path.map((name) => shownName(String(name)));
@@ -169,7 +173,7 @@ function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
 }
 
 function shownName(name: string): string {
-  // A key or secret that begins within what is shown is recognised by what follows.
+  // A key or secret at the end of the shown text is only recognised with the text that follows.
   const shown = withoutCredentials(name.slice(0, 4 * NAME_CHARACTERS))
     .slice(0, NAME_CHARACTERS)
     .toWellFormed();
@@ -184,7 +188,7 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-/** The codes of the operator API's 409 answers, and when each is one. */
+/** Codes of the operator API's 409 answers, with their conditions. */
 const CONFLICTS = {
   slug_taken: "Another workspace has this slug.",
   email_taken: "The address is a member already.",
@@ -215,7 +219,7 @@ interface DescribedCode {
 
 export function allCodes(): DescribedCode[] {
   const refusals = Object.entries(REFUSALS).map(([code, { status, when }]) => ({ code, status, when }));
-  const others = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
+  const otherCodes = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
   const conflicts = Object.entries(CONFLICTS).map(([code, when]) => ({ code, status: 409, when }));
-  return [...refusals, ...others, ...conflicts].sort((a, b) => a.status - b.status);
+  return [...refusals, ...otherCodes, ...conflicts].sort((a, b) => a.status - b.status);
 }

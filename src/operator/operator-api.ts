@@ -23,7 +23,7 @@ import { signalRoutes } from "./signal-routes.ts";
 import { usageRoutes } from "./usage-routes.ts";
 import { workspaceRoutes } from "./workspace-routes.ts";
 
-/** No cache may keep an answer: each is one deployment's own, and some hold what is shown once. */
+/** No cache may store an answer: answers belong to one deployment, and some contain a secret. */
 const noStore = operator.createMiddleware(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");

@@ -6,7 +6,7 @@ import { byOperator, operator } from "./environment.ts";
 import { operation, validationFailed } from "./operation.ts";
 import { listOf, mapPage, name, pageAsked, pageQuery, retentionDays } from "./schema-parts.ts";
 
-/** Workspaces that a plan is offered to by name: a plan for more is one for all. */
+/** Maximum number of workspaces to which a plan is offered by name. */
 const PLAN_MAX_WORKSPACES = 200;
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;

@@ -1,6 +1,6 @@
 /**
- * prom-client by its parts: its index also loads what Node alone has (the cluster, the event loop's delay), and a summary of
- * a process that the platform does not show.
+ * Parts of prom-client. Its index also loads Node-only modules (cluster, event loop delay) and a process summary that
+ * the platform does not have.
  */
 declare module "prom-client/lib/registry.js" {
   import { Registry } from "prom-client";

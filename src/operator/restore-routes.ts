@@ -6,8 +6,12 @@ import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { count, idOf, instant, time } from "./schema-parts.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { recoverWorkspace, type Recovered } from "../workspace/recover-workspace.ts";
-import { restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
+import {
+  recoverWorkspace,
+  type Recovered,
+  restoreWorkspace,
+  type RestoreRefusal,
+} from "../workspace/restore-workspace.ts";
 
 /** Restores of a workspace that are listed: there are hardly ever several. */
 const LISTED = 50;

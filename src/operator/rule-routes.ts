@@ -17,10 +17,17 @@ import { byOperator, operator, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { count, idOf, instant, isoOrNull, listOf, mapPage, pageAsked, pageQuery } from "./schema-parts.ts";
 import type { PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
-import { IMPORT_REFUSAL, canBeDone, importRules, planRuleImport, type RuleImport } from "../workspace/import-rules.ts";
+import {
+  IMPORT_REFUSAL,
+  canBeDone,
+  importRules,
+  planRuleImport,
+  type RuleImport,
+  importedOf,
+  ruleFile,
+} from "../workspace/import-rules.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { importedOf, ruleFile } from "../workspace/rule-file.ts";
-import { NO_ROOM, newRule, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
+import { NO_ROOM, newRule, ruleChange, ruleFields } from "../workspace/input-schemas.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
 
 const ruleAnswer = z

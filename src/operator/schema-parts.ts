@@ -13,7 +13,7 @@ export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */
 const RETENTION_MAX_DAYS = 3_650;
 
-export { email as emailAddress, memberAddress, name, time } from "../workspace/field-schemas.ts";
+export { email as emailAddress, memberAddress, name, time } from "../workspace/input-schemas.ts";
 
 // --- Requests ---
 
@@ -38,7 +38,7 @@ export function pageAsked(query: { cursor?: string | undefined; limit: number })
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
-/** How many days a plan keeps signals; null: no end. */
+/** Days for which a plan keeps signals; null: forever. */
 export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---

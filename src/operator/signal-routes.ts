@@ -32,8 +32,7 @@ import type {
 import type { Admission } from "../wire/admission.ts";
 import { followSignal } from "../workspace/follow-signal.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { releaseForWorkspace } from "../workspace/release-held.ts";
-import { replay } from "../workspace/replay-dead-letters.ts";
+import { releaseForWorkspace, replay } from "../workspace/release-and-replay.ts";
 
 const payload = z.unknown().meta({ description: "The JSON as it was sent." });
 
@@ -250,7 +249,7 @@ function personJson(person: Person): z.infer<typeof personAnswer> {
   };
 }
 
-/** Dead letters named in one replay. */
+/** Maximum dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
 const underWay = z.boolean().optional().meta({

@@ -11,7 +11,7 @@ import { operation, validationFailed } from "./operation.ts";
 import { count, instant, listOf, time } from "./schema-parts.ts";
 import type { ClosedPeriod, Usage } from "../quota/protocol.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { readBooks } from "../workspace/read-books.ts";
+import { readBooks } from "../workspace/read-health.ts";
 import { usageOf } from "../workspace/read-usage.ts";
 
 const periodFields = {
@@ -165,7 +165,7 @@ export const usageRoutes = operator
       const rejections = await quotaCounter(c.env, id).rejections(c.req.valid("query").limit);
       const keyIds = rejections.map(({ keyId }) => keyId);
       const names = await keyNames(c.get("db"), id, keyIds);
-      const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null));
+      const items = rejections.map((rejection) => rejectionJson(rejection, names.get(rejection.keyId) ?? null));
       return c.json({ items, next: null });
     },
   );

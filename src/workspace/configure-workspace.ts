@@ -1,4 +1,4 @@
-/** Sends plan and overages, which D1 has first, to a workspace's Quota Counter and Signal Store. */
+/** Sends plan and overages from D1 to a workspace's Quota Counter and Signal Store. */
 import type { ControlDatabase } from "../control/database.ts";
 import { workspaceConfig } from "../control/workspaces.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
@@ -7,8 +7,9 @@ import { within } from "../platform/time-limit.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /**
- * Configures a workspace's objects after a change in D1, so that it takes effect with the next signal. Never throws: the edge
- * and the consumer repair what fails here. A stale configuration is harmless, because the counter ignores older versions.
+ * Configures a workspace's objects after a change in D1, so that it takes effect with the next signal. Never throws:
+ * the edge and the consumer repair a failed call. A stale configuration is harmless, because the counter ignores
+ * older versions.
  */
 export async function configureWorkspace(env: Env, db: ControlDatabase, workspaceId: string): Promise<void> {
   const failed = (error: unknown): void =>
@@ -26,7 +27,7 @@ export async function configureWorkspace(env: Env, db: ControlDatabase, workspac
   }
 }
 
-/** Configures a workspace's counter alone. @throws where D1 or the counter cannot be reached. */
+/** Configures only the counter of a workspace. @throws if D1 or the counter cannot be reached. */
 export async function configureCounter(env: Env, db: ControlDatabase, workspaceId: string): Promise<void> {
   const config = await workspaceConfig(db, workspaceId);
   if (config !== null) await quotaCounter(env, workspaceId).configure(config.quota);

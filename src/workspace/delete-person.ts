@@ -1,7 +1,7 @@
 /**
- * The deletion of a person. D1 is first: the entry in the audit log, which names the receipt only, and a row with the email's
- * hash, by which a restore repeats the deletion. Then the Signal Store, which finishes alone and has Destinations delete the
- * person too. So a call that is interrupted leaves an entry whose receipt says how far the deletion is.
+ * Deletes a person. D1 comes first: an audit entry that names only the receipt, and a row with the email's hash, so
+ * that a restore can repeat the deletion. The Signal Store then completes the work alone, and has Destinations delete
+ * the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
 import { beginPersonDeletion, renameDeletion } from "../control/restores.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
@@ -10,8 +10,8 @@ import type { DeletionReceipt } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
 /**
- * Deletes a person with everything that is linked to them (store/deletion/person-deletions.ts). When it returns, person and
- * identities are gone. Repeating it is harmless.
+ * Deletes a person with all linked data (store/deletion). When it returns, person and identities are gone.
+ * Idempotent.
  *
  * @param email trimmed and lower-cased.
  */
@@ -25,7 +25,7 @@ export async function deletePerson(
   const id = newId("del", by.nowMs);
   const auditId = await beginPersonDeletion(db, by, { id, workspaceId, email });
   const receipt = await signalStore(env, workspaceId).deletePerson(id, email);
-  // A deletion of the same person was under way: its receipt is the one that counts.
+  // A deletion of the same person was already in progress: use its receipt.
   if (receipt.id !== id) await renameDeletion(db, auditId, receipt.id);
   return receipt;
 }

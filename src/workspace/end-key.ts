@@ -1,15 +1,17 @@
-/** What of an API key's life (spec §3.1, design §5) concerns both the control plane and the Quota Counter. */
+/** Ends of an API key's life that concern both D1 and the Quota Counter (spec §3.1, design §5). */
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivateKey, type ApiKey } from "../control/api-keys.ts";
 import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { quotaCounter } from "./objects.ts";
 
-/** How long the old key goes on after a rotation. All but `none` are longer than key facts are cached at the edge. */
+/** Overlap of old and new key after a rotation. All except `none` exceed the time for which the edge caches keys. */
 export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
 
 export type Overlap = keyof typeof OVERLAP_MS;
 
-/** Deactivates a key: when it returns, no call with the key is accepted any more. Null: no such key in this workspace. */
+/**
+ * Deactivates a key. When it returns, no further call with the key is accepted. Null: unknown key in this workspace.
+ */
 export async function endKey(
   env: Env,
   db: ControlDatabase,
@@ -21,8 +23,8 @@ export async function endKey(
 }
 
 /**
- * Makes a successor; the old key ends after the overlap, or at once with `none`. Sent again by the same form, it makes no
- * second one, and finishes what was interrupted.
+ * Creates a successor; the old key ends after the overlap, or at once with `none`. A repeated form creates no second
+ * key and completes an interrupted rotation.
  */
 export async function replaceKey(
   env: Env,

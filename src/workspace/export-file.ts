@@ -1,4 +1,4 @@
-/** Exports as they leave the Worker: a page of the store after the other, each when the receiver has taken the one before. */
+/** Streams an export from the Worker: reads the store slice by slice, as fast as the receiver takes them. */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
@@ -7,26 +7,28 @@ import { within } from "../platform/time-limit.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
-/** CSV says that it has a header (RFC 4180); NDJSON has no registered type. */
+/** CSV declares its header (RFC 4180); NDJSON has no registered type. */
 const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
   ndjson: "application/x-ndjson",
   csv: "text/csv; charset=utf-8; header=present",
 };
 
-/** A page that takes longer breaks the file off: whoever loads it would wait for ever, and not know. Most take 20 ms. */
+/** Time limit of one slice, which usually takes 20 ms. After it the download fails visibly instead of hanging. */
 const PAGE_TIMEOUT_MS = 30_000;
 
 export interface ExportFile {
   name: string;
   contentType: string;
-  /** The file's text. It breaks off with an error when a page cannot be had, so that no half looks like a whole file. */
+  /**
+   * Streams the file. It fails with an error if a slice cannot be read, so that a partial file never looks complete.
+   */
   body: ReadableStream<Uint8Array>;
 }
 
 /**
- * A file of what is recorded at this moment, with API keys in it masked. The audit entry is written before anything leaves.
+ * A file of the data recorded now, with API keys masked. The audit entry is written before the first byte is sent.
  *
- * @throws when the store or D1 does not answer, before anything has been sent.
+ * @throws before anything is sent, if the store or D1 does not answer.
  */
 export async function exportFile(
   env: Env,
@@ -35,7 +37,7 @@ export async function exportFile(
   { records, format }: { records: ExportedRecords; format: ExportFormat },
   by: Change,
 ): Promise<ExportFile> {
-  // A new stub for each page: one that has failed stays broken.
+  // Use a new stub for each slice: a stub that failed once stays broken.
   const read = (cursor: string | null) =>
     within(PAGE_TIMEOUT_MS, signalStore(env, workspace.id).exportPage({ records, format, cursor }));
   const first = await read(null);
@@ -50,8 +52,8 @@ export async function exportFile(
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        // A stream is not pulled again after a pull that gave nothing: empty pages are passed over here.
-        // oxlint-disable-next-line no-await-in-loop -- each page names the next
+        // Skip empty slices here: the platform does not pull a stream again after an empty pull.
+        // oxlint-disable-next-line no-await-in-loop -- each slice names the next
         while (page.text === "" && page.next !== null) page = await read(page.next);
         if (page.text !== "") controller.enqueue(encoder.encode(withoutKeys(page.text)));
         if (page.next === null) controller.close();
@@ -63,7 +65,7 @@ export async function exportFile(
   return { name: fileName(workspace, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
 }
 
-/** The file's name, such as `acme-signals-20261101T093000Z.csv`. */
+/** File name, such as `acme-signals-20261101T093000Z.csv`. */
 function fileName({ slug }: Workspace, records: ExportedRecords, format: ExportFormat, nowMs: number): string {
   const at = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   return `${slug}-${records.replace("_", "-")}-${at}.${format}`;

@@ -1,9 +1,9 @@
-/** A signal wherever it is: in the Signal Store, or still on its way there. */
+/** Finds a signal in the Signal Store or, while it is in transit, in the Quota Counter. */
 import type { Admission } from "../wire/admission.ts";
 import type { SignalTrace } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
-/** Finds a signal by its id. Null: no such signal in this workspace. */
+/** Finds a signal by its id. Null: unknown signal in this workspace. */
 export async function followSignal(
   env: Env,
   workspaceId: string,
@@ -14,7 +14,7 @@ export async function followSignal(
   if (trace !== null) return { recorded: trace };
   const waiting = await quotaCounter(env, workspaceId).inFlight(signalId);
   if (waiting !== null) return { inFlight: waiting };
-  // It may have arrived in the store, and been settled, between the two questions.
+  // The signal may have moved from the counter to the store between the two reads.
   const arrived = await store.signal(signalId);
   return arrived === null ? null : { recorded: arrived };
 }

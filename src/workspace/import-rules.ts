@@ -1,18 +1,21 @@
-/** Importing mapping rules: what would become of each is decided first, and all of it is done, or nothing. */
+/** Imports mapping rules, all or none: first decides each step, then writes all of them. */
+import * as z from "zod";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { readAllRules, writeImport } from "../control/rule-changes.ts";
 import type { StoredRule } from "../control/stored-rules.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
-import {
-  afterImport,
-  planImport,
-  type ImportedRule,
-  type ImportRefusal,
-  type ImportStep,
-} from "../domain/rules/rule-import.ts";
-import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
+import { grouped } from "../domain/text.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
+import { jsonShape } from "../domain/json/json-scan.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
+import { contentOf } from "../domain/rules/rule-content.ts";
+import type { RuleContent } from "../domain/rules/rule-content.ts";
+import { afterImport, planImport } from "../domain/rules/rule-import.ts";
+import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/rule-import.ts";
+import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
+import { newRule } from "./input-schemas.ts";
 
-/** Why a rule of an import stops all of it. */
+/** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
   name_ambiguous: "several rules here have this name: rename all but one of them, or say the id of one",
   twice: "an earlier rule of this import changes the same rule",
@@ -21,15 +24,15 @@ export const IMPORT_REFUSAL = {
 export type RuleImportStep = ImportStep<StoredRule>;
 
 export interface RuleImport {
-  /** What becomes of each rule, in the order of the import. */
+  /** Step per rule, in the order of the import. */
   steps: RuleImportStep[];
-  /** Why there is no room for the import as a whole; null: it can be done, unless a step is refused. */
+  /** Limit that the whole import exceeds; null: it fits. */
   noRoom: "too_many_rules" | "rules_too_large" | null;
-  /** Version of the workspace's rules that the steps were decided on. */
+  /** Rules version of the workspace on which the steps are based. */
   rulesVersion: number;
 }
 
-/** Decides what an import would do; changes nothing. */
+/** Decides the steps of an import without changing anything. */
 export async function planRuleImport(
   db: ControlDatabase,
   workspaceId: string,
@@ -49,7 +52,7 @@ export function canBeDone({ steps, noRoom }: RuleImport): boolean {
 
 export interface ImportDone {
   plan: RuleImport;
-  /** Ids of the rules that were added, in the order of the import. */
+  /** Ids of the added rules, in the order of the import. */
   addedIds: string[];
 }
 
@@ -78,7 +81,7 @@ export async function importRules(
   }
 }
 
-/** How often an import is tried while others change rules of the workspace. */
+/** Attempts of an import while other people change rules of the workspace. */
 const IMPORT_ATTEMPTS = 5;
 
 async function write(
@@ -91,4 +94,85 @@ async function write(
   const changed = steps.flatMap((step) => (step.what === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
   if (added.length + changed.length === 0) return [];
   return writeImport(db, workspaceId, { added, changed }, rulesVersion, by);
+}
+
+const passedOver = z.unknown().optional().meta({ description: "Passed over." });
+
+export const importedRule = newRule
+  .extend({
+    id: z
+      .string()
+      .optional()
+      .meta({ description: "Of a rule of the workspace, which is changed; any other id is passed over." }),
+    version: passedOver,
+    created_at: passedOver,
+    updated_at: passedOver,
+    updated_by: passedOver,
+  })
+  .meta({ id: "ImportedMappingRule" });
+
+export const ruleFile = z.strictObject({
+  items: z.array(importedRule).min(1).max(WORKSPACE_MAX_RULES),
+  next: z.null().optional().meta({ description: "Of a list's last page." }),
+});
+
+/** An error of the file: of the rule at this index, from 0, or of the whole file. */
+export interface FileProblem {
+  index: number | null;
+  name: string | null;
+  messages: string[];
+}
+
+export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
+  return { ...contentOf({ ...rule, scoringSignal: rule.scoring_signal }), id: rule.id };
+}
+
+/** Parses a file of rules and returns all errors, by rule. Accepts a bare list as well as `{"items": …}`. */
+export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
+  const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
+  if (text.trim() === "") return wholly("Choose a file, or paste its text.");
+  const limits = { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES };
+  const { depth, values } = jsonShape(new TextEncoder().encode(text), limits);
+  if (depth > JSON_MAX_DEPTH) return wholly(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
+  if (values > JSON_MAX_VALUES) return wholly(`A file has at most ${grouped(JSON_MAX_VALUES)} values. Split it.`);
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return wholly("This is not JSON.");
+  }
+  const items = isJsonObject(json) ? json["items"] : json;
+  if (!Array.isArray(items)) return wholly('There is no list of rules in it: {"items": […]}.');
+  if (items.length === 0) return wholly("There is no rule in it.");
+  if (items.length > WORKSPACE_MAX_RULES)
+    return wholly(`A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
+  const rules: ImportedRule[] = [];
+  const problems: FileProblem[] = [];
+  for (const [index, item] of (items as unknown[]).entries()) {
+    const parsed = importedRule.safeParse(item);
+    if (parsed.success) rules.push(importedOf(parsed.data));
+    else problems.push({ index, name: nameOf(item), messages: parsed.error.issues.map(messageOf) });
+  }
+  return problems.length > 0 ? refuse(problems) : ok(rules);
+}
+
+/** Rules as a file for people and version control, without generated fields. */
+export function ruleFileOf(rules: readonly (RuleContent & { id: string })[]): string {
+  const items = rules.map(({ id, ...rule }) => ({ id, ...ruleJson(contentOf(rule)) }));
+  return `${JSON.stringify({ items }, null, 2)}\n`;
+}
+
+function ruleJson({ name, event, match, conditions, scoringSignal, points, frequency, enabled }: RuleContent) {
+  return { name, event, match, conditions, scoring_signal: scoringSignal, points, frequency, enabled };
+}
+
+function nameOf(item: unknown): string | null {
+  return isJsonObject(item) && typeof item["name"] === "string" ? item["name"] : null;
+}
+
+function messageOf(issue: z.core.$ZodIssue): string {
+  const path = issue.path.map(String);
+  if (issue.code === "unrecognized_keys")
+    return `${[...path, issue.keys.slice(0, 10).join(", ")].join(".")}: unknown field`;
+  return path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`;
 }

@@ -1,16 +1,19 @@
 /**
- * Destinations of a workspace's events, as the operator API and the pages manage them. The workspace's Destinations object
- * first, then the entry in the audit log, which has nothing of a secret in it; a deletion is the other way round.
+ * Manages the destinations of a workspace for the operator API and the pages. The Destinations object changes first;
+ * then the audit entry is written, without secrets. A deletion runs in the opposite order.
  */
-import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
+import { writeAuditEntry } from "../control/audit.ts";
+import type { AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import type { JsonObject } from "../domain/json/json-value.ts";
-import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination.ts";
-import type { Destination, DestinationType } from "../domain/events/destination.ts";
+import { checkDestinationUrl } from "../domain/events/destination.ts";
+import type { UrlProblem, Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
 import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { configuredEmail, isLocal } from "../env.ts";
 import type {
   CreatedDestination,
   Delivery,
@@ -18,23 +21,23 @@ import type {
   DestinationChange,
   DestinationRefusal,
 } from "../notifications/destination-calls.ts";
-import { configuredEmail, isLocal } from "../env.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
+import { OVERLAP_MS } from "./end-key.ts";
+import type { Overlap } from "./end-key.ts";
 import { destinationsOf } from "./objects.ts";
-import { OVERLAP_MS, type Overlap } from "./end-key.ts";
 
-/** Whose destinations, and who asks at which address of the service. */
+/** The workspace, the acting person and the service's address. */
 export interface DestinationsCall {
   env: Env;
   db: ControlDatabase;
   workspace: { id: string; slug: string };
-  /** `https://…` of the request: messages for people link to the pages there. */
+  /** Origin of the request, `https://…`: messages to people link to its pages. */
   origin: string;
   by: Change;
 }
 
-/** What is wrong with a target, or why the destination refuses. */
+/** An error of the target, or the refusal of the Destinations object. */
 export type DestinationProblem =
   | { reason: "target"; problem: UrlProblem | "not_an_email" }
   | { reason: "type_not_offered" }
@@ -43,12 +46,12 @@ export type DestinationProblem =
 export interface DestinationWanted {
   name: string;
   type: DestinationType;
-  /** The destination's URL or email address. */
+  /** URL or email address of the destination. */
   target: string;
   events: EventType[];
 }
 
-/** The types that this deployment can send to. */
+/** Destination types that this deployment supports. */
 export function offeredTypes(env: Env): DestinationType[] {
   return configuredEmail(env) === null ? ["webhook", "slack"] : ["webhook", "slack", "email"];
 }
@@ -80,7 +83,7 @@ export async function createDestination(
   return created;
 }
 
-/** Changes a destination; fields that are left out stay as they are. */
+/** Changes a destination. Omitted fields keep their value. */
 export async function updateDestination(
   call: DestinationsCall,
   id: string,
@@ -100,7 +103,7 @@ export async function updateDestination(
   return noted(call, "destination.updated", updated, detail);
 }
 
-/** Until it is resumed, a destination is not told what happens; deliveries that wait already go out then. */
+/** Pauses a destination: new notifications skip it, waiting deliveries leave when it is resumed. */
 export async function pauseDestination(
   call: DestinationsCall,
   id: string,
@@ -108,7 +111,7 @@ export async function pauseDestination(
   return noted(call, "destination.paused", await destinationsOf(call.env, call.workspace.id).pause(id));
 }
 
-/** Resumes a destination that was paused, or that the service has switched off. */
+/** Resumes a destination that was paused or that the service switched off. */
 export async function resumeDestination(
   call: DestinationsCall,
   id: string,
@@ -117,8 +120,8 @@ export async function resumeDestination(
 }
 
 /**
- * Deletes a destination with all its deliveries. False: there is none of that id. The audit entry is written first, because
- * a repeated call would no longer find what to name: if the removal fails, the entry tells of an attempt.
+ * Deletes a destination with all its deliveries. False: unknown id. The audit entry is written first, because a
+ * repeated call could no longer name the destination. If the removal fails, the entry stands for an attempt.
  */
 export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
   const object = destinationsOf(call.env, call.workspace.id);
@@ -128,7 +131,7 @@ export async function deleteDestination(call: DestinationsCall, id: string): Pro
   return (await object.remove(id)) !== null;
 }
 
-/** Gives a destination a new secret; the old one signs too until the overlap ends. */
+/** Rotates the secret of a destination; the old one also signs until the overlap ends. */
 export async function rotateSecret(
   call: DestinationsCall,
   id: string,
@@ -140,7 +143,7 @@ export async function rotateSecret(
   return rotated;
 }
 
-/** Sends a test at once, in one attempt, whatever the destination's state. Its delivery soon says what came of it. */
+/** Sends a test once, in any state of the destination. Its delivery shows the result. */
 export async function sendTest(call: DestinationsCall, id: string): Promise<Result<Delivery, DestinationProblem>> {
   const object = destinationsOf(call.env, call.workspace.id);
   const destination = await object.find(id);
@@ -152,7 +155,7 @@ export async function sendTest(call: DestinationsCall, id: string): Promise<Resu
   return sent;
 }
 
-/** A destination's deliveries, the latest first, some 200 at most. Null: no such destination. */
+/** Deliveries of a destination, latest first, about 200 at most. Null: unknown destination. */
 export function listDeliveries(
   env: Env,
   workspaceId: string,
@@ -162,7 +165,7 @@ export function listDeliveries(
   return destinationsOf(env, workspaceId).listDeliveries(destinationId, page);
 }
 
-/** A delivery and its body as sent, null where it spoke of a person who was deleted. Null: no such delivery. */
+/** A delivery and its body as sent; the body is null if it held data of a deleted person. Null: unknown delivery. */
 export async function findDelivery(
   env: Env,
   workspaceId: string,
@@ -176,7 +179,7 @@ export async function findDelivery(
   return { ...detail, body: event && requestBody({ type, event, pagesUrl: pages }, workspaceId) };
 }
 
-/** Delivers once more: at once, and by the whole schedule if need be. */
+/** Repeats a delivery now, with the full retry schedule. */
 export async function deliverAgain(
   call: DestinationsCall,
   destinationId: string,
@@ -235,3 +238,15 @@ async function note(
 ): Promise<void> {
   await writeAuditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
 }
+
+export const TARGET_PROBLEMS = {
+  not_a_url: "not a URL",
+  too_long: "too long",
+  not_https: "must begin with https://",
+  credentials: "must hold no user name and no password",
+  address: "must have a name as its host, not an address",
+  not_public: "must have a public name as its host",
+  port: "must have no port, or one from 1024 on",
+  own_host: "leads to this service itself",
+  not_an_email: "not an email address",
+} as const satisfies Record<UrlProblem | "not_an_email", string>;

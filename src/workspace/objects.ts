@@ -1,12 +1,12 @@
-/** The three Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
+/** Stubs of a workspace's three Durable Objects. The workspace's id is their name. */
 import type { DurableObject } from "cloudflare:workers";
 import type { Destinations } from "../notifications/destinations.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 
 /**
- * The methods of an object as remote calls. The platform's own types of them turn payloads, which are `unknown`, into
- * `never`; it is left to the methods to return nothing but plain data.
+ * Methods of an object as remote calls. The platform's own types turn payloads, which are `unknown`, into `never`.
+ * The methods themselves must return plain data only.
  */
 type Calls<T> = {
   [Name in Exclude<keyof T, keyof DurableObject>]: T[Name] extends (...args: infer Args) => infer Result

@@ -1,27 +1,26 @@
 /**
- * How a workspace is: how full, what waits, what fails. Asked of its Durable Objects, one call each; only where the books do
- * not balance by these, which signals on their way explain as a rule, they are read once more and with care.
+ * Health of a workspace: storage, waiting signals, failures. One call to each Durable Object. Signals in transit can
+ * unbalance the books; only then they are read again.
  */
-import { balanceBooks } from "../domain/quota/balance.ts";
-import type { Balance } from "../domain/quota/balance.ts";
-import { alarmsOf, unreachable, roomLevel } from "../domain/health/alarm.ts";
+import { alarmsOf, notAsked, unreachable, roomLevel } from "../domain/health/alarm.ts";
 import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
+import { balanceBooks, readAgain } from "../domain/quota/balance.ts";
+import type { Balance } from "../domain/quota/balance.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import { readBooks } from "./read-books.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 
-/** A workspace whose objects take longer to say how it is, in milliseconds, counts as one whose objects do not answer. */
+/** Time limit for the objects of one workspace, in milliseconds. After it they count as unreachable. */
 export const HEALTH_ANSWER_MS = 5_000;
 
-/** The part of a workspace's health that its pages show. */
+/** Health that the workspace's pages show. */
 export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
   level: RoomLevel;
-  /** How far back signals with an id of their own are compared; less than the window while memory is short. */
+  /** Period in which repeated signal ids are detected; shorter than the window while memory is short. */
   duplicatesCoveredMs: number;
 }
 
-/** What the counter and the store say of it. */
+/** Figures of the counter and the store. */
 export interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
   books: Balance;
   hasDestinations: boolean;
@@ -30,19 +29,20 @@ export interface StorageHealth extends Omit<HealthFigures, "failingDestinations"
 export type Health = Omit<StorageHealth, "hasDestinations"> & HealthFigures;
 
 export interface HealthOrAlarm {
-  /** What is wrong, the gravest first; empty where all is well. */
+  /** Alarms, most severe first; empty if all is well. */
   alarms: HealthAlarm[];
-  /** The workspace's health; null where its objects did not answer, or were not asked. */
+  /** Health of the workspace; null if its objects did not answer or were not asked. */
   health: Health | null;
 }
 
-/** Waits for a call of these objects. */
+/** Waits for a call to these objects. */
 type Ask = <T>(objects: string, call: Promise<T>) => Promise<T>;
 
 /**
- * How the workspace is; within `maxMs`, `unreachable` otherwise, which names the objects that did not answer. Never throws.
+ * Reads a workspace's health within `maxMs`; otherwise `unreachable`, with the objects that did not answer. Never
+ * throws.
  *
- * @param openRestores of the workspace, as D1 has them.
+ * @param openRestores restores of the workspace in D1.
  */
 export async function healthWithin(
   env: Env,
@@ -68,7 +68,10 @@ export async function healthWithin(
   }
 }
 
-/** Also how its destinations are, where it has any: one that has none is not asked, since that would make the object. */
+/**
+ * Adds the health of its destinations. A workspace without destinations is not asked, because the call would create
+ * the object.
+ */
 async function readHealth(env: Env, workspaceId: string, ask: Ask): Promise<Omit<Health, "openRestores">> {
   const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
   const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
@@ -84,7 +87,7 @@ export async function readStorageHealth(
     ask("Signal Store", signalStore(env, workspaceId).health()),
     ask("Quota Counter", quotaCounter(env, workspaceId).backlog()),
   ] as const;
-  // Where both fail, both are to be named: neither is left while it is still waited for.
+  // Wait for both calls, so that a double failure names both objects.
   await Promise.allSettled(asked);
   const [kept, backlog] = await Promise.all(asked);
   const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
@@ -109,4 +112,67 @@ export async function readStorageHealth(
     duplicatesCoveredMs: kept.duplicatesCoveredMs,
     hasDestinations: backlog.hasDestinations,
   };
+}
+
+const BOOK_READINGS = 3;
+
+/**
+ * Reads the counter, the store, and the counter again (domain/quota/balance.ts). Repeats all of it while signals
+ * arrive.
+ *
+ * @param periodStartMs start of a billing period; undefined: the books since the workspace was created.
+ */
+export async function readBooks(env: Env, workspaceId: string, periodStartMs: number | undefined): Promise<Balance> {
+  const counter = quotaCounter(env, workspaceId);
+  for (let reading = 1; ; reading++) {
+    const before = await counter.books(periodStartMs);
+    const totals = await signalStore(env, workspaceId).totals(periodStartMs);
+    const after = await counter.books(periodStartMs);
+    if (!readAgain(before, after) || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
+  }
+}
+
+/** Workspaces per answer: two or three calls each. */
+export const HEALTH_PAGE_WORKSPACES = 200;
+/** Workspaces asked at the same time. Calls to objects do not count towards a Worker's limit of six connections. */
+const HEALTH_AT_ONCE = 50;
+/**
+ * Time limit of the whole answer, in milliseconds. With the limit per workspace it stays below the fifteen seconds of
+ * operate.md.
+ */
+const HEALTH_LIMITS = {
+  answerMs: HEALTH_ANSWER_MS,
+  /** No workspace is asked after this time: twice the time in which 400 cold objects answer. */
+  askMs: 8_000,
+};
+
+export interface WorkspaceHealth extends HealthOrAlarm {
+  id: string;
+  slug: string;
+}
+
+/**
+ * Health in the order of `workspaces`, within the limits. Never throws: workspaces whose objects do not answer are
+ * `unreachable`; those not reached in time are `not_asked`. Each call starts at a different workspace, so that slow
+ * ones cannot always hide the same others.
+ */
+export async function healthOfAll(
+  env: Env,
+  workspaces: readonly { id: string; slug: string }[],
+  openRestores: ReadonlyMap<string, readonly OpenRestore[]>,
+  { answerMs, askMs } = HEALTH_LIMITS,
+): Promise<WorkspaceHealth[]> {
+  const found = workspaces.map(({ id, slug }): WorkspaceHealth => ({ id, slug, alarms: [notAsked()], health: null }));
+  const first = Math.floor(Math.random() * found.length);
+  const inTurn = [...found.slice(first), ...found.slice(0, first)].values();
+  const untilMs = Date.now() + askMs;
+  const worker = async (): Promise<void> => {
+    for (const workspace of inTurn) {
+      if (Date.now() >= untilMs) return;
+      // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
+      Object.assign(workspace, await healthWithin(env, workspace.id, openRestores.get(workspace.id) ?? [], answerMs));
+    }
+  };
+  await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
+  return found;
 }

@@ -1,16 +1,16 @@
-/** How much a workspace has used, of its Quota Counter. */
+/** Reads a workspace's usage from its Quota Counter. */
 import type { ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { Usage, UsageByDay } from "../quota/protocol.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { quotaCounter } from "./objects.ts";
 
-/** The workspace as the caller has read it of D1. */
+/** The workspace as read from D1. */
 type WorkspaceVersion = Pick<Workspace, "id" | "configVersion">;
 
 /**
- * A workspace's usage. A counter without a configuration, or with an older one than D1 has, is configured first: no page shows
- * a plan as current that the counter does not have. @throws when the counter knows no usage even so.
+ * A workspace's usage. Configures the counter first if its configuration is missing or older than that of D1, so that
+ * no page shows an outdated plan. @throws if the counter still has no usage.
  */
 export async function usageOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<Usage> {
   const read = () => quotaCounter(env, workspace.id).usage();
@@ -18,7 +18,7 @@ export async function usageOf(env: Env, db: ControlDatabase, workspace: Workspac
   return isCurrent(known, workspace) ? known : configured(env, db, workspace, read);
 }
 
-/** A workspace's usage as of `usageOf`, with the days of this billing period and the last. */
+/** A workspace's usage with the days of the current and the previous billing period. */
 export async function usageByDayOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<UsageByDay> {
   const read = () => quotaCounter(env, workspace.id).usageByDay();
   const known = await read();

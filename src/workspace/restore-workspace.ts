@@ -1,42 +1,51 @@
 /**
- * Restores a workspace to an earlier moment: its Quota Counter, Signal Store and Destinations together (docs/operate.md). Each
- * step may be interrupted and repeated. D1 knows how far it is, since the objects forget.
+ * Restores a workspace to an earlier moment: Quota Counter, Signal Store and Destinations together (docs/operate.md).
+ * Every step can be interrupted and repeated. D1 stores the progress, because the objects are reset.
  */
+import { deactivatedKeyIds } from "../control/api-keys.ts";
+import { writeAuditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
 import {
   beginRestoring,
   createRestore,
+  deletionsSince,
+  endRestore,
   findRestore,
+  passOverVersions,
   refuseRestore,
   unfinishedRestore,
   updateBefore,
-  type Restore,
-  type RestoreTarget,
 } from "../control/restores.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
-import { RESTORED_OBJECTS, type BeforeRestore, type RestoredObject } from "../domain/restore.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { Restore, RestoreTarget } from "../control/restores.ts";
+import { raiseConfigVersion } from "../control/workspaces.ts";
+import { RESTORED_OBJECTS } from "../domain/restore.ts";
+import type { BeforeRestore, RestoredObject } from "../domain/restore.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { Result } from "../domain/result.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import type { Correction } from "../quota/counter-restore.ts";
+import type { UnsettledRow } from "../quota/protocol.ts";
+import { configureCounter } from "./configure-workspace.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
-import { recoverWorkspace, type Recovered } from "./recover-workspace.ts";
 
-/** How long calls are refused at most; each step begins this time anew. */
+/** Time limit for refusing calls. It starts again with each step. */
 export const CLOSED_MS = 60_000;
-/** How often, and at which distance, is looked whether the outbox is empty: 12 seconds, since an answer may take 30 in all. */
+/** Number and interval of checks for an empty outbox: 12 seconds in all, because an answer may take 30. */
 const DRAIN_LOOKS = 48;
 const DRAIN_LOOK_MS = 250;
-/** Attempts to find an object started anew. */
+/** Attempts to reach a restarted object. */
 const ATTEMPTS = 3;
 /**
- * The Signal Store is restored to a moment so much later than the counter, since the platform's bookmarks may differ by some
- * milliseconds: a row that the counter takes for settled must be in the store. What the store has and the counter does not know
- * is ignored when it comes again.
+ * The Signal Store is restored to a slightly later moment than the counter, because the platform's bookmarks may
+ * differ by milliseconds. A row that is settled in the counter must be in the store. Rows that only the store knows
+ * are ignored when they arrive again.
  */
 const STORE_LEAD_MS = 1_000;
 
 export type RestoreRefusal =
-  /** The platform has no such moment; nothing was changed. */
+  /** The platform cannot restore to this moment; nothing was changed. */
   | { reason: "not_restorable"; detail: string }
-  /** So many accepted signals wait to be recorded. They would be lost; nothing was changed. */
+  /** Accepted signals that wait to be recorded and would be lost; nothing was changed. */
   | { reason: "signals_wait"; signals: number }
   /** Another restore has begun: repeat that one first. */
   | { reason: "unfinished"; restore: Restore }
@@ -86,7 +95,7 @@ function isSame({ to, undoes }: Restore, target: RestoreTarget): boolean {
   return "undo" in target ? undoes === target.undo : to === new Date(target.atMs).toISOString();
 }
 
-/** Has the workspace take no calls, and takes the bookmarks. Nothing has changed yet. */
+/** Blocks calls to the workspace and reads the bookmarks. Changes no data yet. */
 async function prepare(
   env: Env,
   db: ControlDatabase,
@@ -99,7 +108,7 @@ async function prepare(
   if (waiting > 0 && !force) return refuse({ reason: "signals_wait", signals: waiting });
   const [target, undo] = [bookmarks(), bookmarks()];
   try {
-    // The counter comes first: what is recorded meanwhile is ignored when an undone counter sends it again.
+    // Restore the counter first. Signals recorded meanwhile are ignored when the restored counter sends them again.
     for (const object of ["quota_counter", "destinations", "signal_store"] as const) {
       const atMs = restore.to === null ? null : momentOf(object, restore.to);
       // oxlint-disable-next-line no-await-in-loop -- one after the other
@@ -115,7 +124,7 @@ async function prepare(
   return ok(before);
 }
 
-/** Has the counter take no calls, and looks so often whether its outbox is empty. Returns how many signals still wait. */
+/** Blocks calls to the counter and waits for an empty outbox. Returns the number of signals that still wait. */
 async function drained(env: Env, workspaceId: string, looks: number): Promise<number> {
   const counter = quotaCounter(env, workspaceId);
   for (let look = 1; ; look++) {
@@ -132,7 +141,7 @@ function momentOf(object: RestoredObject, to: string): number {
   return object === "signal_store" ? Math.max(atMs, Math.min(atMs + STORE_LEAD_MS, Date.now())) : atMs;
 }
 
-/** Restores the objects that have not been restored yet. @throws where one cannot be: who repeats it goes on from there. */
+/** Restores the objects that are not restored yet. @throws if one fails; a repeated call continues there. */
 async function restoreObjects(env: Env, db: ControlDatabase, { id, workspaceId, before }: Restore): Promise<void> {
   if (before === null) throw new Error("a restore that has begun knows what was before");
   /* oxlint-disable no-await-in-loop -- one after the other */
@@ -141,12 +150,12 @@ async function restoreObjects(env: Env, db: ControlDatabase, { id, workspaceId, 
     for (let attempt = 1; await stubOf(env, object, workspaceId).awaitsRestore(id); attempt++) {
       if (attempt > ATTEMPTS) throw new Error(`${object} has not been restored: ${lastError}`);
       if (object === "quota_counter") {
-        // What was admitted since an interruption is lost, and counted as lost.
+        // Signals admitted since an interruption are lost, and counted as lost.
         const counter = quotaCounter(env, workspaceId);
         await counter.close(Date.now() + CLOSED_MS);
         await updateBefore(db, id, { ...before, ...(await counter.beforeRestore()) });
       }
-      // The call ends the object, and itself: whether the object was restored is asked of the new one.
+      // The call restarts the object and fails with it: ask the new object whether it was restored.
       const ended = await stubOf(env, object, workspaceId).restoreTo(id, before.target[object]).catch(errorText);
       lastError = ended ?? "";
       logEvent("restored", { workspace: workspaceId, object, error: lastError });
@@ -167,4 +176,100 @@ function stubOf(env: Env, object: RestoredObject, workspaceId: string) {
 
 function bookmarks(): Record<RestoredObject, string> {
   return { signal_store: "", destinations: "", quota_counter: "" };
+}
+
+export interface Recovered {
+  /** Deactivated keys that the restored counter had as active. */
+  revoked: number;
+  /** Whether D1's rules were older than rules that the store has seen, and received later versions. */
+  rulesPassedOver: boolean;
+  /** Accepted signals lost by this and earlier restores; null if no restore was completed. */
+  lost: number | null;
+  /** Number of repeated deletions of people. */
+  deletionsRepeated: number;
+}
+
+/** @throws where a restore has not restored all objects: it is to be repeated. */
+export async function recoverWorkspace(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  by: Change,
+): Promise<Recovered> {
+  const counter = quotaCounter(env, workspaceId);
+  // Deactivated keys come first: until the counter knows them, it accepts calls with them.
+  const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
+  const restore = await unfinishedRestore(db, workspaceId);
+  // A restored D1 may have an older configuration version than the counter, which would ignore it.
+  if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
+  await configureCounter(env, db, workspaceId);
+  const finished = restore === null ? null : await finish(env, db, restore);
+  const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
+  // The wanted notification types may have changed since the restored moment.
+  await destinationsOf(env, workspaceId).tellSources();
+  const detail = {
+    revoked,
+    rulesPassedOver,
+    lost: finished?.lost ?? null,
+    deletionsRepeated: finished?.deletions ?? 0,
+  };
+  await writeAuditEntry(db, by, {
+    workspaceId,
+    action: "workspace.recovered",
+    target: restore?.id ?? workspaceId,
+    detail,
+  });
+  if (restore !== null) await endRestore(db, restore, finished?.lost ?? 0, by.nowMs);
+  return detail;
+}
+
+async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<{ lost: number; deletions: number }> {
+  const { id, workspaceId } = restore;
+  // The outbox has changed since the start of an interrupted restore.
+  const before = (await findRestore(db, workspaceId, id))?.before ?? null;
+  if (before === null) throw new Error("a restore that has begun knows what was before");
+  const counter = quotaCounter(env, workspaceId);
+  if (await counter.awaitsRestore(id)) throw new Error("The restore has not restored all objects. Repeat it.");
+  const restored = await counter.afterRestore(before.highestRow);
+  const deletions = await deletionsSince(db, workspaceId, await sinceMs(db, restore));
+  const unsettled = restored.unsettled.map(({ row }) => row);
+  const store = await signalStore(env, workspaceId).afterRestore({
+    highestRow: before.highestRow,
+    unsettled,
+    deletions,
+  });
+  const recorded = new Set(store.recorded);
+  const waiting = restored.unsettled.filter(({ row }) => !recorded.has(row));
+  const corrections = correctionsOf(before, { counted: restored.accepted, recorded: store.signals, waiting });
+  await counter.correct(corrections);
+  const lost = corrections.reduce((sum, correction) => sum + correction.lost, 0);
+  return { lost, deletions: deletions.length };
+}
+
+/** Repeat all recent deletions: an undo may go back to any moment before the restore that it reverts. */
+async function sinceMs(db: ControlDatabase, { workspaceId, to, undoes }: Restore): Promise<number> {
+  if (to !== null) return Date.parse(to);
+  const undone = undoes === null ? null : await findRestore(db, workspaceId, undoes);
+  return undone === null ? 0 : Date.parse(undone.requestedAt);
+}
+
+/** Lost signals per billing period: accepted, but neither recorded nor waiting. */
+function correctionsOf(
+  { accepted }: BeforeRestore,
+  now: {
+    counted: Readonly<Record<string, number>>;
+    recorded: Readonly<Record<string, number>>;
+    waiting: readonly UnsettledRow[];
+  },
+): Correction[] {
+  const waiting: Record<string, number> = {};
+  for (const { periodStartMs, signals, isResent } of now.waiting) {
+    // The store has the signal already, and the counter sends it again.
+    if (!isResent) waiting[periodStartMs] = (waiting[periodStartMs] ?? 0) + signals;
+  }
+  return Object.entries(accepted).map(([start, signals]) => ({
+    periodStartMs: Number(start),
+    forgotten: signals - (now.counted[start] ?? 0),
+    lost: Math.max(0, signals - (now.recorded[start] ?? 0) - (waiting[start] ?? 0)),
+  }));
 }

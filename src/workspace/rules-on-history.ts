@@ -1,4 +1,4 @@
-/** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after. */
+/** Mapping rules applied to stored signals (design §8.5): preview before saving, job after saving. */
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deleteRule } from "../control/rule-changes.ts";
@@ -13,24 +13,24 @@ import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limi
 import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
 import { signalStore } from "./objects.ts";
 
-/** Pages that a rule's preview reads at most, where an event is rare: a million lines in each 25 of them. */
+/** Maximum slices that a preview reads for a rare event. 25 slices cover a million lines. */
 const PREVIEW_MAX_PAGES = 250;
 
 export interface RulePreview {
-  /** Stored signals that match, the different people whose they are, how often these score, and the points that adds. */
+  /** Number of matching signals, of people, of scoring signals, and total points. */
   matches: number;
   people: number;
   scoringSignals: number;
   points: number;
-  /** The latest matching signals. */
+  /** Latest matching signals. */
   samples: PreviewSample[];
-  /** How many signals were looked at. */
+  /** Number of signals read. */
   scanned: number;
-  /** False when there was more to look at, or cold storage did not answer. */
+  /** False if signals remain unread or cold storage did not answer. */
   complete: boolean;
 }
 
-/** Looks at the processed signals of people in the last `days`, the latest first; changes nothing. */
+/** Previews a rule on the processed signals of the last `days`, latest first. Changes nothing. */
 export async function previewRule(
   env: Env,
   workspaceId: string,
@@ -47,7 +47,7 @@ export async function previewRule(
   let [scanned, matches] = [0, 0];
   let complete = true;
   let next: number | null = Number.MAX_SAFE_INTEGER;
-  // The store is asked for a page at a time, so that it answers others in between.
+  // Read slice by slice, so that the store can answer other calls in between.
   for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
@@ -62,7 +62,7 @@ export async function previewRule(
   }
   const scoring = { every_time: matches, once_per_day: personDays.size, once_ever: people.size };
   const scoringSignals = scoring[rule.frequency ?? "every_time"];
-  // None times a negative number would be shown as -0.
+  // 0 times a negative number is -0.
   const points = scoringSignals === 0 ? 0 : scoringSignals * rule.points;
   return {
     matches,
@@ -76,10 +76,10 @@ export async function previewRule(
 }
 
 /**
- * A rule for the event of the first of these signals, with what all of them share. Null: none of them is a signal of the
- * signal queue whose payload is stored.
+ * Proposes a rule for the event of the first signal, with the values that all signals share. Null: no stored payload
+ * among them.
  *
- * @param signalIds ids; signals of other events, and ids of none, are passed over.
+ * @param signalIds signals with another event and unknown ids are ignored.
  */
 export async function proposeFrom(env: Env, workspaceId: string, signalIds: string[]): Promise<ProposedRule | null> {
   const store = signalStore(env, workspaceId);
@@ -97,7 +97,7 @@ export async function proposeFrom(env: Env, workspaceId: string, signalIds: stri
   );
 }
 
-/** Starts the job that brings the rule's scoring signals in line with the rule as it is now. Null: no such rule. */
+/** Starts the job that applies the rule's current version to the past. Null: unknown rule. */
 export async function applyRule(
   env: Env,
   db: ControlDatabase,
@@ -117,8 +117,8 @@ export async function applyRule(
 }
 
 /**
- * Deletes a rule. With `remove`, its scoring signals go too: the job that does so is returned. That may also be asked for
- * after the rule was deleted.
+ * Deletes a rule. With `remove`, returns the job that deletes its scoring signals as well; this also works after the
+ * rule was deleted.
  */
 export async function endRule(
   env: Env,
@@ -132,7 +132,7 @@ export async function endRule(
   const store = signalStore(env, workspaceId);
   if (!deleted) {
     if (!(await store.hasScoringSignals(ruleId))) return "not_found";
-    // The entry comes first: once they are gone, nobody can ask for it again.
+    // Write the audit entry first: after the job nobody could name the rule.
     await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
   }
   return store.applyRule({ ruleId, rule: null, rulesVersion: await readRulesVersion(db, workspaceId) });

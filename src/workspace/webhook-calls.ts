@@ -1,20 +1,20 @@
-/** The webhook addresses of an API key (spec §4), and calls that can be pasted: curl, JavaScript's fetch, Python. */
+/** Webhook addresses of an API key (spec §4), with example calls for curl, JavaScript's fetch and Python. */
 import { exampleFor } from "../domain/accounts/template-sample.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
 export interface Webhook {
-  /** Names the call in ids of elements. */
+  /** Identifies the call in element ids. */
   id: string;
   label: string;
   note: string;
   url: string;
-  /** An example body, to be sent as JSON. */
+  /** Example body, sent as JSON. */
   body: unknown;
 }
 
 export interface WebhookKey {
-  /** The full key, or what stands for it. */
+  /** The full key, or its placeholder. */
   key: string;
   endpointType: EndpointType;
   payloadTemplate: readonly PayloadMapping[] | null;
@@ -81,7 +81,7 @@ export function webhooksOf(
   ];
 }
 
-/** A call with curl. @param secret the shared secret, or what stands for it; null: none is needed. */
+/** A call with curl. @param secret shared secret or its placeholder; null: no secret required. */
 export function curlLine({ url, body }: Webhook, secret: string | null): string {
   return [
     `curl -X POST ${quoted(url)}`,
@@ -102,10 +102,10 @@ export function fetchCall({ url, body }: Webhook, secret: string | null): string
 if (!response.ok) throw new Error(await response.text());`;
 }
 
-/** A call with nothing but Python's standard library. */
+/** A call with Python's standard library only. */
 export function pythonCall({ url, body }: Webhook, secret: string | null): string {
   const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
-  // A JSON text is a Python text too, once its quotes and backslashes are escaped as JSON's are.
+  // A JSON string is a valid Python string after escaping like JSON.
   const text = (value: unknown): string => JSON.stringify(JSON.stringify(value));
   return `import json, urllib.request
 
@@ -119,7 +119,7 @@ with urllib.request.urlopen(request) as response:
     print(response.status, json.load(response))`;
 }
 
-/** A text as one word of a POSIX shell, whatever stands in it. */
+/** Quotes a text as one word of a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { randomNumbers } from "../../src/dev/random-numbers.ts";
+import { randomNumbers } from "../../src/dev/sample.ts";
 import { buildOnce } from "../bench/build.ts";
 import { OperatorApi } from "../bench/operator-api.ts";
 import { applySql, start } from "../bench/start.ts";

@@ -4,7 +4,7 @@
  * from the seed, whatever the others do meanwhile.
  */
 import { env } from "cloudflare:workers";
-import { randomNumbers } from "../../src/dev/random-numbers.ts";
+import { randomNumbers } from "../../src/dev/sample.ts";
 
 export type Outcome = "well" | "fails" | "fails after success" | "is never answered";
 

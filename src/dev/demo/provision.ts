@@ -1,7 +1,7 @@
-/** What the demo's senders need: a workspace with a plan, mapping rules and keys. */
+/** Creates the workspace of the demo with plan, mapping rules and keys. */
 import { DEMO_MEMBERS, DEMO_RULES } from "../demo-workspace.ts";
 import type { CreatedKeyAnswer, RuleBody, OperatorClient, WorkspaceAnswer } from "../operator-client.ts";
-import type { DemoKeys } from "./delivery.ts";
+import type { DemoKeys } from "./senders.ts";
 
 const RULES: RuleBody[] = [
   ...DEMO_RULES,
@@ -9,7 +9,7 @@ const RULES: RuleBody[] = [
   { name: "Attended a webinar", event: "Attended - *", scoring_signal: "webinar_attended", points: 5 },
 ];
 
-/** The fields of the account data that imports() sends. */
+/** Fields of the account data that imports() sends. */
 const PAYLOAD_TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string", required: true },
   { target: "name", path: "company.name", type: "string" },
@@ -18,7 +18,7 @@ const PAYLOAD_TEMPLATE = [
   { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
 ];
 
-/** A workspace of its own, and the keys that its senders have. */
+/** Creates a workspace with the keys of its senders. */
 export async function provision(
   operator: OperatorClient,
 ): Promise<{ workspace: WorkspaceAnswer; keys: DemoKeys; rules: number }> {

@@ -1,5 +1,12 @@
-/** What came of the demo's signals, as the operator API tells it, against what was sent. */
-import type { DemoSent } from "./send.ts";
+/**
+ * Reports the demo's result: scores, books, and the notifications that a local receiver got and verified with the
+ * Standard Webhooks library.
+ */
+import { createServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Webhook } from "standardwebhooks";
 import type {
   BooksAnswer,
   EventGroupAnswer,
@@ -9,9 +16,103 @@ import type {
   UsageAnswer,
 } from "../operator-client.ts";
 import { bold, cut, mark, table } from "../terminal.ts";
+import type { DemoSent } from "./send.ts";
+
+/** A score that only the most interested people reach. */
+const THRESHOLD = 50;
+const WAIT_MS = 15_000;
+const POLL_MS = 50;
+
+interface Crossing {
+  id: string;
+  time: string;
+  data: { email: string; threshold: number; score_before: number; score: number };
+}
+
+export interface DemoReceiver extends AsyncDisposable {
+  /** Crossings by notification id, because a notification may be delivered twice. */
+  crossings: Map<string, Crossing>;
+  /** Number of calls with a missing or wrong signature. */
+  refused: number;
+}
+
+/**
+ * Creates a destination that is notified when a score crosses the threshold.
+ *
+ * @param home the workspace's path below `/operator/`.
+ */
+export async function startReceiver(operator: OperatorClient, home: string): Promise<DemoReceiver> {
+  let webhook: Webhook | undefined;
+  const server = createServer();
+  const receiver: DemoReceiver = {
+    crossings: new Map(),
+    refused: 0,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => {
+        server.close(resolve);
+      });
+    },
+  };
+  const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const text = await textOf(request);
+    try {
+      const event = webhook?.verify(text, headersOf(request)) as Crossing;
+      receiver.crossings.set(event.id, event);
+      response.writeHead(204).end();
+    } catch {
+      receiver.refused++;
+      response.writeHead(401).end();
+    }
+  };
+  server.on("request", (request, response) => void take(request, response));
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const target = `http://127.0.0.1:${(server.address() as AddressInfo).port}/crossings`;
+  const fields = { name: "Sales", type: "webhook", target, events: ["person.score_crossed"] };
+  const { secret } = await operator.post<{ secret: string }>(`${home}/destinations`, fields);
+  webhook = new Webhook(secret);
+  await operator.call("PUT", `${home}/thresholds`, { thresholds: [THRESHOLD] });
+  return receiver;
+}
+
+/** Prints who crossed the threshold according to the receiver. @returns whether that matches the scores. */
+export async function reportCrossings(
+  operator: OperatorClient,
+  home: string,
+  receiver: DemoReceiver,
+): Promise<boolean> {
+  const people = await operator.list<PersonAnswer>(`${home}/people`);
+  const expected = people.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email);
+  for (const untilMs = Date.now() + WAIT_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
+    if (receiver.crossings.size >= expected.length) break;
+  }
+  const crossings = [...receiver.crossings.values()].sort((a, b) => a.time.localeCompare(b.time));
+  console.log(`\n${bold(`What a receiver of the workspace's events was told: who has crossed ${THRESHOLD}`)}`);
+  const rows = crossings.map(({ time, data }) => [data.email, data.score_before, data.score, time]);
+  console.log(table(["email", "score before", "score", "when"], rows));
+  const emails = crossings.map(({ data }) => data.email);
+  const isExpected = emails.length === expected.length && expected.every((email) => emails.includes(email));
+  const good = isExpected && expected.length > 0 && receiver.refused === 0;
+  console.log(
+    `  ${mark(good)} the first: ${emails[0] ?? "nobody"}; each once, and signed so that the library verifies it`,
+  );
+  return good;
+}
+
+async function textOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+function headersOf({ headers }: IncomingMessage): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]));
+}
 
 export interface DemoOutcome extends DemoSent {
-  /** The books at the end; null when not all signals were processed in time. */
+  /** Books at the end; null if some signals were not processed in time. */
   settled: BooksAnswer | null;
   signalLimit: number;
   startedMs: number;
@@ -25,7 +126,7 @@ export async function report(operator: OperatorClient, home: string, outcome: De
   const books = await operator.get<BooksAnswer>(`${home}/books`);
 
   section("People and their scores");
-  people.sort((one, other) => other.score - one.score || one.email.localeCompare(other.email));
+  people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
   console.log(
     table(
       ["email", "name", "company", "score", "made of"],
@@ -120,7 +221,7 @@ function section(title: string): void {
   console.log(`\n${bold(title)}`);
 }
 
-/** What a score is made of, such as `demo_requested, pricing_viewed ×3`. */
+/** Composition of a score, such as `demo_requested, pricing_viewed ×3`. */
 function madeOf(scoringSignals: PersonAnswer["scoring_signals"]): string {
   const byName = Map.groupBy(scoringSignals, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");

@@ -1,16 +1,16 @@
-/** Sends what the senders have, shows each answer, and counts what was promised. */
-import type { Call, DemoDelivery, Sender } from "./delivery.ts";
+/** Sends the demo's signals and compares each answer with the expected one. */
 import { bold, dim, mark, red, wrap } from "../terminal.ts";
+import type { Call, DemoDelivery, Sender } from "./senders.ts";
 
-/** What the answers said, and what must come of it. */
+/** Sums of the answers, and the expected result. */
 export interface DemoSent {
   calls: number;
   accepted: number;
   held: number;
   duplicates: number;
-  /** The points that each person must have, by email. */
+  /** Expected points by email. */
   scores: Map<string, number>;
-  /** Whether each answer was the expected one. */
+  /** Whether each answer was as expected. */
   asExpected: boolean;
 }
 
@@ -23,7 +23,7 @@ interface Answer {
   detail: string | undefined;
 }
 
-/** The part of the answers' bodies that is looked at here. */
+/** The fields of answers that are read here. */
 interface AnswerBody {
   status: string | number;
   accepted?: number;

@@ -1,4 +1,6 @@
-/** `npm run deploy:check [-- --env NAME]`: says what is missing before the service can be deployed, and how to make it. */
+/**
+ * `npm run deploy:check [-- --env NAME]`: reports missing parts of a deployment and the commands that create them.
+ */
 import { checkDeploy, environmentAsked } from "./deploy-steps.ts";
 
 const asked = environmentAsked();

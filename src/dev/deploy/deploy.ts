@@ -1,4 +1,7 @@
-/** `npm run deploy [-- --env NAME]`: the check, the migrations of D1, the Worker. Nothing is changed while something is missing. */
+/**
+ * `npm run deploy [-- --env NAME]`: checks, migrates D1, and deploys the Worker. Changes nothing while a part is
+ * missing.
+ */
 import { checkDeploy, environmentAsked, ofEnvironment, runWrangler } from "./deploy-steps.ts";
 
 const asked = environmentAsked();

@@ -1,4 +1,4 @@
-/** The Worker with a clock that can be set, so that what takes weeks is there in seconds. Never deployed. */
+/** The Worker with a settable clock, to simulate weeks in seconds. Never deployed. */
 import worker from "../../index.ts";
 
 export * from "../../index.ts";

@@ -1,4 +1,4 @@
-/** The /docs page: the OpenAPI document as server-rendered HTML, without scripts or files of other hosts. */
+/** The /docs page: the OpenAPI document as server-rendered HTML, without scripts or third-party files. */
 import type { Child } from "hono/jsx";
 import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
@@ -144,7 +144,7 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
   );
 }
 
-/** The events that webhooks of others are sent. All types of event share everything but the data. */
+/** Notifications for customers' webhooks. All types share everything except `data`. */
 function Events({ document }: { document: ApiDocument }) {
   const events = Object.entries(document.webhooks);
   const first = events[0]?.[1].post;

@@ -79,9 +79,9 @@ export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
     },
     {
       override({ jsonSchema, zodSchema, io }) {
-        // The patterns of times are long and say no more than their format.
+        // Omit the patterns of times: they are long and add nothing to the format.
         if (jsonSchema.format === "date-time") delete jsonSchema.pattern;
-        // Answers may get further fields, unless their schema is a strict one.
+        // Answers may gain fields, unless their schema is strict.
         const { def } = zodSchema._zod;
         if (io === "output" && def.type === "object" && def.catchall === undefined)
           delete jsonSchema.additionalProperties;
@@ -409,13 +409,13 @@ export interface ApiDocument {
   info: { title: string; description: string; version: string };
   tags: { name: string }[];
   paths: { [path: string]: { [method: string]: ApiOperation } };
-  /** The requests that webhooks of others are sent, by type of event. */
+  /** Requests to customers' webhooks, by notification type. */
   webhooks: { [type: string]: { post: ApiOperation } };
   components: { schemas: Record<string, JsonSchema> };
   "x-error-codes": { code: string; status: number; when: string }[];
 }
 
-/** Gives every answer that has no example one; the example of a problem shows its first code. */
+/** Adds an example to every answer without one. A problem's example shows its first code. */
 function fillInExamples(document: ApiDocument): ApiDocument {
   for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
     for (const [status, { description, content = {} }] of Object.entries(operation.responses)) {
@@ -439,7 +439,7 @@ export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
   return name === undefined ? schema : (document.components.schemas[name] ?? {});
 }
 
-/** A value that fits the schema: its own example, else one made of its parts. */
+/** A value that matches the schema: its example, or one built from its parts. */
 function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
   const schema = resolve(reference, document);
   if (schema.example !== undefined) return schema.example;
@@ -479,7 +479,7 @@ const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
 const lastUsed = instant.nullable().meta({ description: "The last authenticated call; null: there was none." });
 const period = { period_start: instant, period_end: instant };
 
-/** The data of each type of event; the compiler sees to it that the schemas say what is sent. */
+/** The data of each notification type. The compiler checks that the schemas match the data sent. */
 const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   "person.score_crossed": z.object({
     email,

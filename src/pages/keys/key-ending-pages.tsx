@@ -2,7 +2,7 @@
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { endKey, replaceKey } from "../../workspace/end-key.ts";
-import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
+import { KEY_LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { done, notFoundPage, page } from "../page.tsx";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages } from "../pages-env.ts";

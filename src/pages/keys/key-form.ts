@@ -7,8 +7,7 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { readSample } from "../../domain/accounts/template-sample.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate } from "../../workspace/key-schemas.ts";
-import { name as keyName } from "../../workspace/field-schemas.ts";
+import { payloadTemplate, name as keyName } from "../../workspace/input-schemas.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { formText } from "../form-text.ts";
 

@@ -1,9 +1,8 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
-import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
-import { watchForSilence } from "../../control/api-keys.ts";
+import { findKey, listKeys, renameKey, rotatedWith, type ApiKey, watchForSilence } from "../../control/api-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
-import { silentAfterDays } from "../../workspace/destination-schemas.ts";
+import { silentAfterDays } from "../../workspace/input-schemas.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { byMember, pages, workspacePath } from "../pages-env.ts";
 import { formText } from "../form-text.ts";

@@ -2,7 +2,7 @@
 import { createKeyOnce } from "../../control/new-keys.ts";
 import { readSample, proposeTemplate } from "../../domain/accounts/template-sample.ts";
 import { readForm } from "../read-form.tsx";
-import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
+import { KEY_LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { fragment, page } from "../page.tsx";
 import { byMember, pages } from "../pages-env.ts";
 import { createdPage, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";

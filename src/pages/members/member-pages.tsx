@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../../control/members.ts";
 import { canChangeMember } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import { TOO_MANY_MEMBERS } from "../../workspace/limit-copy.ts";
+import { TOO_MANY_MEMBERS } from "../../workspace/refusal-copy.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";

@@ -2,8 +2,15 @@
 import type { Context } from "hono";
 import { readAllRules } from "../../control/rule-changes.ts";
 import { digestHex } from "../../platform/hashes.ts";
-import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule-file.ts";
-import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/import-rules.ts";
+import {
+  readRuleFile,
+  ruleFileOf,
+  type FileProblem,
+  canBeDone,
+  importRules,
+  planRuleImport,
+  type RuleImport,
+} from "../../workspace/import-rules.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";

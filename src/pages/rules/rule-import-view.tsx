@@ -1,8 +1,8 @@
 /** The import of mapping rules: the form with what was wrong, and what would be done. */
 import type { Child } from "hono/jsx";
-import type { FileProblem } from "../../workspace/rule-file.ts";
+import type { FileProblem } from "../../workspace/import-rules.ts";
 import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/import-rules.ts";
-import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { NO_ROOM } from "../../workspace/input-schemas.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { Badge, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";

@@ -20,7 +20,7 @@ import {
   type FieldErrors,
   type RuleForm,
 } from "./rule-form.ts";
-import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { NO_ROOM } from "../../workspace/input-schemas.ts";
 import { focusAfter, readAsked, ruleDrawn, tryOut } from "./editor-asked.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
 import { findRuleVersion, listRuleVersions } from "../../control/stored-rules.ts";
-import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { NO_ROOM } from "../../workspace/input-schemas.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";

@@ -5,7 +5,7 @@ import { findKey, listKeys } from "../../control/api-keys.ts";
 import { listRules, ruleNames } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import { replay } from "../../workspace/replay-dead-letters.ts";
+import { replay } from "../../workspace/release-and-replay.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { followSignal } from "../../workspace/follow-signal.ts";
 import { readForm } from "../read-form.tsx";

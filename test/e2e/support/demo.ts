@@ -1,11 +1,16 @@
 /** A workspace with some of everything: what the demo's senders send, and dead letters. */
-import { customerDataPlatforms } from "../../../src/dev/demo/cdp.ts";
-import type { Call } from "../../../src/dev/demo/delivery.ts";
-import { imports } from "../../../src/dev/demo/imports.ts";
-import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "../../../src/dev/demo/marketing.ts";
-import { mistakes } from "../../../src/dev/demo/mistakes.ts";
+import {
+  customerDataPlatforms,
+  imports,
+  BEYOND_LIMIT,
+  beyondTheLimit,
+  crmWorkflows,
+  marketing,
+  mistakes,
+} from "../../../src/dev/demo/senders.ts";
+import type { Call } from "../../../src/dev/demo/send.ts";
 import { provision } from "../../../src/dev/demo/provision.ts";
-import { waitUntilProcessed } from "../../../src/dev/demo/three-weeks.ts";
+import { waitUntilProcessed } from "../../../src/dev/sample.ts";
 import { OperatorClient } from "../../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../../bench/start.ts";
 

@@ -7,7 +7,7 @@ import type { BuiltWorker } from "../../bench/build.ts";
 import { OperatorApi } from "../../bench/operator-api.ts";
 import { applySql, start } from "../../bench/start.ts";
 import type { RunningWorker } from "../../bench/start.ts";
-import { randomNumbers } from "../../../src/dev/random-numbers.ts";
+import { randomNumbers } from "../../../src/dev/sample.ts";
 import { seedOr } from "../../support/amount.ts";
 import { note } from "../../support/note.ts";
 

@@ -1,5 +1,5 @@
 /** Choices that a seed makes: the same ones each time. */
-import { randomNumbers } from "../../../src/dev/random-numbers.ts";
+import { randomNumbers } from "../../../src/dev/sample.ts";
 
 export class Chance {
   readonly #next: () => number;

@@ -2,7 +2,7 @@
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
 import { operationOf } from "../../../src/operator/operation.ts";
-import { others } from "../../../src/other-routes.ts";
+import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS } from "./bodies.ts";
 import type { Chance } from "./chance.ts";
 import { grown, mangled, mutate, write } from "./json.ts";
@@ -45,7 +45,7 @@ export const ROUTES: readonly Route[] = (() => {
     if (method !== "ALL")
       found.set(`${method} ${path}`, { name: `${method} ${path}`, method, path, surface: "ingest" });
   }
-  for (const { method, path, handler } of others.routes) {
+  for (const { method, path, handler } of otherRoutes.routes) {
     if (method === "ALL") continue;
     const name = `${method} ${path}`;
     const operation = operationOf(handler) ?? found.get(name)?.operation;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { operatorToken } from "../../../src/dev/operator-token.ts";
+import { operatorToken } from "../../../src/dev/local-setup.ts";
 
 let folder: string;
 let made = 0;
@@ -21,7 +21,7 @@ async function varsWith(text: string | null): Promise<string> {
   return file;
 }
 
-test("a token is made at the first start, kept for the next ones, and no other machine has the same", async () => {
+test("a token is created at the first start, kept for later starts, and random", async () => {
   const [file, other] = [await varsWith(null), await varsWith(null)];
   const token = await operatorToken(file);
   expect(token).toMatch(/^[\w-]{32}$/);
@@ -49,7 +49,7 @@ test.each(["A=1", "A=1\n", "\nA=1\n"])("where %j is all that the file says, a li
   expect(await readFile(file, "utf8")).toBe(`${text.trimEnd()}\nOPERATOR_TOKEN=${token}\n`);
 });
 
-test("a token of one's own stays", async () => {
+test("a developer's token is kept", async () => {
   const text = "# mine\nOPERATOR_TOKEN=mine\n";
   const file = await varsWith(text);
   expect(await operatorToken(file)).toBe("mine");
@@ -66,6 +66,6 @@ test.each([
   expect(await readFile(file, "utf8")).toBe(text);
 });
 
-test("a file that cannot be read is no reason to replace it", async () => {
+test("an unreadable file is not replaced", async () => {
   await expect(operatorToken(folder)).rejects.toThrow("EISDIR");
 });

@@ -20,8 +20,7 @@ import {
   WORKSPACE_MAX_RULES,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../../../src/limits.ts";
-import { payloadTemplate } from "../../../src/workspace/key-schemas.ts";
-import { newRule } from "../../../src/workspace/rule-schemas.ts";
+import { payloadTemplate, newRule } from "../../../src/workspace/input-schemas.ts";
 import { amount } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";

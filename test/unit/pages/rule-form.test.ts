@@ -7,6 +7,7 @@ import {
   OPERATORS_OF_NUMBERS,
   OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
+  RULE_FREQUENCIES,
 } from "../../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../../../src/domain/rules/mapping-rule.ts";
 import {
@@ -18,12 +19,13 @@ import {
   previewDays,
   readRuleForm,
   ruleTyped,
+  withoutBlankRows,
+  type ConditionRow,
+  type RuleForm,
 } from "../../../src/pages/rules/rule-form.ts";
-import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../../src/pages/rules/rule-form.ts";
-import { RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
-import { newRule } from "../../../src/workspace/rule-schemas.ts";
+import { newRule } from "../../../src/workspace/input-schemas.ts";
 import { readHtml } from "../../support/html.ts";
 import { unchangedFields } from "../../support/posted-form.ts";
 

@@ -35,7 +35,7 @@ const off = (sinceMs: number) => missed(sinceMs + 120 * HOUR, { reason: "failing
 const restore = (isFinished: boolean, lost: number) => ({ openRestores: [{ id: "rst_1", isFinished, lost }] });
 const FULL = { bytes: 1_000, maxBytes: 1_000 };
 
-describe("the health of a workspace", () => {
+describe("health of a workspace", () => {
   test.each<[what: string, figures: Partial<HealthFigures>, alarms: string[]]>([
     ["in which all is well", {}, []],
     ["with signals that wait for less than ten minutes", waiting(10 * MINUTE - 1), []],
@@ -74,7 +74,7 @@ describe("the health of a workspace", () => {
     expect(named(figures)).toEqual(expected);
   });
 
-  test("is one word: the gravest of what is wrong, of one workspace and of many", () => {
+  test("is one word: the most severe alarm, of one workspace and of many", () => {
     expect(wordOf([])).toBe("ok");
     expect(wordOf(alarms(dead(0)))).toBe("late");
     expect(wordOf([...alarms(dead(0)), unreachable("timed out")])).toBe("stuck");
@@ -82,7 +82,7 @@ describe("the health of a workspace", () => {
     expect(wordOf([{ word: "ok" }, { word: "late" }, { word: "ok" }])).toBe("late");
   });
 
-  test("says how bad it is and what to do", () => {
+  test("states the severity and the remedy", () => {
     expect(alarms(waiting(12.5 * MINUTE))[0]?.says).toMatch(
       /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/,
     );
@@ -111,7 +111,7 @@ describe("the health of a workspace", () => {
     expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
   });
 
-  test("has a section for each alarm in docs/operate.md", () => {
+  test("has a section in docs/operate.md for each alarm", () => {
     const operate = readFileSync(path.resolve(import.meta.dirname, "../../../docs/operate.md"), "utf8");
     const headings = [...operate.matchAll(/^### `(\w+)`$/gm)].map(([, name]) => name);
     expect(headings).toEqual([...ALARMS]);

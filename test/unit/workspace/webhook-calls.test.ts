@@ -21,7 +21,7 @@ function argumentsOf(line: string): string[] {
 }
 
 describe("a curl line", () => {
-  test("gives a POSIX shell's curl exactly the URL, the headers and the body, whatever stands in them", () => {
+  test("passes exactly the URL, headers and body to curl in a POSIX shell, with any characters", () => {
     expect(argumentsOf(curlLine(webhook, "s3'cret"))).toEqual([
       "-X",
       "POST",
@@ -35,12 +35,12 @@ describe("a curl line", () => {
     ]);
   });
 
-  test("has no secret where none is needed", () => {
+  test("has no secret if none is needed", () => {
     expect(curlLine(webhook, null)).not.toContain("X-Api-Secret");
   });
 });
 
-test("the JavaScript call makes exactly the request of the curl line", async () => {
+test("makes the same request in JavaScript", async () => {
   const calls: unknown[][] = [];
   const fetch = (...call: unknown[]): Promise<Response> => {
     calls.push(call);
@@ -65,7 +65,7 @@ test("the JavaScript call makes exactly the request of the curl line", async () 
 
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
-test.skipIf(!hasPython)("the Python call makes exactly the request of the curl line", () => {
+test.skipIf(!hasPython)("makes the same request in Python", () => {
   const stub = `
 import io, json, urllib.request
 def urlopen(request):
@@ -106,7 +106,7 @@ describe("the payload template of a marketing platform", () => {
     return JSON.parse(template.replaceAll(/\{\{[^}]+\}\}/g, () => JSON.stringify(value)));
   }
 
-  test("is a signal once its tokens are filled, also with hostile values and with none", () => {
+  test("is a signal after its tokens are filled, also with hostile values and without values", () => {
     const template = marketingTemplate(composedEvent(" Registered ", 'The "Spring" \\ Webinar'));
     expect(validateSignal(filled(template, null)).ok).toBe(true);
     expect(filled(template.replace("{{lead.Email Address}}", '"jane@example.com"'), HOSTILE)).toMatchObject({

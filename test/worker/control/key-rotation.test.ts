@@ -43,7 +43,7 @@ async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
 afterEach(() => vi.useRealTimers());
 
 describe("design §5: rotation", () => {
-  test("with an overlap both keys are accepted until the old one's end, to the millisecond", async () => {
+  test("with an overlap both keys are accepted until the old key ends, to the millisecond", async () => {
     const workspace = await newWorkspace();
     expect(await status(workspace, workspace.key)).toBe(202);
     const successor = await rotate(workspace, "1h");
@@ -60,7 +60,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, workspace.key.id))?.status).toBe("Inactive");
   });
 
-  test("without an overlap the old key ends before the answer comes", async () => {
+  test("without an overlap the old key ends before the answer is sent", async () => {
     const workspace = await newWorkspace();
     expect(await status(workspace, workspace.key)).toBe(202);
     const successor = await rotate(workspace, "none");
@@ -68,7 +68,7 @@ describe("design §5: rotation", () => {
     expect(await status(workspace, successor)).toBe(202);
   });
 
-  test("without an overlap the old key ends also when the rotation breaks off behind its first write", async () => {
+  test("without an overlap the old key ends even if the rotation is interrupted after its first write", async () => {
     const workspace = await newWorkspace();
     const { id: workspaceId, key } = workspace;
     expect(await status(workspace, key)).toBe(202);
@@ -82,7 +82,7 @@ describe("design §5: rotation", () => {
     expect(await status(workspace, key)).toBe(401);
   });
 
-  test("a rotation without an overlap that broke off is finished by the same form", async () => {
+  test("repeating the form completes an interrupted rotation without an overlap", async () => {
     const workspace = await newWorkspace();
     const { id: workspaceId, key } = workspace;
     const db = controlDatabase(env.DB);
@@ -96,7 +96,7 @@ describe("design §5: rotation", () => {
     expect(await findKey(db, workspaceId, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
 
-  test("the successor has the old key's settings and a secret of its own", async () => {
+  test("the successor has the old key's settings and a new secret", async () => {
     const template = [{ target: "external_id", path: "id", type: "string", required: true }];
     const workspace = await newWorkspace({
       key: { name: "CRM", endpoint_type: "product_org", secret: true, payload_template: template },
@@ -120,7 +120,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(expires_at);
   });
 
-  test("a key in its overlap that is rotated again has a successor that outlives the overlap", async () => {
+  test("a key rotated again during its overlap has a successor that outlives the overlap", async () => {
     const workspace = await newWorkspace();
     const first = await rotate(workspace, "24h");
     const second = await rotate(workspace, "24h");
@@ -130,7 +130,7 @@ describe("design §5: rotation", () => {
     expect([await status(workspace, first), await status(workspace, second)]).toEqual([202, 202]);
   });
 
-  test("a key in its overlap keeps the nearer of two ends when it is rotated again", async () => {
+  test("a key rotated again during its overlap keeps the earlier of the two ends", async () => {
     const workspace = await newWorkspace();
     await rotate(workspace, "24h");
     const end = (await listed(workspace, workspace.key.id))?.expires_at;
@@ -142,7 +142,7 @@ describe("design §5: rotation", () => {
     );
   });
 
-  test("the successor has the expiration that is asked for: the old key's when left out, another one, or none", async () => {
+  test("the successor has the requested expiration, or the old key's if omitted", async () => {
     const inDays = (days: number) => new Date(Date.now() + days * 24 * 3_600_000).toISOString();
     const [near, far] = [inDays(2), inDays(90)];
     const workspace = await newWorkspace({ key: { expires_at: near } });
@@ -152,7 +152,7 @@ describe("design §5: rotation", () => {
     await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
   });
 
-  test("the list of keys tells which of the two is still in use", async () => {
+  test("the list of keys shows which of the two keys is still used", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "1h");
     await status(workspace, successor);
@@ -160,7 +160,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, successor.id))?.last_used_at).not.toBeNull();
   });
 
-  test("a key that has ended is not rotated, and another workspace's is not found", async () => {
+  test("an ended key cannot be rotated, and a key of another workspace is not found", async () => {
     const [workspace, other] = [await newWorkspace(), await newWorkspace()];
     await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
@@ -180,7 +180,7 @@ describe("design §5: rotation", () => {
     });
   });
 
-  test("two rotations of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
+  test("two concurrent rotations by one form create one successor, one audit entry and one end of the old key", async () => {
     const { id: workspaceId, key } = await newWorkspace();
     const db = controlDatabase(env.DB);
     // Both have found that nothing was made yet before either writes.

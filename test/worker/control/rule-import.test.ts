@@ -50,8 +50,8 @@ async function stored(): Promise<{ count: number; size: number }> {
   return (await sums.bind(workspace.id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
 }
 
-describe("an import", () => {
-  test("adds and changes in one step, with one version of all rules and one entry in the audit log; the others stay", async () => {
+describe("a rule import", () => {
+  test("adds and changes rules in one step, with one rules version and one audit entry; other rules stay", async () => {
     const { body: changed } = await create({ name: "Changed" });
     await create({ name: "Left alone" });
     const { body: same } = await create({ name: "Same", frequency: "once_ever", enabled: false });
@@ -105,7 +105,7 @@ describe("an import", () => {
     expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
   });
 
-  test("of what another workspace lists makes the same rules here, in the same order, whatever their texts are", async () => {
+  test("of another workspace's list creates the same rules in the same order, with any texts", async () => {
     const texts = ['"\\', "é\u2028\u{1F600}", "a\tb", "\ud800", "null", "1e400", "007"];
     const conditions = texts.map((value, n) => ({
       path: `properties.${value}${n}`,
@@ -133,7 +133,7 @@ describe("an import", () => {
     expect(await listed()).toEqual(exported);
   });
 
-  test("that is only tried says the same and does nothing", async () => {
+  test("in a dry run reports the same steps and changes nothing", async () => {
     const { body } = await create();
     const tried = await load(
       [
@@ -154,7 +154,7 @@ describe("an import", () => {
     expect([await version(), (await audit()).length]).toEqual([1, 1]);
   });
 
-  test("with something wrong says what, rule by rule, and does nothing", async () => {
+  test("with errors lists them rule by rule and changes nothing", async () => {
     await create();
     await create();
     const before = await version();
@@ -198,8 +198,8 @@ function conditionsOf(size: number) {
 const many = (count: number, of: string, more: object = {}) =>
   Array.from({ length: count }, (_, n) => ({ ...RULE, name: `${of} ${n}`, ...more }));
 
-describe("the bounds of a workspace's rules hold for imports", () => {
-  test("which bring as many rules as there may be, not one more, in statements of a size that the database takes", async () => {
+describe("the limits on a workspace's rules in imports", () => {
+  test("allow exactly the maximum number of rules, in statements that D1 accepts", async () => {
     const wide = { name: "", event: "e".repeat(255), scoring_signal: "s".repeat(255) };
     const all = many(WORKSPACE_MAX_RULES, "n", wide).map((rule, n) => ({ ...rule, name: `${n} `.padEnd(255, "n") }));
     expect(JSON.stringify(all).length).toBeGreaterThan(2 * RULES_STATEMENT_MAX_CHARACTERS);
@@ -227,7 +227,7 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     for (const [action, detail] of await audit()) expect(detail.length, action).toBeLessThan(3_000);
   });
 
-  test("of which a rule that is larger than one may be stops all", async () => {
+  test("stop the whole import if one rule is too large", async () => {
     const answer = await load([
       { ...RULE, name: "Small" },
       { ...RULE, conditions: conditionsOf(RULE_MAX_SIZE + 1) },
@@ -236,7 +236,7 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     expect(await stored()).toMatchObject({ count: 0 });
   });
 
-  test("of which many come at once, and rules are created meanwhile: each is done as a whole, or not at all", async () => {
+  test("hold for concurrent imports and creations: each import is complete or has no effect", async () => {
     const half = WORKSPACE_MAX_RULES / 2 - 2;
     const answers = await Promise.all([
       ...["a", "b", "c"].map((of) => load(many(half, of))),
@@ -257,7 +257,7 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     }
   });
 
-  test("nothing is written where a rule has been changed since all were read", async () => {
+  test("an import writes nothing if a rule has changed since it read all rules", async () => {
     await create();
     const { rules, rulesVersion: read } = await readAllRules(db, workspace.id);
     const [rule] = rules;

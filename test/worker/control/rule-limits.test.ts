@@ -57,7 +57,7 @@ async function stored(): Promise<{ count: number; size: number }> {
 }
 
 describe("a workspace's mapping rules", () => {
-  test("are as many as they may be, also of many that are created at once, and who comes too late leaves no trace", async () => {
+  test("have a maximum number, also for concurrent creations, and refused ones leave no trace", async () => {
     await env.DB.prepare(
       `INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
@@ -75,7 +75,7 @@ describe("a workspace's mapping rules", () => {
     expect(await version()).toBe(3);
   });
 
-  test("amount to no more than they may, also of many that are created, or enlarged, at once", async () => {
+  test("have a maximum total size, also for concurrent creations and changes", async () => {
     const of = conditions(RULE_MAX_SIZE);
     const full = WORKSPACE_RULES_MAX_SIZE / RULE_MAX_SIZE;
     const answers = await Promise.all(Array.from({ length: full + 5 }, () => create({ conditions: of })));
@@ -106,7 +106,7 @@ describe("a workspace's mapping rules", () => {
     expect(await audit()).toHaveLength(before.entries + made);
   });
 
-  test("are each no larger than one may be", async () => {
+  test("each have a maximum size", async () => {
     expect(await create({ conditions: conditions(RULE_MAX_SIZE + 1) })).toMatchObject({
       status: 422,
       body: { errors: [{ path: "conditions", message: expect.stringContaining("500 paths and values") }] },
@@ -117,8 +117,8 @@ describe("a workspace's mapping rules", () => {
   });
 });
 
-describe("the audit log says of a rule", () => {
-  test("what was changed, from what to what; what is as it was is no change, and no new version", async () => {
+describe("the audit log of a rule", () => {
+  test("lists each changed field with old and new value; a change without effect creates no version", async () => {
     const demo = { path: "properties.form", operator: "equals", value: "demo" };
     const paid = { path: "properties.paid", operator: "is_true" };
     const { body } = await create({ conditions: [demo] });
@@ -148,7 +148,7 @@ describe("the audit log says of a rule", () => {
     ]);
   });
 
-  test("no more than a few lines, however large it is", async () => {
+  test("stays short for a large rule", async () => {
     const large = (of: string) => conditions(480, of.padEnd(40, "x"));
     const { body } = await create({ conditions: large("first") });
     for (let number = 0; number < 5; number++) {
@@ -164,7 +164,7 @@ describe("the audit log says of a rule", () => {
     }
   });
 
-  test("what each change was made on, also where others change it in between", async () => {
+  test("compares each change with the version that it changed, also for concurrent changes", async () => {
     const { body } = await create();
     const id = String(body["id"]);
     const db = controlDatabase(env.DB);

@@ -40,7 +40,7 @@ const change = (id: string, to: Partial<RuleContent>, actor = "a@example.com") =
 const versions = async (id: string) => (await listRuleVersions(db, workspace.id, id))?.versions ?? [];
 
 describe("the versions of a mapping rule", () => {
-  test("say what it said, from when on and by whom, the present one first", async () => {
+  test("are listed with content, start and author, current version first", async () => {
     const id = await newRule();
     await change(id, { points: 25 }, "a@example.com");
     await change(id, { conditions: [], enabled: false, frequency: "once_per_day" }, "b@example.com");
@@ -58,7 +58,7 @@ describe("the versions of a mapping rule", () => {
     expect(times).toEqual(times.toSorted().toReversed());
   });
 
-  test("of another workspace are not to be had, and go with their rule", async () => {
+  test("are hidden from other workspaces and are deleted with their rule", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
     const other = await newWorkspace();
@@ -70,7 +70,7 @@ describe("the versions of a mapping rule", () => {
     expect(await rows.first("rows")).toBe(0);
   });
 
-  test("are the latest ones of each rule, whatever becomes of others", async () => {
+  test("are the latest of each rule, independent of other rules", async () => {
     const [id, other] = [await newRule(), await newRule({ name: "Other" })];
     await change(other, { points: 1 });
     for (let points = 100; points < 105 + RULE_VERSIONS_KEPT; points++) await change(id, { points }); // oxlint-disable-line no-await-in-loop
@@ -81,7 +81,7 @@ describe("the versions of a mapping rule", () => {
     expect(await versions(other)).toHaveLength(2);
   });
 
-  test("of large rules are fewer: what a workspace keeps is bounded, and the oldest go first", async () => {
+  test("of large rules are fewer: the total size is limited, and the oldest are deleted first", async () => {
     const large = WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS / 20;
     const insert = env.DB.prepare(
       `INSERT INTO rule_versions (workspace_id, rule_id, version, size, at, by, name, event, match, scoring_signal, points, frequency, enabled, conditions)
@@ -107,7 +107,7 @@ describe("the versions of a mapping rule", () => {
 });
 
 describe("going back to a version", () => {
-  test("makes a new one that says the same, and the audit log says so", async () => {
+  test("creates a new version with the same content and an audit entry", async () => {
     const id = await newRule();
     await change(id, { points: 25, name: "Renamed" });
     await change(id, { enabled: false });
@@ -140,7 +140,7 @@ describe("going back to a version", () => {
     ]);
   });
 
-  test("is refused where the rule has been changed meanwhile, and where there is no such version", async () => {
+  test("is refused if the rule has changed in between or the version does not exist", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
     expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 1)).toMatchObject({
@@ -155,7 +155,7 @@ describe("going back to a version", () => {
     expect(await findRule(db, workspace.id, id)).toMatchObject({ version: 2, points: 25 });
   });
 
-  test("that says what the rule says already changes nothing", async () => {
+  test("changes nothing if the content is the current one", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
     await change(id, { points: 20 });
@@ -166,7 +166,7 @@ describe("going back to a version", () => {
     expect(await versions(id)).toHaveLength(3);
   });
 
-  test("asks for the room that any change asks for", async () => {
+  test("is subject to the limits of any change", async () => {
     const large = Array.from({ length: 2 }, (_, n) => ({
       path: "event",
       operator: "in" as const,

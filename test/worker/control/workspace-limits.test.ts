@@ -112,7 +112,7 @@ describe("active API keys", () => {
     expect(await create()).toMatchObject(TOO_MANY);
   });
 
-  test("are limited for concurrent calls too, which leave no audit entry when they are refused", async () => {
+  test("are limited for concurrent calls too, and refused calls leave no audit entry", async () => {
     await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 3);
     const answers = await Promise.all(Array.from({ length: 20 }, create));
     expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(17).fill(409)]);
@@ -120,7 +120,7 @@ describe("active API keys", () => {
     expect(await auditCount("key.created")).toBe(3);
   });
 
-  test("a form that is sent again at the limit finds the key that it made", async () => {
+  test("do not prevent a repeated form from finding the key that it created", async () => {
     await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 1);
     const form = () => createKeyOnce(db, workspace.id, KEY, "token", by());
     const made = await form();
@@ -132,7 +132,7 @@ describe("active API keys", () => {
     });
   });
 
-  test("at the limit each key can still be replaced, with and without an overlap", async () => {
+  test("can always be replaced at the limit, with and without an overlap", async () => {
     const [first = "", second = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS);
     const replaced = await rotate(first, "none");
     expect(replaced.status).toBe(201);
@@ -141,7 +141,7 @@ describe("active API keys", () => {
     expect(await create()).toMatchObject(TOO_MANY);
   });
 
-  test("at the limit a key is not replaced twice, unless its successor has ended", async () => {
+  test("cannot be replaced twice at the limit unless the successor has ended", async () => {
     const [id = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS);
     const successor = await rotate(id);
     expect(await rotate(id)).toMatchObject(TOO_MANY);
@@ -161,7 +161,7 @@ describe("active API keys", () => {
     },
   );
 
-  test("below the limit a key can be rotated again while it has a successor", async () => {
+  test("can be rotated again below the limit while they have a successor", async () => {
     const [id = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 2);
     expect(statusesOf([await rotate(id), await rotate(id), await rotate(id)])).toEqual([201, 201, 409]);
   });
@@ -208,7 +208,7 @@ describe("payload templates", () => {
   const templates = () =>
     count("SELECT count(*) AS n FROM api_keys WHERE workspace_id = ? AND payload_template IS NOT NULL");
 
-  test("have a limit of bytes together, those of ended keys included", async () => {
+  test("have a limit on their total bytes, including those of ended keys", async () => {
     const room = 2 * BYTES;
     await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES / 2, {});
     await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES / 2 - room, { deactivatedAt: iso(Date.now()) });
@@ -259,7 +259,7 @@ describe("payload templates", () => {
     expect(await templates()).toBe(1);
   });
 
-  test("of ended keys still map signals that were accepted before, until they are dropped", async () => {
+  test("of ended keys map signals accepted earlier, until they are dropped", async () => {
     const accounts = await newWorkspace({
       signalLimit: 1,
       key: { endpoint_type: "product_org", payload_template: [{ target: "external_id", path: "id", type: "string" }] },
@@ -279,7 +279,7 @@ describe("payload templates", () => {
     expect(items.map(({ external_id }) => external_id).sort()).toEqual(["one", "two"]);
   });
 
-  test("one template of a hundred long mappings fits, and one of too many bytes is a 422", async () => {
+  test("can hold one hundred long mappings; more bytes are refused with a 422", async () => {
     const mapping = (n: number, path: string) => ({
       target: n === 0 ? "external_id" : `attributes.${"a".repeat(50)}${n}`,
       path,
@@ -298,7 +298,7 @@ describe("payload templates", () => {
   });
 });
 
-test("a new key reads only the rows that the limits count, however many keys have ended", async () => {
+test("creating a key reads only the rows that count towards the limits, however many keys have ended", async () => {
   const past = iso(Date.now() - 1);
   await seedKeys(1_000, { deactivatedAt: past });
   await seedKeys(1_000, { expiresAt: past });
@@ -363,7 +363,7 @@ describe("the detail of an audit entry", () => {
     return stored ?? "";
   };
 
-  test("is stored as it is where it is short, and a long value is cut", async () => {
+  test("is stored unchanged if short, and long values are cut", async () => {
     const short = { name: "é".repeat(255), points: { from: 1, to: 2 }, list: [1, "a"] };
     expect(JSON.parse(await detailOf(short))).toEqual(short);
     expect(JSON.parse(await detailOf({ ...short, name: "x".repeat(1_001) }))).toEqual({
@@ -372,7 +372,7 @@ describe("the detail of an audit entry", () => {
     });
   });
 
-  test("is bounded in bytes where many values are long", async () => {
+  test("has a maximum size even with many long values", async () => {
     const long = "語".repeat(2_000);
     const fields = ["name", "event", "scoring_signal", "conditions"];
     const changes = Object.fromEntries(fields.map((field) => [field, { from: long, to: long }]));

@@ -70,8 +70,8 @@ async function gzip(text: string): Promise<Uint8Array> {
 /** What a holder that holds nothing may take. */
 const room = () => new LargeBody("nobody").room(Date.now());
 
-describe("while large bodies use the whole memory of an isolate", () => {
-  test("another is listed and answered 503 with Retry-After, small ones are accepted, and later it is too", async () => {
+describe("while large bodies use the whole memory share of an isolate", () => {
+  test("refuses a further one with 503 and Retry-After, accepts small ones, and later accepts it too", async () => {
     const workspace = await newWorkspace();
     const others = [await newWorkspace(), await newWorkspace()];
     const stalled = others.map((other) => new StalledImport(other, BULK_MAX_BYTES));

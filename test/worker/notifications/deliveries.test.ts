@@ -31,8 +31,8 @@ toldInEachTest((made) => {
   ({ told, receiver } = made);
 });
 
-describe("an event", () => {
-  test("is sent once to each destination that wants it, signed so that the library takes it, and to no other", async () => {
+describe("a notification", () => {
+  test("is sent once to each destination that wants its type, with a valid signature", async () => {
     const [second, other] = [new Receiver(), new Receiver()];
     listen(receiver, second, other);
     const { id: destination, secret = "" } = await told.create(receiver);
@@ -51,7 +51,7 @@ describe("an event", () => {
     expect(await told.deliveries(destination)).toHaveLength(1);
   });
 
-  test("that nobody wants is not kept", async () => {
+  test("is not stored if no destination wants its type", async () => {
     await told.create(receiver, { events: ["usage.level"] });
     const event = crossed();
     await told.raise(event);
@@ -63,8 +63,8 @@ describe("an event", () => {
   });
 });
 
-describe("an attempt that fails", () => {
-  test("is made again by the specification's schedule, with the same id and body, for some three days; then it is given up", async () => {
+describe("a failed attempt", () => {
+  test("is retried on the schedule with the same id and body, and given up after three days", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver);
@@ -85,7 +85,7 @@ describe("an attempt that fails", () => {
     expect(await told.destination(id)).toMatchObject({ state: "active", waiting: 0 });
   });
 
-  test("waits as long as the receiver asks, if that is longer", async () => {
+  test("waits as long as the receiver's Retry-After, if that is longer", async () => {
     stopClock();
     receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
     const { id } = await told.create(receiver);
@@ -94,7 +94,7 @@ describe("an attempt that fails", () => {
     expect(Date.parse(due_at ?? "") - Date.now()).toBe(HOUR);
   });
 
-  test("leaves nothing of the network's own words, which may repeat the address", async () => {
+  test("stores no network error text, which may contain the URL", async () => {
     receiver.answer = () => {
       throw new Error(`could not reach ${receiver.url}`);
     };
@@ -104,7 +104,7 @@ describe("an attempt that fails", () => {
     expect(attempts).toMatchObject([{ status: null, error: "No connection, or it broke off.", answer: null }]);
   });
 
-  test("of a destination that was away for hours is followed by all that waited, as soon as something arrives", async () => {
+  test("makes all waiting deliveries due when the destination answers after hours", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver);
@@ -124,8 +124,8 @@ describe("an attempt that fails", () => {
   });
 });
 
-describe("a destination that fails", () => {
-  test("for five days is switched off: what waits is given up, the others are told, and so is the activity log", async () => {
+describe("a failing destination", () => {
+  test("is switched off after five days: deliveries are given up, other destinations and the activity log are informed", async () => {
     stopClock();
     const other = new Receiver();
     listen(receiver, other);
@@ -153,7 +153,7 @@ describe("a destination that fails", () => {
     expect(await told.destination(id)).toMatchObject({ state: "active", disabled_reason: null, failing_since: null });
   });
 
-  test("because it has gone is switched off by its first 410, and is never tried again", async () => {
+  test("is switched off by its first 410 and not tried again", async () => {
     stopClock();
     receiver.answer = () => new Response("no such hook", { status: 410 });
     const { id } = await told.create(receiver);
@@ -173,7 +173,7 @@ describe("a destination that fails", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test("twice, a week apart, is not switched off", async () => {
+  test("stays on if two failures are a week apart", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver);
@@ -188,7 +188,7 @@ describe("a destination that fails", () => {
   });
 });
 
-test("while the control plane or the counter does not answer, what is due is delivered nevertheless", async () => {
+test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
   stopClock();
   const { id } = await told.create(receiver, { events: ["person.score_crossed", "key.silent"] });
   await told.pass(1);
@@ -209,8 +209,8 @@ test("while the control plane or the counter does not answer, what is due is del
   expect(down).toHaveBeenCalledTimes(2);
 });
 
-describe("whatever is lost on the way", () => {
-  test("in the queue goes again when its lease is over", async () => {
+describe("a loss in transit", () => {
+  test("resends a delivery after its lease if the queue loses the message", async () => {
     stopClock();
     const { id } = await told.create(receiver);
     const lost = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
@@ -224,7 +224,7 @@ describe("whatever is lost on the way", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test("before the queue, which would not have it, goes again within seconds", async () => {
+  test("resends within seconds if the queue refuses the message", async () => {
     stopClock();
     const { id } = await told.create(receiver);
     const refused = vi.spyOn(env.DELIVERIES, "sendBatch").mockRejectedValue(new Error("overloaded"));
@@ -236,7 +236,7 @@ describe("whatever is lost on the way", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test("after the receiver has answered is sent again under the same id, and counts as one attempt", async () => {
+  test("resends under the same id and counts one attempt if the report of an answered delivery is lost", async () => {
     stopClock();
     const { id } = await told.create(receiver);
     const died = vi.spyOn(Destinations.prototype, "report").mockRejectedValueOnce(new Error("the consumer has died"));
@@ -248,7 +248,7 @@ describe("whatever is lost on the way", () => {
     expect(receiver.ids()).toEqual([receiver.ids()[0], receiver.ids()[0]]);
   });
 
-  test("is no second delivery where the queue delivers twice", async () => {
+  test("sends once if the queue delivers a message twice", async () => {
     const { id } = await told.create(receiver);
     const take = vi.spyOn(Destinations.prototype, "take");
     const sent: string[] = [];
@@ -266,7 +266,7 @@ describe("whatever is lost on the way", () => {
 });
 
 describe("scoring signals", () => {
-  test("are told at once when it is quiet; those that come meanwhile go together, in their order, a second later", async () => {
+  test("leave at once when idle; later ones leave together in order, one second apart", async () => {
     stopClock();
     const { id } = await told.create(receiver, { events: ["person.scored"] });
     const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
@@ -285,7 +285,7 @@ describe("scoring signals", () => {
     expect(receiver.ids()).toEqual([events[0]?.id, events[1]?.id]);
   });
 
-  test("are told also after the object was away, whatever was gathered before", async () => {
+  test("are delivered after a restart of the object, including those gathered before", async () => {
     stopClock();
     const { id } = await told.create(receiver, { events: ["person.scored"] });
     for (const email of ["a@example.com", "b@example.com"]) {
@@ -297,7 +297,7 @@ describe("scoring signals", () => {
     await until(() => expect(receiver.received).toHaveLength(2));
   });
 
-  test("for a destination that fails wait together, and it is tried by the schedule; another gets its own meanwhile", async () => {
+  test("wait together for a failing destination, which is tried on the schedule, while another destination gets its own", async () => {
     stopClock();
     const swift = new Receiver();
     listen(receiver, swift);
@@ -330,7 +330,7 @@ describe("many scoring signals", () => {
   const batch = (n: number) => scored(...Array.from({ length: 100 }, (_, index) => `p${n}-${index}@example.com`));
   const signalsOf = ({ body }: ReceivedEvent) => (body.data["scoring_signals"] as object[]).length;
 
-  test("of a minute, 10,000, come to a slow receiver in few and large deliveries, each once", async () => {
+  test("reach a slow receiver in few large deliveries, each signal once, at 10,000 a minute", async () => {
     stopClock();
     receiver.answer = async () => {
       for (const answersMs = Date.now() + 6_000; Date.now() < answersMs;) await scheduler.wait(3);
@@ -352,7 +352,7 @@ describe("many scoring signals", () => {
     expect(Math.max(...receiver.received.map(({ text }) => text.length))).toBeLessThan(300_000);
   });
 
-  test("with the longest texts stay in rows and bodies that are bounded in bytes", async () => {
+  test("with the longest texts stay within the byte limits of rows and bodies", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver, { events: ["person.scored"] });
@@ -368,7 +368,7 @@ describe("many scoring signals", () => {
     for (const { bytes } of rows) expect(bytes).toBeLessThan(260 * 1_024);
   });
 
-  test("that wait are at most 64 MB for a destination: the oldest are given up and counted, what comes next is kept", async () => {
+  test("wait up to 64 MB per destination; the oldest are given up and counted, new ones are kept", async () => {
     stopClock();
     receiver.answer = fails;
     const { id } = await told.create(receiver, { events: ["person.scored", "usage.level"] });
@@ -389,7 +389,7 @@ describe("many scoring signals", () => {
     expect(events).toBeLessThan(WAITING_MAX_BYTES * 2);
   });
 
-  test("that could not be stored, in an event larger than a row, are counted as dropped and hold nothing else up", async () => {
+  test("that exceed a row are counted as dropped and block nothing", async () => {
     stopClock();
     const { id } = await told.create(receiver, { events: ["person.scored"] });
     const huge = batch(0);
@@ -402,7 +402,7 @@ describe("many scoring signals", () => {
   });
 });
 
-test("an event that a receiver never accepts holds up no other", async () => {
+test("a notification that a receiver never accepts blocks no other notification", async () => {
   stopClock();
   const [bad, ...good] = Array.from({ length: 12 }, (_, n) => crossed(`p${n}@example.com`));
   receiver.answer = () => new Response("", { status: receiver.received.at(-1)?.id === bad?.id ? 500 : 200 });
@@ -417,7 +417,7 @@ test("an event that a receiver never accepts holds up no other", async () => {
 });
 
 describe("a receiver that hangs", () => {
-  test("takes no more than its share: the others' events are delivered meanwhile", async () => {
+  test("uses only its share of connections, so other destinations still get their notifications", async () => {
     const swift = new Receiver();
     listen(receiver, swift);
     receiver.answer = () => new Promise<Response>(() => undefined);

@@ -259,7 +259,7 @@ afterEach(() => {
 });
 
 // oxlint-disable-next-line vitest/expect-expect -- the history expects
-test("whatever happens on the way, each event arrives under one id, is never sent twice but after a lost report, and nothing of a deleted person stays", async () => {
+test("under any faults each notification keeps one id, repeats only after a lost report, and contains nothing of a deleted person", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(steps, { minLength: 20, maxLength: 80 }), async (happens) => {
       const history = new History(await ToldWorkspace.make());

@@ -31,7 +31,7 @@ async function figure(name: string): Promise<string | undefined> {
   return new RegExp(line, "m").exec(await response.text())?.[1];
 }
 
-test("one that nothing has reached for an hour is named, with what to do, until something reaches it", async () => {
+test("health names a destination that has failed for an hour, with the remedy, until an attempt succeeds", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
   const { id } = await told.create(receiver);
@@ -56,7 +56,7 @@ test("one that nothing has reached for an hour is named, with what to do, until 
   await until(async () => expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] }));
 });
 
-test("one whose deliveries were all given up is named no more: nothing waits for it", async () => {
+test("health no longer names a destination after all its deliveries were given up", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
   const { id } = await told.create(receiver);
@@ -71,7 +71,7 @@ test("one whose deliveries were all given up is named no more: nothing waits for
   expect(await told.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
 });
 
-test("one that was switched off is named for a week, although it is the only one, and counted until it is resumed", async () => {
+test("health names a switched-off destination for a week and counts it until it is resumed", async () => {
   stopClock();
   receiver.answer = () => new Response("no such hook", { status: 410 });
   const { id } = await told.create(receiver);
@@ -89,7 +89,7 @@ test("one that was switched off is named for a week, although it is the only one
   expect(await figure("switched_off_destinations")).toBe("0");
 });
 
-test("one that somebody has paused is not told, however it was before", async () => {
+test("health does not name a paused destination, whatever its state before", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
   const { id } = await told.create(receiver);
@@ -100,7 +100,7 @@ test("one that somebody has paused is not told, however it was before", async ()
   expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
 });
 
-test("a workspace without destinations is not asked for them, which would make the object", async () => {
+test("health does not ask a workspace without destinations, because the call would create the object", async () => {
   const asked = vi.spyOn(Destinations.prototype, "failing");
   expect(await health()).toMatchObject({ failing_destinations: [] });
   expect(asked).not.toHaveBeenCalled();
@@ -109,7 +109,7 @@ test("a workspace without destinations is not asked for them, which would make t
   expect(asked).toHaveBeenCalledOnce();
 });
 
-test("whether there are destinations is known to a counter that a version before has told what is wanted", async () => {
+test("a counter that knows only the previous version's wanted types also reports whether there are destinations", async () => {
   const { counter } = told.workspace;
   await runInDurableObject(counter, (instance) => instance.wantEvents({ types: ["usage.level"], thresholds: [] }));
   expect((await counter.backlog()).hasDestinations).toBe(true);

@@ -28,7 +28,7 @@ function stored(): Promise<string> {
   });
 }
 
-test("nothing that waits, is gathered, was delivered or was answered holds a deleted person any more, and what is others' stays", async () => {
+test("a deletion removes the person from waiting, gathered and delivered notifications and from answers, and keeps other people's data", async () => {
   const events = ["person.score_crossed", "person.scored"];
   const { id } = await told.create(receiver, { events });
   receiver.answer = () => new Response("noted: /people/gone%40example.com");
@@ -56,7 +56,7 @@ test("nothing that waits, is gathered, was delivered or was answered holds a del
   expect(ends.filter((reason) => reason === "person_deleted")).toHaveLength(1);
 });
 
-test("what a source has raised before a deletion and hands on after it is dropped; who comes again later is a new person", async () => {
+test("a notification raised before a deletion and handed on after it is dropped; later signals create a new person", async () => {
   const { id } = await told.create(receiver, { events: ["person.score_crossed", "person.scored"] });
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
   vi.setSystemTime(Date.now() + 1_000);
@@ -72,7 +72,7 @@ test("what a source has raised before a deletion and hands on after it is droppe
   expect(id).toMatch(/^dst_/);
 });
 
-test("the deletion of somebody whose address is part of another's takes nothing of the other", async () => {
+test("a deletion keeps a person whose address contains the deleted address", async () => {
   await told.create(receiver);
   receiver.answer = () => new Response("no", { status: 500 });
   await told.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { sendEmail } from "../../../src/notifications/email.ts";
+import { sendEmail } from "../../../src/notifications/post.ts";
 import type { Parcel } from "../../../src/notifications/destination-calls.ts";
 import { exampleEvent } from "../../../src/domain/events/workspace-event.ts";
 import { createDestination, offeredTypes, type DestinationsCall } from "../../../src/workspace/manage-destinations.ts";
@@ -22,8 +22,8 @@ function withEmail(send: EmailBinding["send"]): Env & { EMAIL: EmailBinding } {
   return { ...env, EMAIL_FROM: "signals@example.com", EMAIL: { send } };
 }
 
-describe("email, where there are the binding and a sender", () => {
-  test("can be chosen, and what is no address is refused", async () => {
+describe("email, with a binding and a sender", () => {
+  test("can be chosen, and an invalid address is refused", async () => {
     const bound = withEmail(vi.fn<EmailBinding["send"]>());
     const { id } = await newWorkspace();
     const by = { actor: "jane@example.com", nowMs: Date.now() };
@@ -44,7 +44,7 @@ describe("email, where there are the binding and a sender", () => {
     }
   });
 
-  test("has for an event a sentence and a link, known by its id", async () => {
+  test("contains a sentence and a link, with an id derived from the notification", async () => {
     const send = vi.fn<EmailBinding["send"]>().mockResolvedValue(undefined);
     expect(await sendEmail(withEmail(send), PARCEL)).toMatchObject({ status: null, error: null });
     expect(send.mock.lastCall?.[0]).toEqual({
@@ -56,7 +56,7 @@ describe("email, where there are the binding and a sender", () => {
     });
   });
 
-  test("that the platform refuses has failed with its code, and nothing else of what it says", async () => {
+  test("that the platform refuses fails with its error code only", async () => {
     const send = vi
       .fn<SendEmail["send"]>()
       .mockRejectedValue(Object.assign(new Error("ops@example.com"), { code: "E_SUPPRESSED" }));
@@ -65,7 +65,7 @@ describe("email, where there are the binding and a sender", () => {
   });
 });
 
-test("without the binding and a sender email cannot be chosen, and what is left of it says so", async () => {
+test("email cannot be chosen without the binding and a sender, and existing email destinations say so", async () => {
   expect(offeredTypes(env)).toEqual(["webhook", "slack"]);
   expect((await sendEmail(env, PARCEL)).error).toMatch(/sends no email/);
 });

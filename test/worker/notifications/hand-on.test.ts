@@ -45,7 +45,7 @@ async function handedOn(workspaceId: string): Promise<void> {
   await until(async () => expect(await waiting(workspaceId)).toBe(0));
 }
 
-test("what a batch raises is handed on as soon as it is committed, and is then kept no longer", async () => {
+test("notifications raised by a batch are handed on after the commit and then deleted", async () => {
   const workspaceId = await workspaceWithWishes([10]);
   const destinations = new TestDestinations(workspaceId);
   await deliver(workspaceId, [signal(0), signal(1), signal(3)]);
@@ -54,7 +54,7 @@ test("what a batch raises is handed on as soon as it is committed, and is then k
   expect(destinations.taken.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);
 });
 
-test("nobody waits for Destinations that do not answer; what is raised meanwhile goes with the next call", async () => {
+test("recording does not wait for Destinations that do not answer; their notifications go with the next call", async () => {
   const workspaceId = await workspaceWithWishes([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
@@ -91,7 +91,7 @@ test.each<Fault>(["before", "after"])(
   },
 );
 
-test("an object that is killed before it has handed on does so by its alarm", async () => {
+test("the alarm hands on after the object was killed before it could", async () => {
   const workspaceId = await workspaceWithWishes([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
@@ -104,7 +104,7 @@ test("an object that is killed before it has handed on does so by its alarm", as
   expect(ofType(destinations.events, "person.scored")).toMatchObject([{ scoring_signals: [{ signal_id: "sig_0" }] }]);
 });
 
-test("a batch that comes while the alarm of an object that was killed hands on leaves an alarm set", async () => {
+test("a batch that arrives while the alarm of a restarted object hands on leaves an alarm set", async () => {
   const workspaceId = await workspaceWithWishes([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
@@ -128,7 +128,7 @@ test("a batch that comes while the alarm of an object that was killed hands on l
   expect(destinations.events).toHaveLength(2);
 });
 
-test("a person who is deleted is told of no more, but for what was under way", async () => {
+test("nothing more is sent about a deleted person, except deliveries in progress", async () => {
   const workspaceId = await workspaceWithWishes([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
@@ -161,7 +161,7 @@ async function breakWriting(workspaceId: string, at: number): Promise<void> {
   });
 }
 
-test("with crashes at every write and every call, in any order, repetition and split, each scoring signal and each crossing is told once", async () => {
+test("with a crash at every write and call, in any order, repetition and split, each scoring signal and crossing is notified once", async () => {
   const plan = fc.record({
     signals: fc.array(fc.nat(2), { minLength: 1, maxLength: 14 }),
     order: fc.array(fc.nat(1_000), { minLength: 14, maxLength: 14 }),

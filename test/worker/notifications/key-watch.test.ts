@@ -33,7 +33,7 @@ function notices(): unknown[] {
   return receiver.received.map(({ body: { type, data } }) => [type, data["key_name"], data["days"]]);
 }
 
-test("a key's end is told 30, 7 and 1 days ahead, once each; not of one that was deactivated, and not of a new end's past", async () => {
+test("a key's expiry is announced 30, 7 and 1 days ahead, once each, unless the key is deactivated or the date has changed", async () => {
   const endsAt = new Date(Date.now() + 33 * DAY).toISOString();
   await told.workspace.newKey({ name: "Ends", expires_at: endsAt });
   const dead = await told.workspace.newKey({ name: "Dead", expires_at: endsAt });
@@ -50,7 +50,7 @@ test("a key's end is told 30, 7 and 1 days ahead, once each; not of one that was
   expect(receiver.received[0]?.body.data).toMatchObject({ expires_at: endsAt, successor_id: null, last_used_at: null });
 });
 
-test("of a key that was rotated only the last day is told, and only while it is in use", async () => {
+test("a rotated key's expiry is announced on the last day only, if the key is still used", async () => {
   const [used, unused] = [
     await told.workspace.newKey({ name: "Used" }),
     await told.workspace.newKey({ name: "Unused" }),
@@ -64,7 +64,7 @@ test("of a key that was rotated only the last day is told, and only while it is 
   expect(receiver.received[0]?.body.data["successor_id"]).toMatch(/^key_/);
 });
 
-test("a silent key is told after as many days as were chosen for it, once until it is used again", async () => {
+test("a silent key is announced after its chosen number of days, once until the key is used again", async () => {
   const key = await told.workspace.newKey({ name: "Nightly" });
   await told.workspace.newKey({ name: "Nobody asked" });
   await told.create(receiver, { events: ["key.silent"] });
@@ -95,7 +95,7 @@ async function rings(): Promise<number> {
   return count;
 }
 
-test("the keys are looked at with one ring an hour, and with one a minute while they cannot be read", async () => {
+test("keys are checked once an hour, and once a minute while they cannot be read", async () => {
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
   await told.create(receiver, { events: ["key.silent"] });
   // The first look is due at once by the real clock too: the platform rings for it.
@@ -120,7 +120,7 @@ test("the keys are looked at with one ring an hour, and with one a minute while 
   }
 });
 
-test("while nobody wants to be told of keys, nothing looks at them", async () => {
+test("keys are not checked while no destination wants key notifications", async () => {
   await told.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });
   await told.create(receiver, { events: ["usage.level"] });
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");

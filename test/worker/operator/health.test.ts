@@ -3,8 +3,7 @@ import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { allHealthJson } from "../../../src/operator/health-routes.ts";
-import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
-import { healthWithin } from "../../../src/workspace/read-health.ts";
+import { HEALTH_PAGE_WORKSPACES, healthOfAll, healthWithin } from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { TestCounter } from "../../support/counter.ts";
@@ -71,12 +70,12 @@ async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
 }
 
 describe("GET /operator/health", () => {
-  test("is ok, with nothing listed, while all workspaces are well", async () => {
+  test("is ok and lists nothing while all workspaces are well", async () => {
     await newWorkspace();
     expect(await all()).toMatchObject({ status: "ok", says: "All is well.", items: [], next_page: null });
   });
 
-  test("lists a workspace whose signals wait: late after ten minutes, stuck after an hour, with what to do", async () => {
+  test("lists a workspace with waiting signals, late after ten minutes and stuck after an hour, with the remedy", async () => {
     const [well, waits] = [await newWorkspace(), await newWorkspace()];
     await leaveWaiting(waits);
     expect(await found(waits)).toBeUndefined();
@@ -97,7 +96,7 @@ describe("GET /operator/health", () => {
     });
   });
 
-  test("names a job that fails, since when and why, until it succeeds; a restart in between forgets nothing", async () => {
+  test("names a failing job with start and cause until it succeeds, across restarts", async () => {
     const workspace = await newWorkspace();
     await workspace.send({ event: "x" });
     await workspace.settled();
@@ -128,7 +127,7 @@ describe("GET /operator/health", () => {
     expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", failing_jobs: [] });
   });
 
-  test("names a job that cannot say when it is due; signals are recorded, and the alarm is set all the same", async () => {
+  test("names a job that cannot report its due time; signals are recorded and the alarm stays set", async () => {
     const workspace = await newWorkspace();
     const { store } = workspace;
     const rename = (from: string, to: string) =>
@@ -151,7 +150,7 @@ describe("GET /operator/health", () => {
     expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_jobs: [] });
   });
 
-  test("has the alarm ring again where the store could not be read at all when it rang", async () => {
+  test("keeps the alarm if the store could not be read when it rang", async () => {
     const workspace = await newWorkspace();
     await deliver(workspace.id, [{ id: "sig_1", payload: { event: "E" } }]);
     await evictDurableObject(workspace.store);
@@ -164,7 +163,7 @@ describe("GET /operator/health", () => {
     });
   });
 
-  test("tells of dead letters for a day, and counts them afterwards", async () => {
+  test("reports dead letters for a day and counts them afterwards", async () => {
     const workspace = await newWorkspace();
     await new TestCounter(workspace.id).sendTo((messages) =>
       consumeMessages(
@@ -186,7 +185,7 @@ describe("GET /operator/health", () => {
     expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", dead_letters: { signals: 1 } });
   });
 
-  test("says which workspace's objects do not answer, and how the others are all the same", async () => {
+  test("names the workspace whose objects do not answer, and reports the other workspaces", async () => {
     const [broken, well] = [await newWorkspace(), await newWorkspace()];
     await leaveWaiting(well);
     vi.setSystemTime(START + 10 * MINUTE);
@@ -207,7 +206,7 @@ describe("GET /operator/health", () => {
     }
   });
 
-  test("says which of a workspace's objects do not answer, all together within five seconds", async () => {
+  test("names the objects that do not answer, within five seconds in all", async () => {
     const workspace = await newWorkspace();
     const [kept, backlog] = [await workspace.store.health(), await workspace.counter.backlog()];
     vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
@@ -264,7 +263,7 @@ describe("GET /operator/health", () => {
       items.filter(({ alarms }) => alarms[0]?.alarm === alarm).map(({ slug }) => slug);
     const slugs = (from: number, to: number) => asked.slice(from, to).map(({ slug }) => slug);
 
-    test("that all hang, is stuck within fifteen seconds, and names those that it did not get to ask", async () => {
+    test("that all hang, is stuck within fifteen seconds and names the workspaces that were not asked", async () => {
       const never = () => new Promise<never>(() => {});
       const { tookMs, answer } = await ask(never, never);
       expect(tookMs).toBeLessThan(15_000);
@@ -277,7 +276,7 @@ describe("GET /operator/health", () => {
       expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(150, 200)]);
     });
 
-    test("that are well and slow, is not ok where it did not get to ask all", async () => {
+    test("that are well but slow, is not ok if some were not asked", async () => {
       const workspace = await newWorkspace();
       const [store, counter] = [await workspace.store.health(), await workspace.counter.backlog()];
       const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
@@ -292,7 +291,7 @@ describe("GET /operator/health", () => {
     });
   });
 
-  test("asks so many workspaces at a time and says that there are more", async () => {
+  test("asks a limited number of workspaces per page and links the next page", async () => {
     await insertWorkspaces(HEALTH_PAGE_WORKSPACES);
     const workspace = await newWorkspace();
     const first = await all();
@@ -307,7 +306,7 @@ describe("GET /operator/health", () => {
 });
 
 describe("GET /operator/metrics", () => {
-  test("has every figure of every workspace, in the OpenMetrics text format", async () => {
+  test("has every figure of every workspace in the OpenMetrics text format", async () => {
     const workspace = await newWorkspace();
     await leaveWaiting(workspace);
     vi.setSystemTime(START + 10 * MINUTE);

@@ -78,13 +78,13 @@ describe("the document", () => {
     }
   });
 
-  test("has no reference that leads nowhere", () => {
+  test("has no dangling reference", () => {
     for (const [, name = ""] of JSON.stringify(api).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
       expect(api.components.schemas).toHaveProperty(name);
     }
   });
 
-  test("has a webhook for each type of event, with an example that fits its schema, and the page shows each", async () => {
+  test("has a webhook for each notification type, with a valid example, and the page shows each", async () => {
     expect(Object.keys(api.webhooks)).toEqual([...eventTypes, ...destinationEventTypes]);
     const page = await docsPage();
     for (const [type, { post }] of Object.entries(api.webhooks)) {
@@ -144,7 +144,7 @@ describe("the document", () => {
   });
 });
 
-describe("the Worker does what the document says", () => {
+describe("the Worker behaves as documented", () => {
   /** Parameters of paths, filled with records that exist. */
   const known: Record<string, string> = { plan_id: "growth" };
 
@@ -199,7 +199,7 @@ describe("the Worker does what the document says", () => {
     vi.restoreAllMocks();
   });
 
-  test("every documented call answers as documented, and its answer fits the schema", async () => {
+  test("answers every documented call as documented, with a valid body", async () => {
     const order = ["POST", "PUT", "PATCH", "GET", "DELETE"];
     const calls = operations
       // The local runtime keeps no backups: worker/restore.
@@ -227,7 +227,7 @@ describe("the Worker does what the document says", () => {
     }
   });
 
-  test("problems fit their schema, and their type leads to their code on the page", async () => {
+  test("returns problems that fit their schema and link to their code on the page", async () => {
     const page = await docsPage();
     for (const [method, path, body] of [
       ["GET", "/operator/workspaces/nobody", undefined],
@@ -264,7 +264,7 @@ describe("/docs", () => {
     for (const id of ids) expect(page.all(`[id="${id}"]`), id).toHaveLength(1);
   });
 
-  test("begins with a guide: a first call in three languages, and what to do for each code that a sender meets", async () => {
+  test("begins with a guide: a first call in three languages, and the remedy for each code that a sender meets", async () => {
     const page = await docsPage();
     const { text } = page.one("#first-call");
     for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(text).toContain(call);
@@ -272,7 +272,7 @@ describe("/docs", () => {
     for (const code of Object.keys(REFUSALS)) expect(targets).toContain(`#${code}`);
   });
 
-  test("has no link that leads nowhere", async () => {
+  test("has no dead link", async () => {
     const page = await docsPage();
     const linked = page.all("[href], [src]").flatMap((part) => part.attribute("href") ?? part.attribute("src") ?? []);
     const isAnchor = (address: string) => address.startsWith("#");
@@ -284,7 +284,7 @@ describe("/docs", () => {
     }
   });
 
-  test("needs no script and nothing from another host, and its policy allows neither", async () => {
+  test("needs no script and no third-party file, and its policy allows neither", async () => {
     const response = await send("GET", "/docs");
     expect(response.headers.get("content-type")).toMatch(/^text\/html/);
     expect(response.headers.get("content-security-policy")).toMatch(/^default-src 'none'; style-src 'self'/);
@@ -299,7 +299,7 @@ describe("/docs", () => {
 });
 
 describe("liveness", () => {
-  test("/healthz needs no token", async () => {
+  test("/healthz answers without a token", async () => {
     const response = await send("GET", "/healthz");
     expect([response.status, await response.json()]).toEqual([200, { status: "ok" }]);
   });

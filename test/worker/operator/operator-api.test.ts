@@ -84,7 +84,7 @@ function sendSignal(key: string, headers: Record<string, string> = {}): Promise<
   );
 }
 
-describe("who may call", () => {
+describe("authorisation", () => {
   test.each([
     ["no token", {}],
     ["a wrong token", { authorization: "Bearer test-operatos" }],
@@ -108,7 +108,7 @@ describe("who may call", () => {
     }
   });
 
-  test("two tokens are valid while one is exchanged for the other, and each alone once it is the only one", async () => {
+  test("accepts two tokens during an exchange, and a single one otherwise", async () => {
     const { operatorRoutes } = await import("../../../src/operator/operator-api.ts");
     const app = new Hono<AppEnv>().use(requestLog).route("/operator", operatorRoutes);
     const status = async (tokens: object, token: string) => {
@@ -127,7 +127,7 @@ describe("who may call", () => {
     expect(await status({ ...both, OPERATOR_TOKEN_NEXT: "" }, "new")).toBe(401);
   });
 
-  test("wrong tokens are limited by network with a 429, and the right one is let through all the same", async () => {
+  test("limits wrong tokens by network with a 429, and still accepts the right one", async () => {
     const tryToken = (token: string, address = "198.51.100.7") =>
       call("GET", "/operator/plans", undefined, { authorization: `Bearer ${token}`, "cf-connecting-ip": address });
     let limited: Answer | undefined;
@@ -144,7 +144,7 @@ describe("who may call", () => {
     expect((await tryToken("")).status).toBe(401);
   });
 
-  test("an unknown path is a 404, a known one with another method a 405 that says which there are", async () => {
+  test("answers 404 for an unknown path, and 405 with the allowed methods for a wrong method", async () => {
     expect(await get("/operator/nothing")).toMatchObject({ status: 404, body: { code: "not_found" } });
     const workspace = await newWorkspace();
     expect((await get(`${workspace}/nothing`)).status).toBe(404);
@@ -154,7 +154,7 @@ describe("who may call", () => {
     expect((await put(workspace, {})).headers.get("allow")?.split(", ").sort()).toEqual(["GET", "HEAD", "PATCH"]);
   });
 
-  test("every problem has type, title, status, detail, code and the request's id", async () => {
+  test("puts type, title, status, detail, code and request id into every problem", async () => {
     const answer = await get("/operator/workspaces/ws_nobody");
     expect(answer.body).toEqual({
       type: "/docs#not_found",
@@ -167,7 +167,7 @@ describe("who may call", () => {
   });
 });
 
-test("a failed query is logged without its parameters", async () => {
+test("logs a failed query without its parameters", async () => {
   const log = vi.spyOn(console, "log").mockImplementation(() => {});
   const bindings = { ...env, DB: d1Failing(/from "workspaces"/, "D1_ERROR: out of order") };
   const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
@@ -185,7 +185,7 @@ test("a failed query is logged without its parameters", async () => {
 describe("plans", () => {
   const UNSET = { retention_days: null, offered_to: null, overage_price: null };
 
-  test("the seeded plans are there; only the free one is unpaid", async () => {
+  test("are seeded; only the free one is unpaid", async () => {
     const plans = items(await get("/operator/plans"));
     expect(plans).toEqual(
       expect.arrayContaining([
@@ -197,14 +197,14 @@ describe("plans", () => {
     );
   });
 
-  test("PUT creates a plan (201), then replaces it (200)", async () => {
+  test("are created (201) and replaced (200) by PUT", async () => {
     const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90, offered_to: [], overage_price: null };
     expect(await put("/operator/plans/tiny", plan)).toMatchObject({ status: 201, body: { id: "tiny", ...plan } });
     expect(await put("/operator/plans/tiny", { ...plan, paid: false })).toMatchObject({ status: 200 });
     expect(items(await get("/operator/plans"))).toContainEqual({ id: "tiny", ...plan, paid: false });
   });
 
-  test("PUT takes what overages cost, and without it there is no price any more", async () => {
+  test("take the price of overages from PUT, and lose it if it is omitted", async () => {
     const plan = { name: "Priced", signal_limit: 5, paid: true };
     const price = { overage_price: { per_thousand: 0.4, currency: "EUR" } };
     expect(await put("/operator/plans/priced", { ...plan, ...price })).toMatchObject({ status: 201, body: price });
@@ -212,7 +212,7 @@ describe("plans", () => {
     expect(await put("/operator/plans/priced", plan)).toMatchObject({ body: { overage_price: null } });
   });
 
-  test("a changed limit reaches every workspace on the plan, and no other", async () => {
+  test("apply a changed limit to every workspace on the plan, and to no other", async () => {
     await put("/operator/plans/shared", { name: "Shared", signal_limit: 10, paid: true });
     const on = await Promise.all(Array.from({ length: 23 }, () => newWorkspace({ plan: "shared" })));
     const other = await newWorkspace();
@@ -236,7 +236,7 @@ describe("plans", () => {
     ).toEqual(fields);
   });
 
-  test("an id that is no slug is refused", async () => {
+  test("refuse an id that is not a slug", async () => {
     expect(complaints(await put("/operator/plans/Not%20This", { name: "Odd", signal_limit: 1, paid: true }))).toEqual([
       "plan_id",
     ]);
@@ -244,7 +244,7 @@ describe("plans", () => {
 });
 
 describe("workspaces", () => {
-  test("the answer to a creation is the record, and so is every later one", async () => {
+  test("return the same record on creation and later", async () => {
     const answer = await post("/operator/workspaces", {
       slug: "record",
       name: " Acme & Sons ",
@@ -267,7 +267,7 @@ describe("workspaces", () => {
     expect(items(await get("/operator/workspaces?limit=200"))).toContainEqual(answer.body);
   });
 
-  test("the Quota Counter knows plan, overages and anchor at once", async () => {
+  test("configure the Quota Counter with plan, overages and anchor at once", async () => {
     const workspace = await newWorkspace({ plan: "starter", overages: true, anchor: "2020-01-15T06:00:00Z" });
     const usage = (await get(`${workspace}/usage`)).body;
     expect(usage).toMatchObject({
@@ -282,7 +282,7 @@ describe("workspaces", () => {
     expect(usage["period_end"]).toMatch(/-15T06:00:00\.000Z$/);
   });
 
-  test("a taken slug is a 409, and leaves nothing behind", async () => {
+  test("refuse a taken slug with a 409 and store nothing", async () => {
     await newWorkspace({ slug: "taken" });
     const before = await env.DB.prepare("select count(*) as n from audit_log").first("n");
     expect(await post("/operator/workspaces", { slug: "taken", name: "B", plan: "free" })).toMatchObject({
@@ -292,7 +292,7 @@ describe("workspaces", () => {
     expect(await env.DB.prepare("select count(*) as n from audit_log").first("n")).toBe(before);
   });
 
-  test("every wrong and every unknown field is named", async () => {
+  test("name every invalid and every unknown field", async () => {
     const answer = await post("/operator/workspaces", {
       slug: "No Slug",
       name: "",
@@ -306,7 +306,7 @@ describe("workspaces", () => {
     expect(complaints(await post("/operator/workspaces", [1]))).toEqual([""]);
   });
 
-  test("of an unknown field no key is repeated, nor a name without end, and of many the first hundred are named", async () => {
+  test("name at most one hundred unknown fields, without API keys and with shortened names", async () => {
     const key = "sk_0123456789abcdefghijABCDEFGHIJ0123456789";
     const answer = await post("/operator/workspaces", { [key]: 1, ["x".repeat(9_000)]: 1 });
     expect(complaints(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
@@ -315,24 +315,24 @@ describe("workspaces", () => {
     expect(complaints(await post("/operator/workspaces", many))).toHaveLength(100);
   });
 
-  test("what is not JSON is a 400", async () => {
+  test("answer 400 for a body that is not JSON", async () => {
     for (const body of ["{", "slug=acme"]) {
       expect(await post("/operator/workspaces", body)).toMatchObject({ status: 400, body: { code: "body_not_json" } });
     }
   });
 
-  test("no body is an empty object: what is missing is named", async () => {
+  test("treat a missing body as an empty object and name the required fields", async () => {
     const answer = await post("/operator/workspaces", "");
     expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed" } });
     expect(complaints(answer)).toEqual(["slug", "name", "plan"]);
   });
 
-  test("a body beyond the limit is a 413", async () => {
+  test("answer 413 for a body over the limit", async () => {
     const answer = await post("/operator/workspaces", { name: "x".repeat(1024 * 1024) });
     expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
   });
 
-  test("a body of too many values or levels is a 413 that says the limit, before it is parsed", async () => {
+  test("answer 413 with the limit for a body with too many values or levels, before parsing it", async () => {
     const workspace = await newWorkspace();
     const tooMany = await post(`${workspace}/rules/import`, `{"items":[${"1,".repeat(2_000_000)}1]}`);
     expect(tooMany).toMatchObject({ status: 413, body: { code: "body_too_large" } });
@@ -343,7 +343,7 @@ describe("workspaces", () => {
     expect((await post(`${workspace}/rules/import`, "[".repeat(4_000_000))).status).toBe(413);
   });
 
-  test("a file of as many rules and conditions as there may be has fewer values than that", async () => {
+  test("accept a file with the maximum number of rules and conditions", async () => {
     const rule = {
       id: "rule_1",
       event: "e",
@@ -364,7 +364,7 @@ describe("workspaces", () => {
     expect(answer.status, JSON.stringify(answer.body).slice(0, 500)).toBe(200);
   });
 
-  test("the answer to very many wrong fields is small, and soon there", async () => {
+  test("answer a body with very many invalid fields quickly and briefly", async () => {
     const names = Array.from({ length: 45_000 }, (_, n) => `f${n}`);
     const unknown = (fields: string[]) => Object.fromEntries(fields.map((name) => [name, 1]));
     const workspace = await newWorkspace();
@@ -393,7 +393,7 @@ describe("workspaces", () => {
     expect(ms).toBeLessThan(10_000);
   });
 
-  test("gzip is understood; what does not decompress is a 400, and what unpacks to too much a 413", async () => {
+  test("accept gzip; answer 400 for invalid compression and 413 for too much unpacked data", async () => {
     const send = async (body: ArrayBuffer) => {
       const headers = { authorization: "Bearer test-operator", "content-encoding": "gzip" };
       return exports.default.fetch(new Request(`${ORIGIN}/operator/workspaces`, { method: "POST", headers, body }));
@@ -405,7 +405,7 @@ describe("workspaces", () => {
     expect((await send(new ArrayBuffer(20))).status).toBe(400);
   });
 
-  test("plan and overages take effect at once; what is not named stays", async () => {
+  test("apply plan and overages at once; omitted fields keep their value", async () => {
     const workspace = await newWorkspace({ name: "Before" });
     expect(await patch(workspace, { plan: "growth" })).toMatchObject({
       status: 200,
@@ -426,7 +426,7 @@ describe("workspaces", () => {
     expect(await auditOf(workspace)).toEqual(["workspace.created", ...Array(3).fill("workspace.updated")]);
   });
 
-  test("a counter that was never configured configures itself when usage is asked for", async () => {
+  test("configure an unconfigured counter when usage is requested", async () => {
     await env.DB.prepare(
       "insert into workspaces (id, slug, name, plan_id, anchor, created_at) values ('ws_bare', 'bare', 'B', 'starter', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
     ).run();
@@ -436,7 +436,7 @@ describe("workspaces", () => {
     });
   });
 
-  test("pages follow each other without gaps or repeats", async () => {
+  test("are listed page by page without gaps or repetitions", async () => {
     const all = items(await get("/operator/workspaces?limit=200")).map((workspace) => workspace["id"]);
     const seen: unknown[] = [];
     let next: string | null = null;
@@ -456,13 +456,13 @@ describe("workspaces", () => {
     expect(complaints(await get(`/operator/workspaces?${query}`))).toEqual(["limit"]);
   });
 
-  test("an unknown query parameter is named", async () => {
+  test("name an unknown query parameter", async () => {
     expect(complaints(await get("/operator/workspaces?page=2"))).toEqual(["page"]);
   });
 });
 
 describe("§5.6 members", () => {
-  test("are added, listed by email, given another role, removed; each is in the audit log", async () => {
+  test("are added, listed by email, changed and removed, each with an audit entry", async () => {
     const workspace = await newWorkspace();
     const added = await post(`${workspace}/members`, { email: " Olga@Example.com ", role: "owner" });
     expect(added).toMatchObject({ status: 201, body: { email: "olga@example.com", role: "owner" } });
@@ -486,7 +486,7 @@ describe("§5.6 members", () => {
     ]);
   });
 
-  test("an address is a member's once", async () => {
+  test("have one entry per address", async () => {
     const workspace = await newWorkspace();
     await post(`${workspace}/members`, { email: "a@example.com", role: "owner" });
     const again = await post(`${workspace}/members`, { email: "A@example.com", role: "member" });
@@ -495,7 +495,7 @@ describe("§5.6 members", () => {
     expect(await auditOf(workspace)).toEqual(["workspace.created", "member.added"]);
   });
 
-  test("an address that is easily taken for another one is no member's", async () => {
+  test("cannot have an address that looks like another one", async () => {
     const workspace = await newWorkspace();
     for (const email of [
       "\u212Aevin@example.com",
@@ -510,7 +510,7 @@ describe("§5.6 members", () => {
     expect(items(await get(`${workspace}/members`))).toEqual([]);
   });
 
-  test("the last owner can neither leave nor lose the role", async () => {
+  test("always include an owner: the last one can neither leave nor lose the role", async () => {
     const workspace = await newWorkspace();
     await post(`${workspace}/members`, { email: "only@example.com", role: "owner" });
     await post(`${workspace}/members`, { email: "admin@example.com", role: "admin" });
@@ -525,14 +525,14 @@ describe("§5.6 members", () => {
     expect((await del(`${workspace}/members/only@example.com`)).status).toBe(204);
   });
 
-  test("two owners who leave at once leave one behind", async () => {
+  test("include one owner after two owners leave at the same time", async () => {
     const workspace = await newWorkspace();
     for (const name of ["a", "b"]) await post(`${workspace}/members`, { email: `${name}@example.com`, role: "owner" });
     const answers = await Promise.all(["a", "b"].map((name) => del(`${workspace}/members/${name}@example.com`)));
     expect(answers.map((answer) => answer.status).sort()).toEqual([204, 409]);
   });
 
-  test("who is no member is a 404; what is no address or role a 422", async () => {
+  test("answer 404 for an unknown member and 422 for an invalid address or role", async () => {
     const workspace = await newWorkspace();
     expect((await del(`${workspace}/members/nobody@example.com`)).status).toBe(404);
     expect((await patch(`${workspace}/members/nobody@example.com`, { role: "admin" })).status).toBe(404);
@@ -544,7 +544,7 @@ describe("§5.6 members", () => {
 });
 
 describe("§2.1 API keys", () => {
-  test("nothing that the operator API answers is stored by anybody in between, a rotated key neither", async () => {
+  test("forbid caching of every answer, including that to a rotation", async () => {
     const workspace = await newWorkspace();
     const first = await post(`${workspace}/keys`, { name: "Website" });
     const rotated = await post(`${workspace}/keys/${String(first.body["id"])}/rotate`, { overlap: "1h" });
@@ -555,7 +555,7 @@ describe("§2.1 API keys", () => {
     expect(answers.map(({ status }) => status)).toEqual([201, 201, 200, 404]);
   });
 
-  test("the full key and the secret are shown once, at creation", async () => {
+  test("show the full key and the secret once, at creation", async () => {
     const workspace = await newWorkspace();
     const answer = await post(`${workspace}/keys`, { name: "Website", secret: true });
     expect(answer.status).toBe(201);
@@ -581,7 +581,7 @@ describe("§2.1 API keys", () => {
     expect(items(await get(`${workspace}/keys`))).toEqual([record]);
   });
 
-  test("neither the key nor the secret is stored anywhere in D1, only their hashes", async () => {
+  test("are stored as hashes only, like their secrets", async () => {
     const workspace = await newWorkspace();
     const { key, secret } = (await post(`${workspace}/keys`, { name: "K", secret: true })).body;
     const tables = ["plans", "workspaces", "members", "api_keys", "mapping_rules", "audit_log"];
@@ -594,13 +594,13 @@ describe("§2.1 API keys", () => {
     expect(everything).toContain(await digestHex(String(secret)));
   });
 
-  test("without `secret: true` a key has no secret", async () => {
+  test("have no secret without `secret: true`", async () => {
     const { body } = await post(`${await newWorkspace()}/keys`, { name: "K" });
     expect(body).not.toHaveProperty("secret");
     expect(body["has_secret"]).toBe(false);
   });
 
-  test("a key works at once, and Last Used shows it", async () => {
+  test("work at once and show their last use", async () => {
     const workspace = await newWorkspace();
     const { key, secret } = (await post(`${workspace}/keys`, { name: "K", secret: true })).body;
     expect((await sendSignal(String(key))).status).toBe(401);
@@ -610,7 +610,7 @@ describe("§2.1 API keys", () => {
     expect(Date.parse(String(listed?.["last_used_at"]))).toBeGreaterThanOrEqual(before);
   });
 
-  test("the edge finds by the key's hash what it may remember of it", async () => {
+  test("are found by their hash with the facts that the edge caches", async () => {
     const workspace = await newWorkspace();
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const { body } = await post(`${workspace}/keys`, { name: "K", secret: true, expires_at: expiresAt });
@@ -628,7 +628,7 @@ describe("§2.1 API keys", () => {
     expect((await findKeyFacts(env.DB, await digestHex("sk_unknown"))).facts).toBeNull();
   });
 
-  test("an expired key is Inactive in the list", async () => {
+  test("are listed as Inactive after they expire", async () => {
     const workspace = await newWorkspace();
     const by = { actor: "operator", nowMs: Date.now() };
     const key = { name: "K", endpointType: "signal_staging", secret: false, payloadTemplate: null } as const;
@@ -682,7 +682,7 @@ describe("§2.1, §8.7 payload template", () => {
     return post(`${await newWorkspace()}/keys`, { name: "K", endpoint_type: endpointType, payload_template: template });
   }
 
-  test("is kept as given, with what is required said", async () => {
+  test("is stored as given, with its required fields marked", async () => {
     const template = [
       external,
       { target: "user_count", path: "seats", type: "number", required: true },
@@ -728,7 +728,7 @@ describe("§2.1, §8.7 payload template", () => {
 });
 
 describe("§3.1 deactivation", () => {
-  test("ends the key at once; a second one answers the same record", async () => {
+  test("ends the key at once; a repeated call returns the same record", async () => {
     const workspace = await newWorkspace();
     const { id, key } = (await post(`${workspace}/keys`, { name: "K" })).body;
     expect((await sendSignal(String(key))).status).toBe(202);
@@ -740,7 +740,7 @@ describe("§3.1 deactivation", () => {
     expect(await auditOf(workspace)).toEqual(["workspace.created", "key.created", "key.deactivated"]);
   });
 
-  test("tells the Quota Counter first: a counter that does not answer leaves D1 as it was", async () => {
+  test("revokes the key in the Quota Counter first: if the counter does not answer, D1 is unchanged", async () => {
     const workspaceId = idOf(await newWorkspace());
     const by = { actor: "operator", nowMs: Date.now() };
     const settings = {
@@ -764,7 +764,7 @@ describe("§3.1 deactivation", () => {
     expect(ended?.deactivatedAt).not.toBeNull();
   });
 
-  test("that was interrupted after the counter is finished by calling again", async () => {
+  test("is completed by repeating the call after an interruption", async () => {
     const workspace = await newWorkspace();
     const { id, key } = (await post(`${workspace}/keys`, { name: "K" })).body;
     await env.QUOTA_COUNTER.getByName(idOf(workspace)).revoke(String(id));
@@ -773,7 +773,7 @@ describe("§3.1 deactivation", () => {
     expect((await post(`${workspace}/keys/${String(id)}/deactivate`)).body["status"]).toBe("Inactive");
   });
 
-  test("a key of another workspace is a 404 and stays active", async () => {
+  test("answers 404 for a key of another workspace, which stays active", async () => {
     const [mine, theirs] = [await newWorkspace(), await newWorkspace()];
     const { id, key } = (await post(`${theirs}/keys`, { name: "K" })).body;
     expect((await post(`${mine}/keys/${String(id)}/deactivate`)).status).toBe(404);
@@ -822,7 +822,7 @@ describe("§8.5 mapping rules", () => {
     expect(await auditOf(workspace)).toEqual(["workspace.created", "rule.created", "rule.updated", "rule.deleted"]);
   });
 
-  test("have versions, and go back to one", async () => {
+  test("have versions and can go back to one", async () => {
     const workspace = await newWorkspace();
     const path = `${workspace}/rules/${String((await post(`${workspace}/rules`, rule)).body["id"])}`;
     await patch(path, { points: 7, enabled: false });
@@ -851,7 +851,7 @@ describe("§8.5 mapping rules", () => {
     expect((await post(`${theirs}/versions/1/restore`, {})).status).toBe(404);
   });
 
-  test("every change raises the workspace's rules version; the consumer loads enabled rules only", async () => {
+  test("raise the workspace's rules version with each change; the consumer loads enabled rules only", async () => {
     const workspace = await newWorkspace();
     const seen = [await rulesVersion(db, idOf(workspace))];
     const { id } = (await post(`${workspace}/rules`, rule)).body;
@@ -877,7 +877,7 @@ describe("§8.5 mapping rules", () => {
     expect(seen).toEqual([0, 1, 2, 3]);
   });
 
-  test("of another workspace are a 404 to every method", async () => {
+  test("answer 404 to every method for a rule of another workspace", async () => {
     const [mine, theirs] = [await newWorkspace(), await newWorkspace()];
     const { id, ...before } = (await post(`${theirs}/rules`, rule)).body;
     const path = `${mine}/rules/${String(id)}`;
@@ -923,7 +923,7 @@ describe("§8.5 mapping rules", () => {
   });
 });
 
-describe("what happened to the signals", () => {
+describe("signals in the operator API", () => {
   let workspace: string;
   let keyId: unknown;
   let signalId: string;
@@ -939,7 +939,7 @@ describe("what happened to the signals", () => {
     );
   });
 
-  test("a signal can be followed by its id from the moment it was accepted", async () => {
+  test("can be followed by their id as soon as they are accepted", async () => {
     const trace = await get(`${workspace}/signals/${signalId}`);
     expect(trace).toMatchObject({
       status: 200,
@@ -947,7 +947,7 @@ describe("what happened to the signals", () => {
     });
   });
 
-  test("a signal ends up processed, with person, rule and points", async () => {
+  test("end as processed, with person, rule and points", async () => {
     await until(async () => expect((await get(`${workspace}/signals/${signalId}`)).body["status"]).toBe("processed"));
     const { body } = await get(`${workspace}/signals/${signalId}`);
     expect(body).toMatchObject({
@@ -970,7 +970,7 @@ describe("what happened to the signals", () => {
     expect(items(await get(`${workspace}/dead-letters`))).toEqual([]);
   });
 
-  test("the books balance, since the beginning and for the period", async () => {
+  test("are covered by balanced books, since the beginning and per period", async () => {
     const balanced = {
       accepted: 1,
       processed: 1,
@@ -988,18 +988,18 @@ describe("what happened to the signals", () => {
     expect((await get(`${workspace}/books?period=${start}`)).body).toEqual(balanced);
   });
 
-  test("a time at which no period starts is a 422", async () => {
+  test("answer 422 for a time at which no period starts", async () => {
     expect(complaints(await get(`${workspace}/books?period=2020-02-02T02:02:02Z`))).toEqual(["period"]);
     expect(complaints(await get(`${workspace}/books?period=last`))).toEqual(["period"]);
   });
 
-  test("refused calls are listed with key, status and code", async () => {
+  test("are listed with key, status and code if refused", async () => {
     expect(items(await get(`${workspace}/rejections`))).toMatchObject([
       { key_id: keyId, key_name: "Website", status: 403, code: "endpoint_mismatch", signals: 1 },
     ]);
   });
 
-  test("another workspace sees nothing of the signals", async () => {
+  test("are invisible to another workspace", async () => {
     const other = await newWorkspace();
     expect((await get(`${other}/signals/${signalId}`)).status).toBe(404);
     for (const list of ["signals", "people", "events", "rejections", "dead-letters", "keys", "rules"]) {

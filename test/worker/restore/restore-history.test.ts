@@ -281,7 +281,7 @@ function isRestorable(atMs: number): boolean {
 }
 
 // oxlint-disable-next-line vitest/expect-expect -- they stand in the history
-test("whatever is restored or undone, and however often it is interrupted: each signal is recorded once or counted as lost", async () => {
+test("under any sequence of restores, undos and interruptions each signal is recorded once or counted as lost", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 18 }), async (steps) => {
       const history = await History.begin();

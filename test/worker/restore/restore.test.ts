@@ -61,7 +61,7 @@ async function alarms(workspace: TestWorkspace): Promise<string[]> {
   return health.alarms.map(({ alarm }) => alarm);
 }
 
-test("a restored workspace is as it was, its keys as they are, and says what it has lost until that is acknowledged", async () => {
+test("a restored workspace has its earlier data and current keys, and reports its losses until they are acknowledged", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   const ended = await workspace.newKey();
   await sent(workspace, "a", "b");
@@ -105,7 +105,7 @@ test("a restored workspace is as it was, its keys as they are, and says what it 
   ]);
 });
 
-test("an undone restore brings back what it had lost", async () => {
+test("undoing a restore brings back the lost signals", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
   const at = await moment(workspace);
@@ -119,8 +119,8 @@ test("an undone restore brings back what it had lost", async () => {
   expect((await ask(workspace, "/restore", { undo: "rst_of_another" })).status).toBe(404);
 });
 
-describe("a restore that is refused changes nothing", () => {
-  test("where accepted signals wait to be recorded: the answer says how many, and `force` goes on", async () => {
+describe("a refused restore changes nothing", () => {
+  test("if accepted signals wait to be recorded: the answer counts them, and `force` continues", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a");
     const at = await moment(workspace);
@@ -141,7 +141,7 @@ describe("a restore that is refused changes nothing", () => {
     expect(await people(workspace)).toEqual(["a"]);
   });
 
-  test("where the platform has no backup of that moment", async () => {
+  test("if the platform has no backup of that moment", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a");
     const refused = await ask(workspace, "/restore", { at: new Date(START - DAY_MS).toISOString() });
@@ -158,7 +158,7 @@ describe("a restore that is refused changes nothing", () => {
   });
 });
 
-test("a restore that the first object refuses changes nothing: the call is refused, and the workspace goes on", async () => {
+test("a restore that the first object refuses changes nothing, and the workspace continues", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
   const at = await moment(workspace);
@@ -178,7 +178,7 @@ test("a restore that the first object refuses changes nothing: the call is refus
   expect(await alarms(workspace)).toEqual([]);
 });
 
-test("a restore that one object does not go along with is visible, records nothing, and is finished by the same call", async () => {
+test("a restore that one object refuses is visible, records nothing, and is completed by repeating the call", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
   const at = await moment(workspace);
@@ -203,7 +203,7 @@ test("a restore that one object does not go along with is visible, records nothi
   expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 2, lost: 2, balanced: true });
 });
 
-test("senders get a 503 that asks them to come again while a workspace is about to be restored, for a minute at most", async () => {
+test("senders get a 503 with Retry-After while a workspace is about to be restored, for at most a minute", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await workspace.counter.close(Date.now() + 60_000);
   const refused = await workspace.send({ event: "E", email: "a@example.com" });
@@ -226,7 +226,7 @@ describe("held signals", () => {
     return released;
   }
 
-  test("that were released since the moment restored to are held again, and may be released again", async () => {
+  test("released since the restored moment are held again and can be released again", async () => {
     const workspace = await withHeld();
     const at = await moment(workspace);
     expect(await release(workspace)).toEqual({ released: 1, still_held: 0 });
@@ -238,7 +238,7 @@ describe("held signals", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3, held: 0 });
   });
 
-  test("that were on their way then are counted once: the store has them, and the outbox", async () => {
+  test("in transit at that moment are counted once, although store and outbox have them", async () => {
     const workspace = await withHeld();
     await new TestCounter(workspace.id).sendTo(lose);
     await workspace.operator("PATCH", "", { overages: true });
@@ -250,7 +250,7 @@ describe("held signals", () => {
     expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 3, held: 0, lost: 1, balanced: true });
   });
 
-  test("that were released before the moment restored to stay released", async () => {
+  test("released before the restored moment stay released", async () => {
     const workspace = await withHeld();
     await release(workspace);
     const at = await moment(workspace);
@@ -261,7 +261,7 @@ describe("held signals", () => {
   });
 });
 
-test("notifications go back too, and the counter and the store know again which events are wanted", async () => {
+test("destinations are restored too, and the counter and the store learn again which types are wanted", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   const destination = { type: "webhook", target: "https://crm.example.com/in", events: ["usage.level"] };
   await workspace.operator("POST", "/destinations", { ...destination, name: "before" });
@@ -292,7 +292,7 @@ describe("payloads in R2", () => {
     await ring(workspace.id);
   }
 
-  test("that a restored workspace does not know are kept for an undo, and deleted after seven days", async () => {
+  test("unknown to a restored workspace are kept for an undo and deleted after seven days", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a");
     const at = await moment(workspace);
@@ -312,7 +312,7 @@ describe("payloads in R2", () => {
     expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
   });
 
-  test("that a restored workspace does not know are deleted at once when the operator acknowledges", async () => {
+  test("unknown to a restored workspace are deleted at once when the operator acknowledges", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a");
     const at = await moment(workspace);
@@ -324,7 +324,7 @@ describe("payloads in R2", () => {
     expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
   });
 
-  test("that are gone are said to be lost, and exports and deletions do not wait for them", async () => {
+  test("that are missing are reported as lost and do not block exports and deletions", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a", "b");
     await moveToCold(workspace);
@@ -345,7 +345,7 @@ describe("payloads in R2", () => {
   });
 });
 
-test("signals that were recorded in the second after the moment restored to are kept: bookmarks may differ a little", async () => {
+test("signals recorded in the second after the restored moment are kept, because bookmarks may differ slightly", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
   const counter = new TestCounter(workspace.id);
@@ -416,7 +416,7 @@ describe("a message from before a restore", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 3, processed: 2, lost: 1, in_flight: 0, balanced: true });
   });
 
-  test("that says what was settled since does not take for recorded what waits again", async () => {
+  test("does not settle rows that wait again", async () => {
     const { workspace, queue, useQueue } = await withQueue();
     const waiting = await queued(workspace, queue, "waiting");
     const at = await moment(workspace);
@@ -438,7 +438,7 @@ describe("a message from before a restore", () => {
   });
 });
 
-test("an object that has been restored is not restored once more by a call that comes twice", async () => {
+test("a repeated call does not restore an object twice", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   const at = await moment(workspace);
   await sent(workspace, "a");
@@ -449,7 +449,7 @@ test("an object that has been restored is not restored once more by a call that 
   expect(await people(workspace)).toEqual(["a"]);
 });
 
-test("nothing is recorded between the restore of the objects and its end, and all of it afterwards", async () => {
+test("nothing is recorded between the restore of the objects and its end, and everything afterwards", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await env.DB.prepare("UPDATE workspaces SET restoring = 'rst_1' WHERE id = ?").bind(workspace.id).run();
   const signal = { id: "sig_1", payload: { event: "E", email: "a@example.com" } };

@@ -5,7 +5,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
 import { ingestApp } from "../../../src/ingest/routes.ts";
-import { others } from "../../../src/other-routes.ts";
+import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCESS } from "../../support/access.ts";
 import { newMembers } from "../../support/members.ts";
 import { Browser } from "../../support/pages.ts";
@@ -84,7 +84,7 @@ interface Route {
 const ENDS = /^DELETE|\/(delete|deactivate|rotate|rotate-secret|remove)$/;
 
 function routes(): Route[] {
-  const all = [...ingestApp.routes, ...others.routes]
+  const all = [...ingestApp.routes, ...otherRoutes.routes]
     .filter(({ method }) => method !== "ALL")
     // The assets' names are made from what is in them.
     .map(({ method, path }) => ({ method, path, name: `${method} ${path.replace(/^\/assets\/\w+\./, "/assets/….")}` }));
@@ -117,7 +117,7 @@ async function statusFor({ method, path }: Route, actor: Actor): Promise<number>
   return answer.status;
 }
 
-test("every route has a row, and every row a route", () => {
+test("every route is in the access table, and every row of the table is a route", () => {
   const names = routes().map(({ name }) => name);
   expect(Object.keys(ACCESS).toSorted()).toEqual(names.toSorted());
 });
@@ -131,7 +131,7 @@ test.each(routes().map((route) => [route.name, route] as const))(
   },
 );
 
-test("whoever was refused has left nothing in the activity log", async () => {
+test("refused callers leave nothing in the activity log", async () => {
   const { results } = await env.DB.prepare("SELECT DISTINCT actor FROM audit_log WHERE workspace_id = ?")
     .bind(team.workspace.id)
     .all<{ actor: string }>();

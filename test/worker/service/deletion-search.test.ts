@@ -265,7 +265,7 @@ async function backup(): Promise<string> {
   return at;
 }
 
-test("a person who is deleted is found nowhere in what is stored, nor after a restore to before the deletion", async () => {
+test("a deleted person is found nowhere in storage, nor after a restore to a moment before the deletion", async () => {
   const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", { ...rule, frequency: "once_per_day" });
   const events = ["person.scored", "person.score_crossed", "people.rescored", "dead_letters.added"];

@@ -16,7 +16,7 @@ async function oneMore(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-test("a case that is under way when the time is up is waited for, and none begins after it", async () => {
+test("a case in progress at the time limit is completed, and no further case starts", async () => {
   const cases = { begun: 0, ended: 0 };
   const property = fc.asyncProperty(fc.nat(), async () => {
     cases.begun++;
@@ -27,14 +27,14 @@ test("a case that is under way when the time is up is waited for, and none begin
   expect(cases).toEqual({ begun: 3, ended: 3 });
 });
 
-test("where they have not come upon what they are about, cases go on when the time is up", async () => {
+test("cases continue after the time limit until they have reached their subject", async () => {
   let cases = 0;
   const property = fc.asyncProperty(fc.nat(), async () => void cases++);
   await assertForSoLong(property, { numRuns: 1_000, limitMs: 0, isSeen: () => cases >= 7, part: 1 });
   expect(cases).toBe(7);
 });
 
-test("a short run has a share of the cases, and more until they meet what they are about", async () => {
+test("a short run does its share of the cases, and more until they reach their subject", async () => {
   const casesUntil = async (seenAfter: number): Promise<number> => {
     let cases = 0;
     const property = fc.asyncProperty(fc.nat(), async () => void cases++);
@@ -44,7 +44,7 @@ test("a short run has a share of the cases, and more until they meet what they a
   expect([await casesUntil(1), await casesUntil(50)]).toEqual([10, 50]);
 });
 
-test("a case that does not hold is told, also when the time is up before it is as small as can be", async () => {
+test("a failing case is reported even if the time limit ends its shrinking", async () => {
   const property = fc.asyncProperty(fc.nat(), async () => {
     await oneMore();
     throw new Error("it does not hold");

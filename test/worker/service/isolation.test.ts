@@ -77,7 +77,7 @@ describe("an id of another workspace", () => {
     expect(await status("GET", `/workspaces/${mine.id}/signals/${id}`)).toBe(404);
   });
 
-  test("of a rule is not found, and the rule stays as it is", async () => {
+  test("of a rule is not found, and the rule is unchanged", async () => {
     const path = `/workspaces/${mine.id}/rules/${theirRule}`;
     expect(await status("PATCH", path, { points: 1_000 })).toBe(404);
     expect(await status("DELETE", path)).toBe(404);
@@ -92,30 +92,27 @@ describe("an id of another workspace", () => {
 });
 
 describe("lists", () => {
-  test.each(LISTS)(
-    "%s: nothing of the other workspace is in them, with its filters and its cursors either",
-    async (list) => {
-      const foreign = JSON.stringify((await theirs.operator<Page>("GET", `/${list}`)).items);
-      expect(foreign).not.toBe("[]");
-      const pages = [await mine.operator<Page>("GET", `/${list}`)];
-      if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
-        const { next } = await theirs.operator<Page>("GET", `/${list}?limit=1`);
-        if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
-      }
-      for (const { items } of pages) {
-        const text = JSON.stringify(items);
-        expect(text).not.toContain("theirs");
-        for (const id of foreign.match(/(sig|key|rule|req)_[0-9a-f-]+/g) ?? []) expect(text).not.toContain(id);
-      }
-    },
-  );
+  test.each(LISTS)("%s contain nothing of the other workspace, also with its filters and cursors", async (list) => {
+    const foreign = JSON.stringify((await theirs.operator<Page>("GET", `/${list}`)).items);
+    expect(foreign).not.toBe("[]");
+    const pages = [await mine.operator<Page>("GET", `/${list}`)];
+    if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
+      const { next } = await theirs.operator<Page>("GET", `/${list}?limit=1`);
+      if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
+    }
+    for (const { items } of pages) {
+      const text = JSON.stringify(items);
+      expect(text).not.toContain("theirs");
+      for (const id of foreign.match(/(sig|key|rule|req)_[0-9a-f-]+/g) ?? []) expect(text).not.toContain(id);
+    }
+  });
 
-  test("an account by an id that only the other workspace has is none", async () => {
+  test("an account that only the other workspace has is not found", async () => {
     expect((await theirs.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toHaveLength(1);
     expect((await mine.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toEqual([]);
   });
 
-  test("people and signals by an email that only the other workspace has are none", async () => {
+  test("people and signals of an email that only the other workspace has are not found", async () => {
     for (const list of ["people", "signals"]) {
       const { items } = await mine.operator<Page>("GET", `/${list}?email=theirs-1@example.com`);
       expect(items).toEqual([]);
@@ -123,7 +120,7 @@ describe("lists", () => {
   });
 });
 
-test("the same content in two workspaces is no duplicate, and counts and scores in each", async () => {
+test("the same content in two workspaces is not a duplicate, and counts and scores in both", async () => {
   for (const workspace of [await newWorkspace(), await newWorkspace()]) {
     await workspace.operator("POST", "/rules", RULE);
     const headers = { "idempotency-key": "same" };

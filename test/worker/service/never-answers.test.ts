@@ -62,8 +62,8 @@ async function expectUnavailable(response: Response): Promise<void> {
 
 const VISIT = { email: "a@example.com", event: "Visit" };
 
-describe("a sender is told to come again", () => {
-  test("when the Quota Counter does not answer; nothing that was answered with 202 is lost by it", async () => {
+describe("the sender gets a 503 with Retry-After", () => {
+  test("when the Quota Counter does not answer, and no acknowledged signal is lost", async () => {
     const { result, tookMs } = await whileNever(/COUNTER\.admit/, () => workspace.send(VISIT));
     await expectUnavailable(result);
     expect(tookMs).toBe(CALL_TIMEOUT_MS);
@@ -71,13 +71,13 @@ describe("a sender is told to come again", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 1, balanced: true });
   });
 
-  test("when the Quota Counter cannot be told of a call that is refused", async () => {
+  test("when the Quota Counter cannot record a refused call", async () => {
     const { result, tookMs } = await whileNever(/COUNTER\.refused/, () => workspace.send("{ not json"));
     await expectUnavailable(result);
     expect(tookMs).toBe(CALL_TIMEOUT_MS);
   });
 
-  test("when D1 does not say whose the key is; with one that was known a short time ago one call in ten seconds waits", async () => {
+  test("when D1 does not answer for an unknown key; for a recently known key one call in ten seconds waits", async () => {
     const { result, tookMs } = await whileNever(/DB\.run/, () => workspace.send(VISIT));
     await expectUnavailable(result);
     expect(tookMs).toBe(CALL_TIMEOUT_MS);
@@ -96,14 +96,14 @@ describe("a sender is told to come again", () => {
     }
   });
 
-  test("but not when the rate limit of failures does not answer: whoever failed is told so", async () => {
+  test("but not when the rate limit of failures does not answer: a failed caller still gets a 401", async () => {
     const secret = await workspace.newKey({ secret: true });
     const { result } = await whileNever(/AUTH_FAILURES/, () => workspace.send(VISIT, { key: secret.key }));
     expect(result.status).toBe(401);
   });
 });
 
-describe("a message comes again, and is recorded once,", () => {
+describe("a message is retried and recorded once,", () => {
   test.each([
     ["the mapping rules", /^DB\./, "signals"],
     ["the Signal Store", /STORE\.record/, "signals"],
@@ -118,7 +118,7 @@ describe("a message comes again, and is recorded once,", () => {
     expect(recorded).toMatchObject(queue === "signals" ? { processed: 1 } : { deadLettered: 1 });
   });
 
-  test("but not for want of linking, which the store does by itself", async () => {
+  test("but is not retried because of linking, which the store repeats alone", async () => {
     const body = await identifyToLink();
     const { result } = await whileNever(/STORE\.link/, () => consumeMessages([body]));
     expect(result.explicitAcks).toHaveLength(1);
@@ -127,8 +127,8 @@ describe("a message comes again, and is recorded once,", () => {
   });
 });
 
-describe("what goes on behind an answer ends too:", () => {
-  test("telling the Quota Counter of calls that did not authenticate, which are then lost", async () => {
+describe("work after an answer has a time limit:", () => {
+  test("reports of unauthenticated calls to the Quota Counter, which are then lost", async () => {
     const secret = await workspace.newKey({ secret: true });
     const log = vi.spyOn(console, "log");
     await whileNever(/COUNTER\.countRefused/, async () => {
@@ -160,7 +160,7 @@ function logged(calls: readonly (readonly unknown[])[], event: string): boolean 
 }
 
 describe("the alarm of Destinations", () => {
-  test("ends when the keys of which it is to tell cannot be read", async () => {
+  test("ends if the keys for key notices cannot be read", async () => {
     const destination = { name: "CRM", type: "webhook", target: "https://receiver.example/", events: ["key.expiring"] };
     await workspace.operator("POST", "/destinations", destination);
     const object = env.DESTINATIONS.getByName(workspace.id);
@@ -177,7 +177,7 @@ describe("the alarm of Destinations", () => {
 });
 
 describe("the Signal Store", () => {
-  test("links again when the mapping rules did not come: no turn at it waits for one that never ends", async () => {
+  test("links again after the mapping rules did not arrive: an endless call does not block later ones", async () => {
     const body = await identifyToLink();
     faults.ends = (name) => (name.endsWith("STORE.link") ? "fails" : null);
     faults.begin(1, 0);
@@ -191,7 +191,7 @@ describe("the Signal Store", () => {
   });
 });
 
-describe("whoever manages a workspace", () => {
+describe("a manager of a workspace", () => {
   test.each([
     ["D1", /^DB\./],
     ["the Quota Counter", /^QUOTA_COUNTER\./],
@@ -225,7 +225,7 @@ describe("whoever manages a workspace", () => {
     expect(tookMs).toBe(HEALTH_ANSWER_MS);
   });
 
-  test("does not wait for ever for the rest of an export: the file breaks off", async () => {
+  test("does not wait forever for the rest of an export: the file breaks off", async () => {
     const pages = [Promise.resolve({ text: "one\n", next: "two" }), new Promise<never>(() => {})];
     const getByName = () => ({ exportPage: () => (clock.hung(), pages.shift()) });
     const exporting = { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;

@@ -203,7 +203,7 @@ afterAll(() => {
   vi.restoreAllMocks();
 });
 
-test("no key and no secret is in a log line", () => {
+test("no log line contains a key or secret", () => {
   const lines = logged.join("\n");
   // The log is there: requests with their route's template, batches, and failures.
   expect(lines).toContain('"event":"request"');
@@ -215,14 +215,14 @@ test("no key and no secret is in a log line", () => {
   expect(lines).not.toMatch(/sk_[0-9A-Za-z]/);
 });
 
-test("every log line is one JSON object that names what happened", () => {
+test("every log line is one JSON object that names its event", () => {
   for (const line of logged) {
     expect(line).not.toContain("\n");
     expect(JSON.parse(line), line).toMatchObject({ event: expect.any(String) });
   }
 });
 
-test("no key and no secret is in a table of the control plane", async () => {
+test("no table of the control plane contains a key or secret", async () => {
   const dump = await dumpD1();
   expect([...dump.keys()]).toEqual(expect.arrayContaining(["api_keys", "audit_log", "workspaces"]));
   expect(dump.get("api_keys")).toContain(withSecret.id);
@@ -231,7 +231,7 @@ test("no key and no secret is in a table of the control plane", async () => {
   for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
 });
 
-test("no key and no secret is in a table of the Quota Counter, the latest rejections among them", async () => {
+test("no table of the Quota Counter contains a key or secret, including the latest rejections", async () => {
   // The first alarm sees whether calls still come; the second writes their counts.
   for (let ring = 0; ring < 2; ring++) await runDurableObjectAlarm(workspace.counter);
   const dump = await dumpObject(workspace.counter);
@@ -242,7 +242,7 @@ test("no key and no secret is in a table of the Quota Counter, the latest reject
   for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
 });
 
-test("no key and no secret is in a table of the Signal Store, while its lines are open and once they are compressed", async () => {
+test("no table of the Signal Store contains a key or secret, with open and with compressed lines", async () => {
   const lines = await readStore(workspace.id, ({ signals, held }) => [linesOf(signals), linesOf(held)]);
   expect(lines.map(({ length }) => length)).toEqual([40, 40]);
   const open = await dumpObject(workspace.store);
@@ -265,21 +265,21 @@ test("no key and no secret is in a table of the Signal Store, while its lines ar
   }
 });
 
-test("no key and no secret is in a message in the queue", () => {
+test("no queue message contains a key or secret", () => {
   const messages = queued.join("\n");
   expect(messages).toContain("Marked Event");
   expect(messages).toContain(workspace.key.id);
   expect(found(messages)).toEqual([]);
 });
 
-test("no key and no secret is in an answer of an ingestion endpoint, or in a problem", () => {
+test("no ingestion answer and no problem contains a key or secret", () => {
   const answers = answered.join("\n");
   expect(answers).toContain("unauthorized");
   expect(answers).toContain('"status":"partial"');
   expect(found(answers)).toEqual([]);
 });
 
-test("no key and no secret is in an answer of the operator API after the one that has created the key", async () => {
+test("after its creation no answer of the operator API contains the key or secret", async () => {
   for (const path of ["", "/keys", "/rejections", "/usage", "/books", "/events", "/signals", "/people", "/members"]) {
     expect(found(JSON.stringify(await workspace.operator("GET", path))), path).toEqual([]);
   }

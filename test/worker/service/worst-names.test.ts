@@ -47,7 +47,7 @@ async function recordMessages(workspace: TestWorkspace): Promise<string[]> {
   return bodies;
 }
 
-test("of the longest and widest input all is recorded, no row nears what the platform takes, and no message does", async () => {
+test("the longest and widest allowed input is recorded, and rows and messages stay below the platform's limits", async () => {
   const workspace = await newWorkspace();
   const scoring = { event: "*", match: "all", conditions: [], scoring_signal: WIDE.repeat(NAMES), points: 1 };
   for (const name of ["one", "two"]) await workspace.operator("POST", "/rules", { name, ...scoring });

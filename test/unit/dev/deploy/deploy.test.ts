@@ -4,11 +4,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { environmentOf, readAccount, readSection } from "../../../../src/dev/deploy/deploy-steps.ts";
-import type { Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
-import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
+import {
+  environmentOf,
+  readAccount,
+  readSection,
+  missingInAccount,
+  missingInConfig,
+  missingText,
+} from "../../../../src/dev/deploy/deploy-steps.ts";
+import type { Wrangler, CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/deploy-steps.ts";
 import { isLongRun } from "../../../support/amount.ts";
-import type { CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
 const TOML = readFileSync(path.join(ROOT, "wrangler.toml"), "utf8");
@@ -62,7 +67,7 @@ function environmentLike(name: string, change: (lines: string) => string = (line
 }
 
 describe("the configuration", () => {
-  test("as it is in the repository lacks a database and an audience, and nothing else", () => {
+  test("of the repository lacks a database and an audience, and nothing else", () => {
     expect(missingInConfig([section(BASE)], undefined)).toEqual([
       {
         what: "DB has no database yet.",
@@ -118,7 +123,7 @@ describe("the configuration", () => {
     expect(inConfig(configured(oidc))).toEqual([]);
   });
 
-  test("of an environment needs each binding and variable of its own, since none is inherited", () => {
+  test("needs every binding and variable in each environment, because none is inherited", () => {
     const bare = { ...configured(), r2_buckets: [], vars: { SIGN_IN: "access", ACCESS_AUD: "a1b2" } };
     expect(inConfig(bare, "staging")).toEqual([
       "COLD is missing. → its lines, as at the top level, under a name of its own, in [env.staging] of wrangler.toml",
@@ -153,11 +158,11 @@ describe("an environment", () => {
     },
   });
 
-  test("that the file does not have is not deployed: it would get the top level's database", () => {
+  test("is refused if it is not in the file, because it would use the top level's database", () => {
     expect(inFile(PRODUCTION + environmentLike("staging"), "stagign")).toEqual(["There is no environment stagign."]);
   });
 
-  test("that repeats everything under names of its own lacks nothing", () => {
+  test("is complete if it repeats every binding under a new name", () => {
     const file = PRODUCTION + environmentLike("staging") + environmentLike("testing2");
     for (const environment of [undefined, "staging", "testing2"]) expect(inFile(file, environment)).toEqual([]);
   });
@@ -229,7 +234,7 @@ describe("an environment", () => {
     ]);
   });
 
-  test("shares no rate limit with another environment either", () => {
+  test("may not share a rate limit with another environment", () => {
     const file = PRODUCTION + environmentLike("staging") + environmentLike("testing");
     expect(inFile(file, "testing")).toEqual(
       expect.arrayContaining([
@@ -239,7 +244,7 @@ describe("an environment", () => {
     expect(inFile(file, undefined)).toEqual([]);
   });
 
-  test("of another account, or beside a top level that nobody deployed, may have the same names", () => {
+  test("may reuse names of another account, and of a top level that is not deployed", () => {
     const same = (lines: string) => lines.replaceAll('-staging"', '"');
     const inAccounts = (own: string) =>
       inFile(
@@ -252,7 +257,7 @@ describe("an environment", () => {
     expect(inFile(notDeployed + environmentLike("staging", same), "staging")).toEqual([]);
   });
 
-  test("may name its queues as it likes, as long as one sees what they carry, and somebody consumes them", () => {
+  test("may choose its queue names if they show the kind of message and a consumer exists", () => {
     const found = (...names: Parameters<typeof withQueues>) => inConfig(withQueues(...names), "staging");
     expect(found("signals-staging", "deliveries-staging", "signals-staging-dlq")).toEqual([]);
     expect(found("staging-signals", "staging-deliveries", "signals-dlq-staging")).toEqual([]);
@@ -297,12 +302,12 @@ const missing = async (says: Parameters<typeof wranglerSaying>[0], config = conf
 type Answer = () => Response;
 
 describe("the account", () => {
-  test("in which everything is there lacks nothing", async () => {
+  test("is complete if everything exists", async () => {
     expect(await missing(EVERYTHING)).toEqual([]);
     expect(missingText([])).toBe("Nothing is missing.");
   });
 
-  test("that is empty lacks all of it, and each has the command that makes it", async () => {
+  test("that is empty lacks everything, each with the command that creates it", async () => {
     const empty = {
       "d1 list": "[]",
       "secret list": { code: 1, out: NO_WORKER },
@@ -317,7 +322,7 @@ describe("the account", () => {
     ]);
   });
 
-  test("that has the database under another id is told which", async () => {
+  test("gets a hint if the database exists under another id", async () => {
     const other = "9d9d9d9d-1111-4222-8333-444455556666";
     const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: other, name: "signal-ingestion" }]) };
     expect(await missing(databases)).toEqual([
@@ -325,7 +330,7 @@ describe("the account", () => {
     ]);
   });
 
-  test("that wrangler may not see is not taken for an empty one, and why is said once", async () => {
+  test("that wrangler cannot read is not treated as empty, and the cause is printed once", async () => {
     const closed = { code: 1, out: NO_LOGIN };
     const found = await missing({
       "d1 list": closed,
@@ -340,7 +345,7 @@ describe("the account", () => {
     expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");
   });
 
-  test("whose Access covers the webhooks, or not the pages, is told so; a host that nobody answers at yet is not", async () => {
+  test("gets a hint if Access protects the webhooks or not the pages; a host without an answer yet is fine", async () => {
     const at = async (webhooks: Answer | null, pages: Answer | null) => {
       const answer = async (url: string) => {
         const response = url.includes("/api/") ? webhooks : pages;
@@ -360,7 +365,7 @@ describe("the account", () => {
     expect(await at(worker, worker)).toEqual([expect.stringContaining("Access does not stand in front of the pages")]);
   });
 
-  test("is asked of the environment that is deployed", async () => {
+  test("is read for the deployed environment", async () => {
     const asked: string[] = [];
     const wrangler: Wrangler = async (args) => {
       asked.push(args.join(" "));
@@ -380,7 +385,7 @@ describe("the account", () => {
 });
 
 describe("the command line", () => {
-  test("names an environment, and CLOUDFLARE_ENV does where it names none, as for wrangler", () => {
+  test("names an environment, or else CLOUDFLARE_ENV does, as in wrangler", () => {
     expect([[], ["--env", "staging"], ["-e", "staging"]].map((args) => environmentOf(args, ""))).toEqual([
       undefined,
       "staging",
@@ -397,7 +402,7 @@ describe("the command line", () => {
     (...args) => expect(() => environmentOf(["--env", "staging", ...args], "")).toThrow(/option|argument/),
   );
 
-  test("of a deployment is refused with what it may say", () => {
+  test("of a deployment is refused with the allowed arguments", () => {
     const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts", "--var", "SIGN_IN:local"], {
       cwd: ROOT,
       encoding: "utf8",
@@ -409,7 +414,7 @@ describe("the command line", () => {
   });
 });
 
-test("a bucket of a jurisdiction is looked for, and made, in that jurisdiction", async () => {
+test("a bucket with a jurisdiction is checked and created in that jurisdiction", async () => {
   const asked: string[] = [];
   const wrangler: Wrangler = async (args) => {
     asked.push(args.join(" "));
@@ -426,7 +431,7 @@ test("a bucket of a jurisdiction is looked for, and made, in that jurisdiction",
   );
 });
 
-test.runIf(isLongRun)("npm run deploy changes nothing while something is missing, and fails", () => {
+test.runIf(isLongRun)("npm run deploy changes nothing and fails while something is missing", () => {
   // Whoever runs this may be logged in.
   const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
   Object.assign(env, { HOME: path.join(ROOT, "node_modules"), XDG_CONFIG_HOME: "", WRANGLER_SEND_METRICS: "false" });

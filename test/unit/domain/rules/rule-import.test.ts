@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { contentOf, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../../../../src/domain/rules/rule-import.ts";
 import { WORKSPACE_MAX_RULES } from "../../../../src/limits.ts";
-import { readRuleFile, ruleFileOf } from "../../../../src/workspace/rule-file.ts";
+import { readRuleFile, ruleFileOf } from "../../../../src/workspace/import-rules.ts";
 
 const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   name,

@@ -1,6 +1,6 @@
-/** Which keys' end or silence is to be told now. Each is told once: what was told is kept. Loaded when somebody wants it. */
-import { controlDatabase } from "../control/database.ts";
+/** Raises notifications of keys that expire soon or are silent. */
 import { keysToWatch } from "../control/api-keys.ts";
+import { controlDatabase } from "../control/database.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { newId } from "../platform/ids.ts";
@@ -8,12 +8,15 @@ import { newId } from "../platform/ids.ts";
 export interface KeyNotice {
   keyId: string;
   notice: "key.expiring" | "key.silent";
-  /** What it is a notice of: the end and the days ahead, or since when the key is silent. Each is told once. */
+  /**
+   * Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once.
+   */
   of: string;
   event: WorkspaceEvent;
 }
 
-export async function keyNotices(
+/** All notices that apply now to the keys of the workspace, of the wanted types. */
+export async function readKeyNotices(
   env: Env,
   workspaceId: string,
   types: readonly EventType[],

@@ -1,0 +1,60 @@
+/**
+ * Starts the jobs of the Signal Store that release held signals (design §6) and replay dead letters. The audit entry
+ * is written first.
+ */
+import { newAuditId, writeAuditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import { configureCounter } from "./configure-workspace.ts";
+import { quotaCounter, signalStore } from "./objects.ts";
+
+export interface Released {
+  released: number;
+  stillHeld: number;
+  /** Whether the release continues in the background. */
+  isUnderWay: boolean;
+}
+
+/**
+ * Releases held signals up to the current limit, oldest first, each metered once. A release is never automatic
+ * (design §6).
+ */
+export async function releaseForWorkspace(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  by: Change,
+): Promise<Released> {
+  // A recent change of the plan may not have reached the counter.
+  await configureCounter(env, db, workspaceId);
+  const usage = await quotaCounter(env, workspaceId).usage();
+  if (usage === null) return { released: 0, stillHeld: 0, isUnderWay: false };
+  const { periodStartMs, periodEndMs, overages } = usage;
+  const id = newAuditId(by);
+  await writeAuditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
+  const scope = { kind: "release", periodStartMs, periodEndMs, overages } as const;
+  const { sent, stillHeld, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, scope);
+  return { released: sent, stillHeld, isUnderWay };
+}
+
+export interface Replayed {
+  /** Number of dead letters now in the queue. */
+  replayed: number;
+  /** Whether the replay continues in the background. */
+  isUnderWay: boolean;
+}
+
+/** Sends the dead letters with these ids through the queue again; null: all. */
+export async function replay(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  ids: string[] | null,
+  by: Change,
+): Promise<Replayed> {
+  const [only] = ids ?? [];
+  const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
+  const id = newAuditId(by);
+  await writeAuditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
+  const { sent, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, { kind: "replay", ids });
+  return { replayed: sent, isUnderWay };
+}
