@@ -15,16 +15,16 @@ import type { PayloadMapping } from "./payload-template.ts";
  * refusal is a sentence for the admin.
  */
 export function readSample(text: string): Result<JsonObject, string> {
-  const read = readSignals(new TextEncoder().encode(text), {
+  const parsed = readSignals(new TextEncoder().encode(text), {
     maxSignals: Number.MAX_SAFE_INTEGER,
     lines: false,
     check: ok,
   });
-  if (!read.ok) return refuse(read.refusal.detail);
-  const [first] = read.value.signals;
+  if (!parsed.ok) return refuse(parsed.refusal.detail);
+  const [first] = parsed.value.signals;
   if (first === undefined) return refuse("The sample holds no payload.");
   if (first.refusal !== null) return refuse(first.refusal.detail);
-  const payload: unknown = JSON.parse(read.value.text.slice(first.start, first.end));
+  const payload: unknown = JSON.parse(parsed.value.text.slice(first.start, first.end));
   return isJsonObject(payload)
     ? ok(payload)
     : refuse('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');
@@ -186,13 +186,13 @@ export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
 /** Plain values come before the paths below them; `json` comes last, because it accepts any value. */
 function placesOf(template: readonly PayloadMapping[]): Place[] {
   const places = new Map<string, Place>();
-  for (const mapping of template) {
-    const steps = (parseDotPath(mapping.path) ?? []).map((step) =>
+  for (const rowMapping of template) {
+    const steps = (parseDotPath(rowMapping.path) ?? []).map((step) =>
       step.kind === "name" ? step.name : step.kind === "index" ? step.index : 0,
     );
     const key = JSON.stringify(steps);
     const place = places.get(key) ?? { steps, mappings: [] };
-    place.mappings.push(mapping);
+    place.mappings.push(rowMapping);
     places.set(key, place);
   }
   const isJson = ({ mappings }: Place): boolean =>
@@ -212,7 +212,7 @@ function isId(target: string): boolean {
 /** A value that satisfies the types of all mappings. */
 function valueFor(mappings: readonly PayloadMapping[]): unknown {
   const types = new Set(mappings.map(({ type }) => type));
-  const target = mappings.find(({ target }) => isId(target))?.target ?? mappings[0]?.target ?? "";
+  const target = mappings.find((row) => isId(row.target))?.target ?? mappings[0]?.target ?? "";
   if (types.has("boolean")) return types.has("number") || isId(target) ? 1 : types.has("string") ? "true" : true;
   if (types.has("number")) return NUMBERS[target] ?? 42;
   if (types.has("string") || isId(target)) return TEXTS[target] ?? "example";

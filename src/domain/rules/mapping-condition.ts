@@ -69,11 +69,11 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
       return equalTo(operands);
     case "contains":
     case "not_contains":
-      return { fits: (value) => value.text !== undefined && value.text.includes(text), scansText: true };
+      return { fits: (actual) => actual.text !== undefined && actual.text.includes(text), scansText: true };
     case "starts_with":
-      return at((value) => value.text !== undefined && value.text.startsWith(text));
+      return at((actual) => actual.text !== undefined && actual.text.startsWith(text));
     case "ends_with":
-      return at((value) => value.text !== undefined && value.text.endsWith(text));
+      return at((actual) => actual.text !== undefined && actual.text.endsWith(text));
     // `NaN` makes every numeric comparison false.
     case "greater_than":
       return at(({ number }) => number > operand);

@@ -274,7 +274,7 @@ describe("§6.3 a proposed rule", () => {
   test("is valid and matches its own sample, for any payload", () => {
     let withConditions = 0;
     fc.assert(
-      fc.property(properties, event, (sent, name) => {
+      fc.property(properties, event, (sent, field) => {
         const sample = signal(sent, { event: name });
         const draft = proposeRule(sample);
         if (draft.conditions.length > 0) withConditions += 1;
