@@ -243,7 +243,7 @@ describe("§6.3 a proposed rule", () => {
     "__proto__",
     "x[0]",
   );
-  const name = fc.oneof(
+  const fieldName = fc.oneof(
     word,
     fc.string({ unit: "binary", maxLength: 8 }),
     fc.tuple(word, word).map((two) => two.join(".")),
@@ -262,19 +262,19 @@ describe("§6.3 a proposed rule", () => {
       fc.integer(),
       fc.constant(null),
       fc.array(tie("value"), { maxLength: 3 }),
-      fc.dictionary(name, tie("value"), { maxKeys: 5 }),
+      fc.dictionary(fieldName, tie("value"), { maxKeys: 5 }),
     ),
   }));
   // Properties as JSON.parse returns them, including __proto__.
   const properties = fc
-    .dictionary(name, value, { maxKeys: 8 })
+    .dictionary(fieldName, value, { maxKeys: 8 })
     .map((sent): JsonObject => JSON.parse(JSON.stringify(sent)));
   const event = fc.string({ unit: "grapheme", maxLength: 60 }).map((sent) => `E${sent}*!`);
 
   test("is valid and matches its own sample, for any payload", () => {
     let withConditions = 0;
     fc.assert(
-      fc.property(properties, event, (sent, field) => {
+      fc.property(properties, event, (sent, name) => {
         const sample = signal(sent, { event: name });
         const draft = proposeRule(sample);
         if (draft.conditions.length > 0) withConditions += 1;
