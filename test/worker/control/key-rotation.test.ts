@@ -1,4 +1,4 @@
-/** Rotation (design §5): a successor with the same settings, and an old key that ends when the admin said. */
+/** Rotation (design §5): a successor with the same settings; the old key ends at the chosen time. */
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
@@ -91,7 +91,7 @@ describe("design §5: rotation", () => {
     expect(await rotateKey(db, workspaceId, { ...rotation, overlapMs: 0 }, by)).toMatchObject({ ok: true });
     const again = await replaceKey(env, db, workspaceId, rotation, by);
     expect(again).toMatchObject({ ok: false, refusal: { reason: "made_before", key: { successorOf: key.id } } });
-    // The counter refuses the key at once, whatever an isolate remembers.
+    // The counter refuses the key at once, regardless of cached facts.
     expect(await workspace.counter.admit(admitCall(1, { keyId: key.id }))).toEqual({ outcome: "key_deactivated" });
     expect(await findKey(db, workspaceId, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
@@ -183,7 +183,7 @@ describe("design §5: rotation", () => {
   test("two concurrent rotations by one form create one successor, one audit entry and one end of the old key", async () => {
     const { id: workspaceId, key } = await newWorkspace();
     const db = controlDatabase(env.DB);
-    // Both have found that nothing was made yet before either writes.
+    // Both calls have read that no successor exists before either writes.
     let arrived = 0;
     const both = Promise.withResolvers<void>();
     const batch = (async (queries: Parameters<ControlDatabase["batch"]>[0]) => {

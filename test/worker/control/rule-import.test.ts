@@ -1,4 +1,6 @@
-/** Importing mapping rules (design §8.5) through the operator API: all or nothing, within the bounds, also with others at once. */
+/**
+ * Import of mapping rules (design §8.5) by the operator API: all or nothing, within the limits, also concurrently.
+ */
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
@@ -94,13 +96,13 @@ describe("a rule import", () => {
       "rules.imported",
       JSON.stringify({ added: 1, changed: 1, names: ["New", "Changed"] }),
     ]);
-    // From the next signal on: by the rule that was left alone, and by the new one.
+    // From the next signal on: by the unchanged rule and by the new one.
     await deliver(workspace.id, [
       { id: "sig_1", payload: { event: "Form", email: "jane@example.com", properties: {} } },
     ]);
     const people = await workspace.operator<{ items: object[] }>("GET", "/people");
     expect(people.items).toMatchObject([{ email: "jane@example.com", score: 40 }]);
-    // Who has nothing to do leaves no trace.
+    // An import without effect leaves no trace.
     expect((await load(await listed())).body).toMatchObject({ added: 0, changed: 0, unchanged: 4 });
     expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
   });
@@ -180,7 +182,7 @@ describe("a rule import", () => {
   });
 });
 
-/** Of so much with its path, in lists of 200 at most. */
+/** A condition of this size with its path, in lists of at most 200. */
 function conditionsOf(size: number) {
   const lists: { path: string; operator: "in"; value: string[] }[] = [];
   for (let left = size, number = 0; left > 0; number++) {
@@ -214,11 +216,11 @@ describe("the limits on a workspace's rules in imports", () => {
     expect(await stored()).toEqual({ count: WORKSPACE_MAX_RULES, size: WORKSPACE_RULES_MAX_SIZE });
     const larger = [{ ...changed[0], conditions: conditionsOf(11) }];
     expect(await load(larger)).toMatchObject({ status: 409, body: { code: "rules_too_large" } });
-    // What one gives, another may take.
+    // Space freed by one rule is available to another.
     const moved = [...larger, { ...changed[1], conditions: conditionsOf(9) }];
     expect((await load(moved)).body).toMatchObject({ changed: 2 });
 
-    // What they leave behind is bounded too: all workspaces share the database.
+    // Stored versions have a limit too, because all workspaces share the database.
     expect((await load(all)).body).toMatchObject({ changed: WORKSPACE_MAX_RULES });
     const sum = env.DB.prepare("SELECT sum(size) AS characters FROM rule_versions WHERE workspace_id = ?");
     const characters = await sum.bind(workspace.id).first<number>("characters");
@@ -270,7 +272,7 @@ describe("the limits on a workspace's rules in imports", () => {
     expect(await writeImport(db, workspace.id, write, read, by)).toBeNull();
     expect([await listed(), await audit(), await version()]).toEqual([before, entries, read + 1]);
     expect((await call("GET", `/${rule.id}/versions`)).body["items"]).toHaveLength(2);
-    // A rule of another workspace is not to be had by its id.
+    // A rule of another workspace cannot be addressed by its id.
     const other = await newWorkspace();
     const theirs = await writeImport(
       db,

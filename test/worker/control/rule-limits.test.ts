@@ -1,4 +1,4 @@
-/** Design §8.5, the bounds of a workspace's mapping rules, and what their changes leave in the audit log that all share. */
+/** Design §8.5: limits of a workspace's mapping rules, and the size of their audit entries. */
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 
 const RULE = { name: "Asked for a demo", event: "Form", scoring_signal: "demo", points: 20 };
-/** Of so much with its path, in lists of 200 at most. */
+/** A condition of this size with its path, in lists of at most 200. */
 function conditions(size: number, of = "value") {
   const lists: { path: string; operator: "in"; value: string[] }[] = [];
   for (let left = size, number = 0; left > 0; number++) {
@@ -92,7 +92,7 @@ describe("a workspace's mapping rules", () => {
     const before = { version: await version(), entries: (await audit()).length };
     await change(second, 300);
     await change(third, 300);
-    // Room for 400 to 600 more each, but not for all.
+    // Room for 400 to 600 more each, but not for all of them.
     const larger = await Promise.all([
       change(first, 500),
       change(second, 500),
@@ -169,7 +169,7 @@ describe("the audit log of a rule", () => {
     const id = String(body["id"]);
     const db = controlDatabase(env.DB);
     let points = 100;
-    /** Somebody else changes the rule between its being read and written, so many times. */
+    /** Another person changes the rule this many times between its read and its write. */
     const disturbed = (times: number): ControlDatabase => {
       let left = times;
       const batch = async (...statements: Parameters<ControlDatabase["batch"]>) => {

@@ -1,4 +1,4 @@
-/** Design §8.5, versions of mapping rules: what changed, who did it and when, going back, and what is kept of them. */
+/** Design §8.5: versions of mapping rules, their differences, going back, and the limits on stored versions. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
@@ -96,7 +96,7 @@ describe("the versions of a mapping rule", () => {
       "SELECT rule_id || ' ' || version AS row, size FROM rule_versions WHERE workspace_id = ? ORDER BY at",
     );
     const { results } = await rows.bind(workspace.id).all<{ row: string; size: number }>();
-    // Two small ones take the place of a large one.
+    // Two small versions replace a large one.
     expect(results.map(({ row }) => row.replace(id, "changed"))).toEqual([
       ...Array.from({ length: 19 }, (_, n) => `rule_${(n + 12) % 3} ${n + 12}`),
       "changed 1",

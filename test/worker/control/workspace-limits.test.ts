@@ -35,7 +35,7 @@ const by = (nowMs = Date.now()) => ({ actor: "jane@example.com", nowMs });
 const iso = (ms: number) => new Date(ms).toISOString();
 
 interface Seed {
-  /** When the keys were made; a week ago, where it does not matter. */
+  /** Creation time of the keys; by default a week ago. */
   madeMs?: number;
   deactivatedAt?: string;
   expiresAt?: string;
@@ -43,7 +43,7 @@ interface Seed {
   template?: string;
 }
 
-/** Stores keys that were made some time ago. Returns their ids. */
+/** Stores keys with an earlier creation time. Returns their ids. */
 async function seedKeys(count: number, seed: Seed = {}): Promise<string[]> {
   const { madeMs = Date.now() - 7 * DAY_MS } = seed;
   const ids = Array.from({ length: count }, () => newId("key", madeMs));
@@ -269,7 +269,7 @@ describe("payload templates", () => {
     expect(await accounts.settled()).toMatchObject({ processed: 1, held: 1 });
     await accounts.operator("POST", `/keys/${accounts.key.id}/deactivate`);
     await accounts.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
-    // An isolate remembers templates; another one would read this one.
+    // Isolates cache templates; another isolate would read this one.
     const { items: keys } = await accounts.operator<{ items: { payload_template: unknown }[] }>("GET", "/keys");
     expect(keys.map((key) => key.payload_template)).toEqual([TEMPLATE, TEMPLATE]);
     await accounts.operator("PATCH", "", { overages: true });

@@ -1,4 +1,4 @@
-/** How large a body may be, on the operator API and on the pages; what is sent to the ingestion endpoints is in ingest. */
+/** Body limits of the operator API and the pages; worker/ingest has those of the ingestion endpoints. */
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";

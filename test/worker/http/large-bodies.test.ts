@@ -1,4 +1,4 @@
-/** What an isolate holds of large bodies at once (src/http/body.ts): beyond it a call is told to come again. */
+/** Memory of an isolate for large bodies (src/http/body.ts): above it a call is asked to retry. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -18,7 +18,7 @@ import type { Problem, TestWorkspace } from "../../support/workspace.ts";
 const END = '{"event":"x"}]';
 const CHUNK = new Uint8Array(65_536).fill(0x20);
 
-/** A bulk import of so many bytes, whose sender stops before the last of them until it is told to go on. */
+/** A bulk import of this many bytes, whose sender pauses before the last of them until it is resumed. */
 class StalledImport {
   readonly answer: Promise<Response>;
   readonly #stalled = Promise.withResolvers<void>();
@@ -50,7 +50,7 @@ class StalledImport {
     this.answer = worker.fetch(request, env, createExecutionContext());
   }
 
-  /** Resolves when all but the end of the body has been sent. */
+  /** Resolves when all bytes except the last are sent. */
   async stalled(): Promise<this> {
     await this.#stalled.promise;
     return this;
@@ -67,7 +67,7 @@ async function gzip(text: string): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** What a holder that holds nothing may take. */
+/** The share of a holder that holds nothing. */
 const room = () => new LargeBody("nobody").room(Date.now());
 
 describe("while large bodies use the whole memory share of an isolate", () => {
@@ -159,7 +159,7 @@ test("refuses a gzip body without room before unpacking it", async () => {
   const request = new Request("https://signals.example", { method: "POST", headers, body });
   const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "packed" });
   holder.letGo();
-  // Unpacked in vain were none of its bytes.
+  // None of its bytes was unpacked.
   expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
 });
 

@@ -1,4 +1,4 @@
-/** Spec §5, §7 and §3.1, design §5: who may call, what the others are told, and what revoking a key means. */
+/** Spec §5, §7 and §3.1, design §5: authentication, refusals, and the effect of a revocation. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -18,13 +18,13 @@ const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 const PRODUCT_ORGS = "/api/product-orgs/webhook/{key}";
 const NOW = Date.UTC(2031, 4, 20, 12);
 
-/** Well formed, and nobody's. */
+/** Well formed but unknown. */
 const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 const newAddress = () => ({ "cf-connecting-ip": crypto.randomUUID() });
-/** The key with another last character, so that its checksum does not fit. */
+/** The key with another last character, so that its checksum is wrong. */
 const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
 
-/** The clock of tests, Worker and objects, which share an isolate, stands still until it is set again. */
+/** The clock of tests, Worker and objects, which share an isolate, stands still until it is set. */
 function stopClock(nowMs = NOW): void {
   vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
 }
@@ -38,7 +38,7 @@ async function problemOf(response: Response): Promise<Problem> {
   return response.json<Problem>();
 }
 
-/** Everything a sender can see of a 401, but for the request's own id. */
+/** Everything that a sender can see of a 401, except the request's id. */
 async function seen(response: Response): Promise<unknown> {
   const { request_id, ...body } = await problemOf(response);
   expect(response.headers.get("x-request-id")).toBe(request_id);
@@ -137,7 +137,7 @@ describe("§5.3, §5.4, §7: 401", () => {
   });
 });
 
-/** The database behind a replica that lags, and so knows none of its keys, or with the primary nearest. */
+/** A database behind a lagging replica that knows none of its keys, or with the primary nearest. */
 function replicated({ nearest }: { nearest: "replica" | "primary" }): { database: D1Database; asked: string[] } {
   const asked: string[] = [];
   const withSession = (constraint: string) => {
@@ -328,7 +328,7 @@ describe("§7.1: the request rate of a key", () => {
     }
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 1_000 });
 
-    // 500 a second: one more every two milliseconds.
+    // 500 a second: one every two milliseconds.
     const statuses = async (calls: number) => {
       const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
       return answers.map((response) => response.status);
@@ -345,10 +345,10 @@ describe("§7.1: the request rate of a key", () => {
 });
 
 describe("design §5: an isolate refuses calls far beyond the rate", () => {
-  /** Four at once are let through; after that none for a long time. */
+  /** Four concurrent calls pass; then none for a long time. */
   const slow = { ...env, REQUEST_RATE_PER_SECOND: "0.0001", REQUEST_BURST: "1" };
 
-  /** Calls that reach the counter are told what it answers there. */
+  /** Calls that reach the counter get its answer. */
   function sender(workspace: TestWorkspace) {
     let reached = 0;
     const namespace = {
@@ -392,7 +392,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
 });
 
 describe("design §5: failed authentications are limited by client network", () => {
-  /** Calls that go beyond the limit although a minute may end among them. */
+  /** Calls beyond the limit, even if a minute ends among them. */
   const MANY = 2 * TEST_AUTH_FAILURES_PER_MINUTE + 50;
 
   async function flood(workspace: TestWorkspace, addressOf: (n: number) => string): Promise<Set<number>> {
@@ -422,7 +422,7 @@ describe("design §5: failed authentications are limited by client network", () 
     expect((await workspace.send(SIGNAL, { key: unknownKey(), headers: other })).status).toBe(401);
     expect((await workspace.send(SIGNAL, { headers: flooding })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { key: mistyped(unknownKey()), headers: flooding })).status).toBe(401);
-    // Somebody else at the same address, with a key that this isolate has never seen.
+    // Another sender at the same address, with a key that this isolate has never seen.
     expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: { ...flooding, ...right } })).status).toBe(
       202,
     );
@@ -499,7 +499,7 @@ describe("design §5: failed authentications are limited by client network", () 
 });
 
 describe("design §5: an isolate caches that a key is deactivated", () => {
-  /** Bindings of which every use throws: a call may cost nothing. */
+  /** Bindings that throw on any use: the call must not use them. */
   const unreachable = new Proxy(
     {},
     {
@@ -527,7 +527,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     const { request, answer } = post(workspace.key.key);
     expect(await seen(await answer)).toEqual(told);
     expect(request.bodyUsed).toBe(false);
-    // The other key's call does ask.
+    // The call with the other key does ask.
     expect((await post(other.key).answer).status).toBe(503);
     expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
   });
@@ -544,7 +544,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     expect([await statusOf(SIGNAL, { "x-api-secret": "wrong" }), await good()]).toEqual([401, 202]);
     expect([await statusOf("{ broken", right), await good()]).toEqual([400, 202]);
     expect([await statusOf(SIGNAL, right, PRODUCT_ORGS), await good()]).toEqual([403, 202]);
-    // D1 may say so before the counter does, when a deactivation is interrupted and was begun by an earlier version.
+    // D1 may know it before the counter, if an earlier version's deactivation was interrupted.
     const mark = "UPDATE api_keys SET deactivated_at = ? WHERE id = ?";
     await env.DB.prepare(mark).bind(new Date(NOW).toISOString(), key.id).run();
     vi.setSystemTime(NOW + KEY_CACHE_MS);
@@ -576,7 +576,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     }
     vi.setSystemTime(NOW + 60_000);
     counted.mockRestore();
-    // Some call of the last seconds waits for the end of the minute, in real time.
+    // A call of the last seconds waits for the end of the minute, in real time.
     const key = deactivatedKey(workspace.key.key);
     expect(key?.refused).toMatchObject([{ calls: 58 }]);
     expect(key?.refusedReportMs).toBeGreaterThan(NOW + 60_000);
@@ -616,7 +616,7 @@ describe("§2.1: last used", () => {
     const key = await workspace.newKey({ secret: true });
     const right = { "x-api-secret": key.secret ?? "" };
     let hour = 0;
-    /** The status of a call an hour later, and which hour is then listed as the last use. */
+    /** The status of a call an hour later, and the last use that is then listed. */
     const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
       vi.setSystemTime(NOW + ++hour * 3_600_000);
       const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
@@ -716,7 +716,7 @@ describe("unsuccessful look-ups are limited per isolate", () => {
     expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
     const answers = await concurrently(10, MISSES_BURST + 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
     const missed = answers.filter(({ status }) => status === 401).length;
-    // The bucket, what penalised networks get in a second, and calls that were under way when the bucket ran empty.
+    // The bucket, the calls that penalised networks get per second, and calls in progress when the bucket ran empty.
     expect(missed).toBeGreaterThanOrEqual(MISSES_BURST);
     expect(missed).toBeLessThanOrEqual(MISSES_BURST + 60);
     const late = await workspace.send(SIGNAL, { key: fresh.key });
@@ -728,7 +728,7 @@ describe("unsuccessful look-ups are limited per isolate", () => {
     vi.setSystemTime(Date.now() + 1_000);
     expect((await workspace.send(SIGNAL, { key: fresh.key })).status).toBe(202);
 
-    // Some seconds later nobody waits any more, in this file and in those that follow in this isolate.
+    // Some seconds later no caller waits, in this file and in later files of this isolate.
     vi.setSystemTime(Date.now() + 10_000);
     const again = await concurrently(10, 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
     expect(new Set(again.map(({ status }) => status))).toEqual(new Set([401]));

@@ -18,7 +18,7 @@ const withIds = () => body((n) => ({ messageId: `m${n}` }));
 
 type Admit = (call: AdmitCall) => Promise<AdmitResult>;
 
-/** A call whose `n`th slice, from 1 on, meets `fault` in place of the counter. */
+/** A call whose `n`th slice, from 1, meets `fault` instead of the counter. */
 function send(
   workspace: TestWorkspace,
   signals: unknown[],
@@ -85,7 +85,7 @@ describe("a large body", () => {
       expect(written).toBeLessThanOrEqual(bytes);
       expect(bytes).toBeLessThanOrEqual(ADMIT_SLICE_MAX_BYTES);
     }
-    // No more slices than it takes.
+    // The minimum number of slices.
     for (const { written } of slices.slice(0, -1)) expect(written).toBeGreaterThan(0.9 * ADMIT_SLICE_MAX_BYTES);
   });
 });

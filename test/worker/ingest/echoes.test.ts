@@ -1,4 +1,4 @@
-/** Invariant 6 and design §5: what becomes of a key, a secret or a person's data that a refused call carries. */
+/** Invariant 6 and design §5: keys, secrets and personal data in a refused call. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect, test } from "vitest";
 import { newMembers } from "../../support/members.ts";
@@ -6,7 +6,7 @@ import { until } from "../../support/until.ts";
 
 const PERSON = "jane.roe-at-acme.test +49 30 901820";
 
-/** Any eight characters in a row of what must not be told. */
+/** Any eight consecutive characters of a secret text. */
 function pieces(text: string): string[] {
   return Array.from({ length: text.length - 8 }, (_, at) => text.slice(at, at + 8));
 }
@@ -29,7 +29,7 @@ test("stores and shows no key, secret or personal data of a refused call", async
       [{ event: "Signed Up", email: text }, { event: "Signed Up" }],
       `{"event": "Signed Up", "email": ${text}}`,
     ];
-    // Each alone: the first detail of a kind would hide the next.
+    // One at a time: the first detail of a kind would hide the next.
     for (const body of bodies) answers.push(await (await workspace.send(body)).text());
     const path = "/api/product-orgs/webhook/{key}";
     answers.push(await (await workspace.send({ id: "1", seats: text }, { path, key: accounts.key })).text());
@@ -62,7 +62,7 @@ test("stores and shows no key, secret or personal data of a refused call", async
   const everywhere = { answers: answers.join("\n"), rejections, page, queue, stored, live };
   for (const [where, shown] of Object.entries(everywhere)) {
     for (const piece of [...pieces(key.slice(8, -4)), ...pieces(secret)]) expect(shown, where).not.toContain(piece);
-    // The sender alone is told the beginning of what was sent.
+    // Only the sender sees the beginning of the sent text.
     if (where !== "answers") for (const piece of pieces(PERSON)) expect(shown, where).not.toContain(piece);
   }
   expect(everywhere.answers).toContain('You sent \\"jane.roe-at-acme\\"');

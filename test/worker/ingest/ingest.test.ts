@@ -1,4 +1,4 @@
-/** Spec §2.2, §4, §6, §7, §8.9 and design §9: what senders may post, in which forms, and what they are told. */
+/** Spec §2.2, §4, §6, §7, §8.9 and design §9: accepted calls in all forms, and their answers. */
 import { describe, expect, test } from "vitest";
 import { readStore } from "../../support/read-store.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
@@ -46,7 +46,7 @@ async function idOf(response: Response): Promise<string> {
   return id;
 }
 
-/** Payload texts in the store by signal id, exactly as they stand there. */
+/** Payload texts in the store by signal id, byte for byte. */
 async function storedTexts(workspace: TestWorkspace): Promise<Map<string, string | null>> {
   await workspace.settled();
   return readStore(workspace.id, ({ signals }) => {
@@ -185,7 +185,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(counts).toEqual({ status: "accepted", accepted: 4_000, held: 0, rejected: 0 });
     expect(results.map((result) => result.index)).toEqual(events.map((_, n) => n));
     const stored = await storedTexts(workspace);
-    // Each id leads to its own event.
+    // Each id belongs to its event.
     expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
   });
@@ -393,7 +393,7 @@ describe("design §9: the body decides, not its label", () => {
     expect(await refusalOf(await workspace.send(tooLarge, { headers }))).toEqual([413, "body_too_large"]);
   });
 
-  /** A signal of so many bytes. */
+  /** A signal of this many bytes. */
   const sized = (bytes: number) => `{"event":"x","padding":"${"x".repeat(bytes - 26)}"}`;
 
   test("does not count a byte order mark", async () => {
@@ -408,7 +408,7 @@ describe("design §9: the body decides, not its label", () => {
   });
 
   test("reads a large body in parts: declared, streamed and unpacked", async () => {
-    // Letters of three bytes, so that some of them are cut by any border between two parts.
+    // Three-byte characters, so that any border between two parts cuts one of them.
     const items = Array.from({ length: 40 }, (_, n) => `{"event":"x","n":${n},"padding":"${"漢".repeat(10_000)}"}`);
     const body = utf8(`[${items.join(",")}]`);
     expect(body.length).toBeGreaterThan(MB);
@@ -514,7 +514,7 @@ describe("§8.9: limits", () => {
     }
     const array = Uint8Array.from([0x5b, ...withStray(30_000), 0x5d]);
     expect(await refusalOf(await workspace.send(array))).toEqual([413, "signal_too_large"]);
-    // A stray byte loses nothing around it, and what was accepted gets through.
+    // A stray byte loses nothing around it, and accepted signals are recorded.
     const id = await idOf(await workspace.send(withStray(2)));
     await idOf(await workspace.send(withStray(21_000)));
     const stored = await storedTexts(workspace);
@@ -579,10 +579,10 @@ describe("§8.9: limits", () => {
     expect(await refusalOf(await post(BULK, await gzip(padded(16 * MB + 1)), compressed))).toEqual(tooLarge);
     expect(await refusalOf(await post(BULK, asStream(padded(16 * MB + 1))))).toEqual(tooLarge);
 
-    // To the byte: what fits is read, and the one signal in it is then too large by itself; in an array it is not.
+    // To the byte: a fitting body is read, and its one signal is too large by itself; in an array it is not.
     expect(await refusalOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
     expect((await post(WEBHOOK, await gzip(`[${padded(8 * MB - 2)}]`), compressed)).status).toBe(202);
-    // A key of its own: what 8 MB counts as has nearly used up the other's burst.
+    // A separate key: the charge of 8 MB has nearly used the burst of the other key.
     expect((await (await newWorkspace()).send(`[${padded(8 * MB)}]`, { path: BULK })).status).toBe(202);
   });
 
@@ -608,7 +608,7 @@ describe("§2.2: one invalid signal", () => {
     expect(problem.results).toBeUndefined();
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     const { request_id } = problem;
-    // What is stored is without what was sent.
+    // Stored data does not contain the sent text.
     const detail = problem.detail.replace(/ You sent .*$/, "");
     expect(items).toMatchObject([{ status: 422, code, detail, request_id, key_id: workspace.key.id, signals: 1 }]);
   });
@@ -698,7 +698,7 @@ describe("design §8.2: Idempotency-Key", () => {
     for (const key of ["", "x".repeat(256), "ü", "a\tb"]) {
       expect(await refusalOf(await post(key)), key).toEqual([400, "idempotency_key_invalid"]);
     }
-    // Stored with the signal, it would give the key away.
+    // Stored with the signal, it would reveal the key.
     expect(await refusalOf(await post(workspace.key.key))).toEqual([400, "idempotency_key_invalid"]);
     expect(await accepted(workspace)).toBe(1);
   });
@@ -782,7 +782,7 @@ function signalText(event: string): string {
   return JSON.stringify(signal(event));
 }
 
-/** An object of so many levels. */
+/** An object with this many levels. */
 function nested(levels: number): unknown {
   return levels === 1 ? {} : { a: nested(levels - 1) };
 }

@@ -1,4 +1,6 @@
-/** Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also when it is refused. */
+/**
+ * Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also if it is refused.
+ */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -131,7 +133,7 @@ describe("many large bodies of one key", () => {
     const workspace = await newWorkspace();
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");
-    // All calls are past the isolate's first look at the rate before a body comes; then the bodies come one after the other.
+    // All calls pass the isolate's first check of the rate before a body arrives; then the bodies arrive one by one.
     const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
     let waiting = 0;
     const calls = Array.from({ length: 6 }, () => {
@@ -155,7 +157,7 @@ describe("many large bodies of one key", () => {
       answers.push(await answer);
     }
     expect(answers.map(({ status }) => status)).toEqual([422, 422, 429, 429, 429, 429]);
-    // The isolate refuses what is beyond the rate by itself. One of those calls asks whether the key is active.
+    // The isolate refuses calls beyond the rate. One of them asks whether the key is active.
     expect(refused).toHaveBeenCalledTimes(3);
     refused.mockRestore();
     const tooFast = answers.filter(({ status }) => status === 429);

@@ -1,4 +1,7 @@
-/** The request log: lines that are worth their price. Tests of everything else log a line for each request. */
+/**
+ * The request log: one line for each failure, and a summary of the rest once per second. All other tests log a line
+ * per request.
+ */
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
@@ -10,10 +13,10 @@ import type { TestKey } from "../../support/workspace.ts";
 
 type Line = Record<string, unknown>;
 
-/** What is logged meanwhile, and when the last second has been summed up. */
+/** The lines logged during the call, until the last second was summed up. */
 async function logged(act: (post: Post) => Promise<unknown>, logRequests = "sums"): Promise<Line[]> {
   const log = vi.spyOn(console, "log").mockImplementation(() => {});
-  // A second of its own, in which the clock stands still.
+  // A separate second, in which the clock stands still.
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
   const contexts: ExecutionContext[] = [];
   await act(async ({ key }, body, headers = {}) => {

@@ -1,4 +1,4 @@
-/** How events are delivered: signed, again until they arrive, to whom they are for, and to nobody beyond what is agreed. */
+/** Delivery of notifications: signatures, retries, limits, and which destinations get them. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
@@ -202,7 +202,7 @@ test("does not delay due deliveries while the control plane or the counter does 
   await told.pass(2 * HOUR);
   expect(down).toHaveBeenCalledTimes(1);
   expect(await told.attempted(id, 2)).toMatchObject({ state: "delivered" });
-  // The queue is not tried again and again, but a minute later.
+  // The queue is retried after a minute, not continuously.
   await told.pass(30_000);
   expect(down).toHaveBeenCalledTimes(1);
   await told.pass(40_000);
@@ -310,7 +310,7 @@ describe("scoring signals", () => {
       expect(swift.received).toHaveLength(minute + 1);
       await told.pass(MINUTE);
     }
-    // At once, after 5 s, 5 and 30 minutes.
+    // At once, then after 5 s, 5 and 30 minutes.
     expect(receiver.received.length).toBeLessThanOrEqual(6);
     expect((await told.deliveries(dead.id)).length).toBeLessThanOrEqual(6);
     receiver.answer = () => new Response("back");
@@ -326,7 +326,7 @@ describe("scoring signals", () => {
 });
 
 describe("many scoring signals", () => {
-  /** Events of 100 scoring signals each, as a batch of signals raises them. */
+  /** Notifications of 100 scoring signals each, as a batch of signals raises them. */
   const batch = (n: number) => scored(...Array.from({ length: 100 }, (_, index) => `p${n}-${index}@example.com`));
   const signalsOf = ({ body }: ReceivedEvent) => (body.data["scoring_signals"] as object[]).length;
 

@@ -1,6 +1,7 @@
 /**
- * Histories of deliveries: events, attempts that succeed, fail or are never reported, messages that are lost or come twice,
- * restarts, pauses, new targets, deletions. The test is the queue and its consumer, so that it decides what happens when.
+ * Histories of deliveries: notifications; attempts that succeed, fail or are never reported; lost and repeated
+ * messages; restarts, pauses, new targets, deletions. The test acts as the queue and its consumer, so that it
+ * controls the order.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -15,7 +16,7 @@ import { HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock } from "../../s
 const PEOPLE = ["ann@example.com", "bob@example.com", "cy@example.com"];
 const TARGETS = ["https://one.example.com/in", "https://two.example.com/in"];
 
-/** A message of the queue that its consumer has taken, until its report. */
+/** A queue message that the consumer has taken, until its report. */
 interface Attempt {
   due: DueDelivery;
   parcel: Parcel;
@@ -27,12 +28,12 @@ class History {
   readonly told: ToldWorkspace;
   readonly destinations: string[] = [];
   queue: DueDelivery[] = [];
-  /** Attempts whose report has not come. */
+  /** Attempts without a report. */
   unreported: Attempt[] = [];
   readonly bodies = new Map<string, string>();
-  /** Event ids under which a destination was sent a signal, by destination and signal. */
+  /** Notification ids under which a destination received a signal, by destination and signal. */
   readonly idsOfSignals = new Map<string, Set<string>>();
-  /** What the destinations must have, by destination and signal or event. */
+  /** Expected deliveries, by destination and signal or notification. */
   readonly expected = new Map<string, string>();
   readonly arrived = new Set<string>();
   readonly over = new Set<string>();
@@ -57,7 +58,7 @@ class History {
     }
   }
 
-  /** Who comes again after a deletion is somebody new. */
+  /** After a deletion the same email is a new person. */
   personNow(email: string): string {
     return this.deleted.has(email) ? `new-${email.replace("@", "+")}@example.org` : email;
   }
@@ -71,7 +72,7 @@ class History {
     }
   }
 
-  /** The consumer takes a message and posts what it is given. */
+  /** The consumer takes a message and posts the delivery. */
   async take(index: number): Promise<void> {
     const [due] = this.queue.splice(index % Math.max(1, this.queue.length), 1);
     if (due === undefined) return;
@@ -152,7 +153,7 @@ class History {
     for (const email of this.deleted) expect(stored, "nothing of a deleted person is stored").not.toContain(email);
   }
 
-  /** From now on everything goes well, until nothing waits any more. */
+  /** No further faults, until nothing waits. */
   async end(): Promise<void> {
     this.answersOk = true;
     for (const id of this.destinations) if (!this.active.has(id)) await this.told.object.resume(id);
@@ -172,7 +173,7 @@ class History {
   }
 }
 
-/** The signals, or the event, that a receiver must have, each with its person. */
+/** The signals or notification that a receiver must get, each with its person. */
 function namesOf(event: WorkspaceEvent): [string, string][] {
   if (event.type === "person.scored") return event.data.scoring_signals.map((one) => [one.signal_id, one.email]);
   return event.type === "person.score_crossed" ? [[event.id, event.data.email]] : [];
@@ -232,7 +233,7 @@ async function happen(history: History, step: Step): Promise<void> {
     case "answers":
       return void (history.answersOk = step.ok);
     case "restart":
-      // Only an object that runs can be evicted.
+      // Only a running object can be evicted.
       await runInDurableObject(history.told.object, () => undefined);
       return evictDurableObject(history.told.object);
     case "pause or resume":

@@ -1,4 +1,4 @@
-/** What whoever runs the service is told of destinations that fail, or that were switched off (docs/operate.md). */
+/** Health of failing and switched-off destinations, for operators (docs/operate.md). */
 import { env } from "cloudflare:workers";
 import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";

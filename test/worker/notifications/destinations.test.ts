@@ -1,4 +1,4 @@
-/** Who is told what of a workspace: how destinations are made, changed, paused and deleted, and what of them is shown. */
+/** Destinations: creation, changes, pauses, secrets, deletion, and the data shown about them. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
@@ -370,7 +370,7 @@ describe("a secret", () => {
     return (await told.workspace.operator<{ secret: string }>("POST", at, { overlap })).secret;
   }
 
-  /** Which of these secrets the next delivery is signed with. */
+  /** Which of these secrets sign the next delivery. */
   async function signing(...secrets: string[]): Promise<boolean[]> {
     const before = receiver.received.length;
     await told.workspace.operator("POST", `/destinations/${id}/test`);

@@ -1,4 +1,4 @@
-/** A deleted person leaves nothing in what waits to be told, nor in what is shown of what was. */
+/** Deletes people from waiting, gathered and delivered notifications. */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Receiver } from "../../support/receiver.ts";
@@ -19,7 +19,7 @@ function deletePerson(email = EMAIL): Promise<unknown> {
   return told.workspace.operator("DELETE", `/people/${encodeURIComponent(email)}`);
 }
 
-/** All that the object stores, as text. */
+/** Everything that the object stores, as text. */
 function stored(): Promise<string> {
   return runInDurableObject(told.object, (_, { storage: { sql } }) => {
     const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();

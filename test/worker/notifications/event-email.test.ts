@@ -1,4 +1,4 @@
-/** Events by email, where the deployment has the platform's binding. */
+/** Notifications by email, if the deployment has the platform's binding. */
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";

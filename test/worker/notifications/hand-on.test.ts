@@ -1,4 +1,4 @@
-/** Events on their way from the object that has raised them to the workspace's Destinations: none is lost, and none invented. */
+/** The hand-on of notifications from the object that raised them to Destinations: none is lost or invented. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -149,7 +149,7 @@ async function kill(workspaceId: string): Promise<void> {
   await runInDurableObject(store(workspaceId), (_, ctx) => ctx.abort("killed")).catch(() => {});
 }
 
-/** A write of a recording, or of what hands on, fails, once; where it records the object ends there. */
+/** One write of recording or handing on fails; if it is recording's, the object ends there. */
 async function breakWriting(workspaceId: string, at: number): Promise<void> {
   await runInDurableObject(store(workspaceId), (_, { storage: { sql } }) => {
     const exec = sql.exec.bind(sql);

@@ -1,4 +1,4 @@
-/** Keys that end soon, and keys that nothing comes with any more, are told once. */
+/** Notifications of expiring and silent keys, once each. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
@@ -84,7 +84,7 @@ test("a silent key is announced after its chosen number of days, once until the 
 
 const alarmMs = () => runInDurableObject(told.object, (_, { storage }) => storage.getAlarm());
 
-/** Rings the alarm for as long as it is due. @returns how often. */
+/** Rings the alarm while it is due. @returns the number of rings. */
 async function rings(): Promise<number> {
   let count = 0;
   /* oxlint-disable no-await-in-loop -- one ring after the other */
@@ -98,9 +98,9 @@ async function rings(): Promise<number> {
 test("keys are checked once an hour, and once a minute while they cannot be read", async () => {
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
   await told.create(receiver, { events: ["key.silent"] });
-  // The first look is due at once by the real clock too: the platform rings for it.
+  // The first check is due at once by the real clock too, so the platform rings for it.
   await until(() => expect(read).toHaveBeenCalled());
-  // The alarm may be set for a minute later too, in case the sources had not been told by then.
+  // The alarm may also be set a minute later, in case the sources were not informed by then.
   vi.setSystemTime(Date.now() + 2 * MINUTE);
   await rings();
   for (const [afterMs, times] of [

@@ -1,4 +1,4 @@
-/** How workspaces are, as a monitor asks: one, all of them, and their figures for Prometheus. */
+/** Health for monitoring systems: one workspace, all workspaces, and their figures for Prometheus. */
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -12,7 +12,7 @@ import { call, newWorkspace, operator } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 const MINUTE = 60_000;
-/** What dashboards ask for by name. */
+/** Names that dashboards query. */
 const FIGURES = [
   "status",
   "oldest_waiting_seconds",
@@ -53,7 +53,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** So many workspaces before all others, of which D1 alone knows. */
+/** Adds this many workspaces before all others, in D1 only. */
 async function insertWorkspaces(count: number): Promise<void> {
   const values = Array.from({ length: count }, (_, n) => `('ws_000${n}', 'slug-${n}', 'x', 'free', 0, '', '')`);
   await env.DB.exec(
@@ -61,7 +61,7 @@ async function insertWorkspaces(count: number): Promise<void> {
   );
 }
 
-/** An outbox row that nobody has sent. */
+/** An outbox row that was never sent. */
 async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
   await runInDurableObject(workspace.counter, (instance) => {
     Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: () => new Promise(() => {}) } } });
@@ -242,7 +242,7 @@ describe("GET /operator/health", () => {
 
   describe("with 200 workspaces", () => {
     const asked = Array.from({ length: HEALTH_PAGE_WORKSPACES }, (_, n) => ({ id: `ws_${n}`, slug: `slug-${n}` }));
-    /** The answer, and how long it took, with objects of which each call is answered by these. */
+    /** The answer and its duration, with objects that answer each call in this way. */
     const ask = async (store: () => Promise<unknown>, counter: () => Promise<unknown>) => {
       vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
       vi.spyOn(Math, "random").mockReturnValue(0.25);
@@ -338,7 +338,7 @@ describe("GET /operator/metrics", () => {
   });
 });
 
-/** A Signal Store of this workspace that answers so; those of others as they are. */
+/** A Signal Store of this workspace with these answers; other workspaces' stores are real. */
 function answering(workspaceId: string, health: () => Promise<never>): Env["SIGNAL_STORE"] {
   return new Proxy(env.SIGNAL_STORE, {
     get: (target, name) =>

@@ -1,4 +1,4 @@
-/** Design §9: the OpenAPI document says what the Worker does; the /docs page shows all of it. */
+/** Design §9: the OpenAPI document matches the Worker, and the /docs page shows all of it. */
 import { REFUSALS } from "../../../src/http/refusal-table.ts";
 import { env, exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -37,7 +37,7 @@ beforeAll(async () => {
   );
 });
 
-/** The JSON Schema of an answer as a check, with the components that it refers to. */
+/** Compiles the JSON Schema of an answer, with the components that it refers to. */
 function validator(schema: JsonSchema | undefined): z.ZodType {
   const text = JSON.stringify({ ...schema, $defs: api.components.schemas }).replaceAll(
     "#/components/schemas/",
@@ -50,7 +50,7 @@ describe("the document", () => {
   test("is OpenAPI 3.1 with all five ingestion endpoints and the operator API", () => {
     expect(api.openapi).toBe("3.1.0");
     const addresses = operations.map(({ method, path }) => `${method} ${path}`);
-    // The operator API's are those of the access matrix, which has each route once.
+    // Those of the operator API are the rows of the access table, which has each route once.
     const ofOperator = Object.keys(ACCESS).filter((route) => route.includes(" /operator/"));
     expect(addresses.sort()).toEqual(
       [
@@ -145,7 +145,7 @@ describe("the document", () => {
 });
 
 describe("the Worker behaves as documented", () => {
-  /** Parameters of paths, filled with records that exist. */
+  /** Path parameters of existing records. */
   const known: Record<string, string> = { plan_id: "growth" };
 
   beforeAll(async () => {
@@ -181,13 +181,13 @@ describe("the Worker behaves as documented", () => {
     known["person_email"] = "gone@example.com";
     await send("DELETE", `${workspace}/people/gone@example.com`, undefined, AUTHORISED);
     await create(`${workspace}/members`, { email: known["email"], role: "admin" });
-    // What the platform's backups do is in worker/restore; here D1 says that one has been restored.
+    // worker/restore tests the platform's backups; here D1 states that a restore has taken place.
     const by = { nowMs: Date.now(), actor: "operator" };
     const db = controlDatabase(env.DB);
     const restore = await createRestore(db, id, { atMs: by.nowMs }, by);
     await endRestore(db, restore, 1, by.nowMs);
     known["restore_id"] = restore.id;
-    // Nothing leaves this machine.
+    // No request leaves this machine.
     listen();
     const wanted = { type: "webhook", target: "https://nobody.example.com/in", events: ["person.scored"] };
     const { id: destination = "" } = await create(`${workspace}/destinations`, { name: "Doomed", ...wanted });
@@ -202,7 +202,7 @@ describe("the Worker behaves as documented", () => {
   test("answers every documented call as documented, with a valid body", async () => {
     const order = ["POST", "PUT", "PATCH", "GET", "DELETE"];
     const calls = operations
-      // The local runtime keeps no backups: worker/restore.
+      // The local runtime keeps no backups: see worker/restore.
       .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("/restore"))
       .sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
     for (const { method, path, operation } of calls) {

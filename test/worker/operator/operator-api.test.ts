@@ -1,4 +1,4 @@
-/** Design §9, the operator API, on the real D1 and Durable Objects; keys and members by spec §2.1, §3.1 and §5.6. */
+/** Design §9: the operator API on the real D1 and Durable Objects; keys and members by spec §2.1, §3.1 and §5.6. */
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
@@ -50,7 +50,7 @@ const put = (path: string, body?: unknown) => call("PUT", path, body);
 const del = (path: string) => call("DELETE", path);
 
 let created = 0;
-/** A workspace of its own, as its path. */
+/** A new workspace, as its path. */
 async function newWorkspace(fields: Json = {}): Promise<string> {
   const answer = await post("/operator/workspaces", { slug: `ws-${++created}`, name: "Acme", plan: "free", ...fields });
   expect(answer.status, JSON.stringify(answer.body)).toBe(201);
@@ -60,7 +60,7 @@ async function newWorkspace(fields: Json = {}): Promise<string> {
 const idOf = (workspace: string) => workspace.split("/").at(-1) ?? "";
 const items = (answer: Answer) => answer.body["items"] as Json[];
 const errors = (answer: Answer) => answer.body["errors"] as { path: string; message: string }[];
-/** Fields that a 422 complains about. */
+/** Fields that a 422 names. */
 function complaints(answer: Answer): string[] {
   expect(answer.status, JSON.stringify(answer.body)).toBe(422);
   expect(answer.body["code"]).toBe("validation_failed");
@@ -357,7 +357,7 @@ describe("workspaces", () => {
       updated_at: "x",
       updated_by: "x",
     };
-    // By the size that a workspace's rules may have, a condition with a value is the dearest in commas and brackets.
+    // Relative to the size limit of a workspace's rules, a condition with a value has the most commas and brackets.
     const conditions = Array.from({ length: 5 }, () => ({ path: "source", operator: "in", value: ["x"] }));
     const rules = Array.from({ length: 1_000 }, (_, n) => ({ ...rule, name: `r${n}`, conditions }));
     const answer = await post(`${await newWorkspace()}/rules/import?dry_run=true`, { items: rules });
@@ -419,7 +419,7 @@ describe("workspaces", () => {
       overages: true,
       name: "After",
     });
-    // What is so already is done again where it failed, and leaves no entry.
+    // A change without effect is repeated at the objects, where it may have failed, and leaves no entry.
     expect(await patch(workspace, { plan: "growth", overages: true, name: "After" })).toMatchObject({ status: 200 });
     expect(complaints(await patch(workspace, { slug: "other" }))).toEqual(["slug"]);
     expect(complaints(await patch(workspace, { plan: "no-such-plan" }))).toEqual(["plan"]);

@@ -1,4 +1,6 @@
-/** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
+/**
+ * Design §2, §8: the consumer of the queue and of the dead letter queue, with failing, repeated and damaged messages.
+ */
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
@@ -18,7 +20,7 @@ afterEach(() => vi.useRealTimers());
 const PAGE = { cursor: null, limit: 50 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
 
-/** Signals with these payloads, admitted and on their way, in a row each or all in one: what the queue would deliver. */
+/** Admitted signals with these payloads, in one row each or all in one, as the queue would deliver them. */
 async function onTheWay(
   payloads: string[],
   counterOf: () => Promise<TestCounter> = newCounter,
@@ -43,7 +45,7 @@ async function statuses(workspaceId: string, ids: string[]) {
   return Promise.all(ids.map(async (id) => (await store.signal(id))?.status));
 }
 
-/** Makes the store refuse what is inserted there, also after a restart. */
+/** Makes the store refuse inserts here, also after a restart. */
 function refuse(workspaceId: string, inserts: string): Promise<void> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) => {
     storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON ${inserts}
@@ -55,7 +57,7 @@ function refuse(workspaceId: string, inserts: string): Promise<void> {
 function contents({ store }: TestWorkspace): Promise<unknown[]> {
   return runInDurableObject(store, (_, { storage: { sql } }) => {
     const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_cf*'";
-    // Buffers would all be equal.
+    // Buffers would all compare as equal.
     const comparable = (row: Record<string, SqlStorageValue>): unknown[] =>
       Object.values(row).map((value) => (value instanceof ArrayBuffer ? Buffer.from(value).toString("base64") : value));
     return [...sql.exec<{ name: string }>(tables)].map(({ name }) => [
@@ -65,7 +67,7 @@ function contents({ store }: TestWorkspace): Promise<unknown[]> {
   });
 }
 
-/** The real bindings, but for one object of one workspace, which answers these calls so. */
+/** The real bindings, except one object of one workspace, which answers these calls as given. */
 function withStore(workspaceId: string, calls: Record<string, () => unknown>): Env {
   const getByName = (name: string) => {
     const stub = env.SIGNAL_STORE.getByName(name);
@@ -75,7 +77,7 @@ function withStore(workspaceId: string, calls: Record<string, () => unknown>): E
   return { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
 }
 
-/** Whoever becomes known from here on is linked after their batch, not with it. */
+/** People who become known from here on are linked after their batch, not with it. */
 const changeRules = (workspace: TestWorkspace) => {
   const rule = { name: "never", event: "Never", match: "all", conditions: [], scoring_signal: "never", points: 1 };
   return workspace.operator("POST", "/rules", rule);
@@ -115,7 +117,7 @@ describe("a batch of several workspaces", () => {
 });
 
 describe("the rules of a batch of many workspaces", () => {
-  /** D1 as the consumer sees it, and what it was asked; the first sessions fail. */
+  /** D1 as the consumer sees it, with its queries; the first sessions fail. */
   function askedD1(failing = 0) {
     const { d1, queries } = recordD1(env.DB);
     let sessions = 0;
@@ -305,7 +307,7 @@ describe("§8: one bad signal never affects its neighbours", () => {
 });
 
 describe("during a deployment", () => {
-  /** What the next version would have written. */
+  /** A message as the next version would write it. */
   const newer = (body: string) => body.replace('"v":1', '"v":2');
 
   test("a message of the next version is retried until the new consumer gets it; its other rows are recorded at once", async () => {
@@ -321,7 +323,7 @@ describe("during a deployment", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1, lost: 0 });
     const alone = await consumeMessages([`${counter.id}\u001d${newer(b)}`]);
     expect(alone).toMatchObject({ explicitAcks: [], retryMessages: [{ msgId: "0" }] });
-    // To a consumer of that version it is what one of this version is to this one.
+    // Stands for an old consumer that reads a new message.
     expect(await consumeMessages([mixed.replace('"v":2', '"v":1')], { attempts: 2 })).toMatchObject({
       explicitAcks: ["0"],
     });

@@ -1,4 +1,4 @@
-/** Which queue is which, where environments have queues of their own. */
+/** Kinds of queues in environments with different queue names. */
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";

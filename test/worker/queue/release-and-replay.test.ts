@@ -1,4 +1,4 @@
-/** Held signals that are released (design §6) and dead letters that are replayed (design §8): once more, counted once. */
+/** Release of held signals (design §6) and replay of dead letters (design §8): sent again, counted once. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { givenUpSignal } from "../../../src/queue/process.ts";
@@ -35,7 +35,7 @@ async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<Te
   return workspace;
 }
 
-/** Sends `count` signals of different people one after the other; their ids in order. */
+/** Sends `count` signals of different people one by one; returns their ids in order. */
 async function sendAll(workspace: TestWorkspace, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 1; n <= count; n++) {
@@ -131,7 +131,7 @@ describe("design §6: a release of held signals", () => {
     await workspace.settled();
     await workspace.operator("PATCH", "", { plan: await newPlan(100) });
     const results = await Promise.all([release(workspace), release(workspace), release(workspace)]);
-    // Calls that joined the release of another say what that release has done.
+    // Calls that joined another's release return its result.
     const released = results.map((result) => result.released);
     expect([...new Set([...released, 0])].sort()).toEqual([0, 2]);
     expect((await release(workspace)).released).toBe(0);
@@ -190,7 +190,7 @@ describe("design §6: a release of held signals", () => {
 });
 
 describe("design §8: a replay of dead letters", () => {
-  /** Makes the store refuse signals, as a bug would; each message comes to the consumer as one that has failed before. */
+  /** Makes the store refuse signals, as a bug would; each message arrives as one that has failed before. */
   async function refuseInserts(workspace: TestWorkspace): Promise<void> {
     await new TestCounter(workspace.id).sendTo((messages) =>
       consumeMessages(

@@ -1,4 +1,4 @@
-/** Calls of each key by day and refused calls by reason: what a user sees, what a crash takes, what they cost. */
+/** Calls of each key by day, and refused calls by reason: display, losses in a crash, cost. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -13,13 +13,13 @@ import type { TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { newMembers } from "../../support/members.ts";
 
-/** So far ahead that the platform's own clock rings no alarm. */
+/** Far ahead, so that the platform's real clock rings no alarm. */
 const START = Date.UTC(2031, 2, 5, 12);
 const SECOND = 1_000;
 const MINUTE = 60_000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-/** By then all counts are written. */
+/** All counts are written by then. */
 const QUIET_MS = 3 * WATCH_MS;
 
 function at(ms: number): void {
@@ -101,7 +101,7 @@ describe("call statistics", () => {
     fc.record({ do: fc.constant("crash" as const) }),
   );
 
-  /** All that a user sees of calls. */
+  /** Everything that users see of calls. */
   class Seen {
     readonly days: Record<string, Record<number, { accepted: number; refused: number }>> = { key_1: {}, key_2: {} };
     readonly usedMs: Record<string, number> = {};
@@ -146,7 +146,7 @@ describe("call statistics", () => {
     readonly #counter: TestCounter;
     #seen = new Seen();
     #admitted = 0;
-    /** What was to be seen after each call, and how long ago that is. */
+    /** The display after each call, with its age. */
     #past: { seen: Seen; agoMs: number }[] = [{ seen: new Seen(), agoMs: 0 }];
 
     constructor(counter: TestCounter) {
@@ -186,7 +186,7 @@ describe("call statistics", () => {
           return this.#pass(one.ms);
         case "set the clock back":
           vi.setSystemTime(Date.now() - one.ms);
-          // The alarm, which was set by the later clock, is set anew by the next call.
+          // The alarm was set by the later clock; the next call sets it again.
           return this.#accept(one.key, 1);
         case "sleep":
           await this.#pass(QUIET_MS);
@@ -198,7 +198,7 @@ describe("call statistics", () => {
       }
     }
 
-    /** What is to be seen now. */
+    /** The current display. */
     get expected(): { seen: Seen; admitted: number } {
       return { seen: this.#seen, admitted: this.#admitted };
     }
@@ -224,7 +224,7 @@ describe("call statistics", () => {
       this.#past.push({ seen: structuredClone(this.#seen), agoMs: 0 });
     }
 
-    /** What is left is what was to be seen at a moment of the last minute. */
+    /** The rest equals the display at a moment of the last minute. */
     async #crash(): Promise<void> {
       await crash(this.#counter);
       const left = await see(this.#counter);
@@ -274,7 +274,7 @@ describe("calls of a key by day", () => {
     const counter = await counterAtStart(2);
     const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
     const [first, second] = ["req_a", "req_b"];
-    // Two signals are accepted, two are held and one is refused; then the slices of another call come in between.
+    // Two signals are accepted, two held and one refused; then slices of another call arrive in between.
     await counter.admit(5, { requestId: first, invalid });
     await counter.admit(1, { requestId: second });
     await counter.admit(1, { requestId: first, firstSlice: false });
@@ -301,7 +301,7 @@ describe("calls of a key by day", () => {
       await counter.admit(1);
       await pass(counter, 2 * SECOND);
     }
-    // The last call came 2 s ago, and the platform lets go of an object that was idle for 10 s.
+    // The last call came 2 s ago, and the platform evicts an object after 10 idle seconds.
     await pass(counter, 7_900);
     await evictDurableObject(counter.stub);
     expect(await today(counter)).toEqual({ accepted: 4, refused: 0 });
@@ -381,7 +381,7 @@ describe("refused calls", () => {
         await pass(counter, SECOND);
       }
     });
-    // A minute: the alarm each 8 s; two reasons, the key and the ledger.
+    // A minute: the alarm every 8 s; two reasons, the key and the ledger.
     expect((rows + alarms) / minutes).toBeLessThanOrEqual(14);
     const listed = (await counter.stub.rejections(10)).map(({ code, calls }) => [code, calls]);
     expect(listed.sort()).toEqual([

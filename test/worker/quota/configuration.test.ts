@@ -1,6 +1,6 @@
 /**
- * Design §6: how a changed plan, or overages, arrive at the Quota Counter: pushed by whoever changes them, and by the edge
- * where that push failed. Each step may fail; no sender is refused for it.
+ * Design §6: changes of plan and overages reach the Quota Counter: pushed with the change, and by the edge if that
+ * push failed. Every step may fail without refusing a sender.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -15,7 +15,7 @@ import { newPlan, newWorkspace } from "../../support/workspace.ts";
 
 const NOW = Date.UTC(2031, 0, 15);
 const ANCHOR = "2031-01-01T00:00:00.000Z";
-/** Longer than an isolate remembers a key's look-up. */
+/** Longer than an isolate caches a key. */
 const NEXT_LOOK_UP_MS = 61_000;
 const MONTH_MS = 31 * 86_400_000;
 
@@ -30,7 +30,7 @@ async function expectNewest(late: LateConfiguration): Promise<void> {
 }
 
 describe("any history of configuration changes and faults", () => {
-  /** A sender is told what the quota says, never that the service has not heard of a plan yet. */
+  /** Senders get the quota's verdict, never an error about a missing plan. */
   const VERDICTS = ["accepted", "held", "extra_room_exceeded", "allowance_exceeded"];
 
   type Step =
@@ -78,7 +78,7 @@ describe("any history of configuration changes and faults", () => {
   class History {
     readonly late: LateConfiguration;
     readonly #plans: readonly string[];
-    /** Every configuration that D1 has had, by its version. */
+    /** Every configuration that D1 has had, by version. */
     readonly #known = new Map<number, StoredConfig>();
     /** Versions that the counter has had, in order. */
     readonly #applied: number[] = [];
@@ -128,7 +128,7 @@ describe("any history of configuration changes and faults", () => {
           const before = versions[taken.which % versions.length];
           if (before === undefined) break;
           await late.restoreD1(before);
-          // A restore takes longer than the versions may be ahead of the time.
+          // A restore takes longer than versions may be ahead of the time.
           pass(1_000);
           expect((await late.operator("POST", `/workspaces/${late.workspace.id}/recover`)).status).toBe(200);
           break;
@@ -142,11 +142,11 @@ describe("any history of configuration changes and faults", () => {
       await this.look();
     }
 
-    /** Looks at D1 and the counter after a step. */
+    /** Checks D1 and the counter after a step. */
     async look(): Promise<void> {
       const stored = await this.late.stored();
       const before = this.#known.get(stored.configVersion);
-      // A version means one configuration.
+      // A version identifies one configuration.
       if (before === undefined) this.#known.set(stored.configVersion, stored);
       else expect(before).toEqual(stored);
       const { configVersion, signalLimit, overages, paid, history, extraRoomRemoved, streak } = await this.late.usage();
@@ -165,7 +165,7 @@ describe("any history of configuration changes and faults", () => {
       expect({ streak, extraRoomRemoved }).toEqual(judged);
     }
 
-    /** The newest configuration that the counter has ever had of those that were there at `ms`; else the first. */
+    /** The newest configuration that the counter has had of those effective at `ms`; else the first. */
     #heldAt(ms: number): StoredConfig {
       const version = this.#applied.filter((one) => one <= ms).at(-1) ?? this.#applied[0] ?? 0;
       const config = this.#known.get(version);
@@ -352,7 +352,7 @@ describe("new terms of a plan", () => {
     expect(await late.stored()).toMatchObject({ configVersion });
     await late.putPlan({ signal_limit: 5, name: "Other", retention_days: 90 });
     expect(await late.stored()).toMatchObject({ configVersion: Date.now() });
-    // Twice in a millisecond: each is newer than the one before.
+    // Twice in a millisecond: each version is newer than the one before.
     await late.putPlan({ signal_limit: 5, paid: false });
     expect(await late.stored()).toMatchObject({ configVersion: Date.now() + 1 });
   });
@@ -366,7 +366,7 @@ describe("a restored D1", () => {
     await late.change({ plan: await newPlan(9), overages: true });
     const { configVersion } = await late.usage();
     await late.restoreD1(before);
-    // The clock of whoever recovers may be behind.
+    // The clock of the recovering Worker may be behind.
     vi.setSystemTime(NOW - 1_000);
     await late.operator("POST", `/workspaces/${late.workspace.id}/recover`);
     expect(await late.stored()).toMatchObject({ signalLimit: 5, configVersion: configVersion + 1 });
@@ -412,7 +412,7 @@ describe("a period closes with the configuration effective at its end", () => {
     if (found === null) throw new Error("no usage");
     return { ...found, history: found.history.toReversed() };
   };
-  /** Sends three signals in each month up to this one, on the tenth; the plan allows two. */
+  /** Sends three signals on the tenth of each month up to this one; the plan allows two. */
   async function drive(counter: TestCounter, months: number): Promise<void> {
     for (let month = 1; month <= months; month++) {
       vi.setSystemTime(Math.max(NOW, at(month, 10)));

@@ -1,4 +1,4 @@
-/** Design §6, §7: how edge and control plane call the Quota Counter: again where that may help. */
+/** Design §6, §7: calls of edge and control plane to the Quota Counter, with retries where they can help. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
@@ -7,7 +7,7 @@ import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
-/** The real bindings, but for these calls of a workspace's counter. */
+/** The real bindings, except these calls of a workspace's counter. */
 function withCounter({ counter }: TestWorkspace, calls: Record<string, (...given: never[]) => unknown>): Env {
   const getByName = () =>
     new Proxy(counter, {

@@ -1,4 +1,7 @@
-/** What the Quota Counter tells: levels of usage, periods, bursts of refusals and delays; each once, and at what cost. */
+/**
+ * Notifications of the Quota Counter: usage levels, periods, bursts of refusals and delays; once each, with their
+ * cost.
+ */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
@@ -15,7 +18,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** The alarm itself goes by the real clock, and rings only when a test says so. */
+/** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
 const MINUTE = 60_000;
 
@@ -47,7 +50,7 @@ async function handedOn(counter: TestCounter): Promise<void> {
 
 const levels = ({ taken }: TestDestinations) => ofType(taken, "usage.level").map(({ level }) => level);
 
-/** The alarm rings, as at that time. */
+/** Rings the alarm at that time. */
 async function ring(counter: TestCounter, ms: number): Promise<void> {
   at(ms);
   await counter.sendTo(lose);
@@ -65,7 +68,7 @@ describe("a usage level", () => {
     expect(ofType(destinations.taken, "usage.level")).toEqual([
       { level: "80", used: 8, signal_limit: 10, overages: false, ...span },
     ]);
-    // Over two levels at once.
+    // Crosses two levels at once.
     await counter.admit(11);
     await counter.admit(1);
     await counter.admit(1);
@@ -274,7 +277,7 @@ test("notifies a delay after ten minutes, and again only after recovery", async 
 });
 
 describe("rows and alarms", () => {
-  /** Of a signal that comes alone and is settled, on a counter that has had others. */
+  /** For a signal that arrives alone and is settled, on a counter that has had others. */
   async function costOf(types: EventType[], signals: number): Promise<{ rows: number; alarms: number }> {
     const { counter } = await counterThatTells({ signalLimit: 100 }, types);
     await counter.admit(1);

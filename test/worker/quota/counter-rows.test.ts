@@ -1,6 +1,6 @@
 /**
- * Design §7: what a signal costs in the Quota Counter, in rows written and alarms set, each billed as a row; and that the
- * counts, which travel in the rows of signals, outlive them.
+ * Design §7: cost of a signal in the Quota Counter, in rows written and alarms set, each billed as a row. The counts,
+ * stored in the rows of signals, outlive them.
  */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -15,14 +15,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** The alarm itself goes by the real clock, and rings only when a test says so. */
+/** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
 
 function at(ms: number): void {
   vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
 }
 
-/** The alarm rings when it is due. */
+/** Rings the alarm when it is due. */
 async function passTo(counter: TestCounter, ms: number): Promise<void> {
   const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
   at(ms);
@@ -36,7 +36,7 @@ async function newCounterAtStart(signalLimit = 10_000): Promise<TestCounter> {
   return counter;
 }
 
-/** Rows and alarms for each signal, where one comes every so often and is settled some later ones after it. */
+/** Rows and alarms per signal, with signals at this interval that are settled some signals later. */
 async function costOfSignals(signals: number, everyMs: number, settledAfter: number): Promise<number> {
   const counter = await newCounterAtStart();
   const { rows, alarms } = await countRows(counter, async () => {
@@ -88,14 +88,14 @@ describe("a signal costs", () => {
     const nothing = () => Promise.resolve();
     expect(await cost(1_000, signal(1))).toBe(1);
     expect(await cost(2_000, signal(2))).toBe(0);
-    // The alarm rings, and is set for signals that are likely to follow; then for the period's end.
+    // The alarm rings, and is set for likely signals; then for the period's end.
     expect(await cost(1_000 + SAFETY_ALARM_MS, signal(3))).toBe(1);
     expect(await cost(2_000 + 2 * SAFETY_ALARM_MS, nothing)).toBe(1);
     for (const hour of [1, 2, 3]) expect(await cost(hour * 3_600_000, nothing)).toBe(0);
   });
 });
 
-/** What the counter's state is, all of it that anybody sees. */
+/** The counter's complete visible state. */
 async function stateOf(counter: TestCounter) {
   return { usage: await counter.stub.usage(), books: await counter.stub.books() };
 }

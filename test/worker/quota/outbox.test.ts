@@ -1,4 +1,4 @@
-/** Design §7: from the outbox to the queue, when the queue fails, lies, loses and when all goes well. */
+/** Design §7: from the outbox to the queue, if the queue fails, misreports, loses messages, or works. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -13,7 +13,7 @@ import { admitCall, lose, newCounter } from "../../support/counter.ts";
 import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
-// So far ahead that the platform's own clock rings no alarm; and it stands still.
+// Far ahead, so that the platform's real clock rings no alarm; the clock stands still.
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 5, 12) });
 });
@@ -27,11 +27,11 @@ const QUEUE_BATCH_BYTES = 256_000;
 
 const down: SendBatch = () => Promise.reject(new Error("queue is down"));
 
-/** What a queue was given by a counter: the messages of each `sendBatch`. */
+/** What a counter gave to a queue: the messages of each `sendBatch`. */
 class Recorder {
   readonly #counter: TestCounter;
   readonly batches: Queued[][] = [];
-  /** How the next `sendBatch` calls end; when there is none, well. */
+  /** Results of the next `sendBatch` calls; success after the last. */
   readonly outcomes: ((messages: Queued[]) => Promise<unknown>)[] = [];
 
   constructor(counter: TestCounter) {
@@ -55,7 +55,7 @@ function alarmMs(counter: TestCounter): Promise<number | null> {
   return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
 }
 
-/** Seconds until the alarm, by the clock that the object sees. */
+/** Seconds until the alarm, by the object's clock. */
 async function secondsToAlarm(counter: TestCounter): Promise<number> {
   return Math.round((((await alarmMs(counter)) ?? Number.NaN) - Date.now()) / 1_000);
 }
@@ -76,13 +76,13 @@ describe("a failing queue", () => {
     await counter.counted(3);
     const delays = [await secondsToAlarm(counter)];
     for (let attempt = 2; attempt <= 9; attempt++) {
-      // Nothing but the alarm has tried.
+      // Only the alarm has tried.
       expect(queue.batches).toHaveLength(attempt - 1);
       expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
       expect(queue.batches).toHaveLength(attempt);
       delays.push(await secondsToAlarm(counter));
     }
-    // After several calls the alarm sees whether more of them come: sooner than the second delay, 10 s.
+    // After several calls the alarm checks for more of them earlier than the second delay of 10 s.
     expect(delays).toEqual([5, WATCH_MS / 1_000, 20, 40, 80, 160, 300, 300, 300]);
     expect([delays[0], delays.at(-1)]).toEqual([RETRY_MIN_SECONDS, RETRY_MAX_SECONDS]);
     await runDurableObjectAlarm(counter.stub);
@@ -128,11 +128,11 @@ describe("a failing queue", () => {
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
       const counter = await newCounter();
-      // What a call of the queue has failed with is read from the table.
+      // The error of a queue call is read from the table.
       await counter.sendTo(down);
       await counter.counted(1);
       await until(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
-      // From now on the queue would take it.
+      // From now on the queue accepts messages.
       await counter.sendTo(lose);
       const repair = await counter.breakStatement(statement);
       await runInDurableObject(counter.stub, (instance) => instance.alarm());
@@ -290,7 +290,7 @@ describe("packing", () => {
   });
 });
 
-/** A counter with a row for each second of the last two minutes, with one signal each. */
+/** A counter with one row for each second of the last two minutes, with one signal each. */
 async function counterOfTwoMinutes() {
   const counter = await newCounter();
   await counter.sendTo(lose);
@@ -304,7 +304,7 @@ async function counterOfTwoMinutes() {
   return { counter, ids };
 }
 
-/** Counts the rows that SQLite reads, and the bodies that come to JavaScript. */
+/** Counts the rows that SQLite reads, and the bodies that reach JavaScript. */
 function countReads(sql: SqlStorage) {
   const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
   let bodies = 0;
@@ -345,7 +345,8 @@ describe("a signal in flight", () => {
     const start = Date.now();
     const ids: string[] = [];
     for (let n = 0; n < 24; n++) {
-      // Three in each minute: more than the clocks of edge and counter may differ lie between the first and the last.
+      // Three in each minute: more than the clocks of edge and counter may differ lies between the first and the
+      // last.
       vi.setSystemTime(start + n * 20_000);
       ids.push(newId("sig"));
       await counter.admit(1, { ids: ids.slice(-1) });
@@ -383,7 +384,7 @@ describe("a signal in flight", () => {
       expect(findInFlight(reads.sql, counter.id, ids[60] ?? "")?.id).toBe(ids[60]);
       expect(findInFlight(reads.sql, counter.id, newId("sig", Date.now() - 60_000))).toBeNull();
       expect(reads.bodies()).toBe(1);
-      // For each: the rows of 20 seconds, and a dozen for each end of them.
+      // For each: the rows of 20 seconds, and a dozen at each end.
       expect(reads.rows()).toBeLessThan(2 * 50);
     });
   });

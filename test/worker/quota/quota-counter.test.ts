@@ -1,4 +1,4 @@
-/** Design §6, §7: the Quota Counter as the edge calls it, and through failures, late alarms and restarts. */
+/** Design §6, §7: the Quota Counter as the edge calls it, through failures, late alarms and restarts. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -8,7 +8,7 @@ import { writeSignal } from "../../../src/wire/message.ts";
 import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
-// In the middle of a period: none ends while a test goes on, whenever it is run.
+// The middle of a period, so that none ends during a test.
 beforeEach(() => setTime(month(1, 15)));
 
 afterEach(() => {
@@ -19,7 +19,7 @@ function setTime(ms: number): void {
   vi.useFakeTimers({ toFake: ["Date"], now: ms });
 }
 
-/** In the future: the alarm itself goes by the real clock, and rings only when a test says so. */
+/** In the future: the alarm follows the real clock, and rings only when a test rings it. */
 const month = (number: number, day = 1) => Date.UTC(2031, number - 1, day);
 
 async function usageOf(counter: TestCounter) {
@@ -32,7 +32,7 @@ function alarmOf(counter: TestCounter): Promise<number | null> {
   return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
 }
 
-/** Waits until nothing is in the outbox, and says what the store has. */
+/** Waits for an empty outbox, and returns the store's signals. */
 async function settled(counter: TestCounter) {
   await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
   return env.SIGNAL_STORE.getByName(counter.id).totals();
@@ -54,7 +54,7 @@ describe("§8, invariant 3: verdicts", () => {
     for (const { ordinal, verdict } of stored.values()) {
       expect(verdict).toBe(ordinal <= limit ? "accepted" : "held");
     }
-    // What each caller was told is what was stored of its signals.
+    // Each caller's answer equals the stored verdicts.
     calls.forEach((ids, call) => {
       const result = results[call];
       if (result?.outcome !== "counted") throw new Error(result?.outcome);
@@ -106,7 +106,7 @@ describe("design §7: shared commits", () => {
         Promise.all(Array.from({ length: 64 }, async () => instance.admit(admitCall(1)))),
       ),
     );
-    // The first call has a commit of its own, if no commit was made within the last milliseconds.
+    // The first call commits alone, unless a commit was made in the last milliseconds.
     expect([1, 2]).toContain(rows);
     expect(await counter.rows()).toHaveLength(1 + rows);
     expect(await counter.unsettled()).toHaveLength(65);
@@ -149,7 +149,7 @@ describe("design §7: shared commits", () => {
       await repair();
       expect(await usageOf(counter)).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
       expect(await counter.counted(8)).toEqual([7, 1, 0]);
-      // A settled row is used again all the same.
+      // A settled row is reused nevertheless.
       const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
         storage.sql.exec("SELECT count(*) AS rows FROM outbox").one(),
       );
@@ -294,7 +294,7 @@ describe("§8.5: billing periods", () => {
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(5);
-    // Nothing else is to be done: the alarm is the period's.
+    // No other work is due: the alarm is the period's.
     await counter.settle(1);
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
     expect(await alarmOf(counter)).toBe(month(2));

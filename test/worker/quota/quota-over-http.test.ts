@@ -1,4 +1,4 @@
-/** Spec §8 and design §6, invariants 2 and 3, as senders see them: which signals are kept, and what the others are told. */
+/** Spec §8 and design §6, invariants 2 and 3, as senders see them: kept and refused signals, and their answers. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
@@ -7,18 +7,18 @@ import { concurrently, newPlan, newWorkspace, operator } from "../../support/wor
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
 
 const CALLERS = 64;
-/** Ten days and a half before the period's end, when it began at ANCHOR. */
+/** Ten and a half days before the end of a period that began at ANCHOR. */
 const ANCHOR = "2031-01-01T00:00:00.000Z";
 const NOW = Date.parse("2031-01-21T12:00:00.000Z");
 const PERIOD_LEFT_S = 10.5 * 86_400;
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 
-/** Different each time: no duplicates. */
+/** Different each time, so that none is a duplicate. */
 let sent = 0;
 const signal = () => ({ event: "x", properties: { n: ++sent } });
 const signals = (count: number) => Array.from({ length: count }, signal);
 
-/** Stands still until it is set again; the tests, the Worker and its objects share it. */
+/** Stands still until it is set; the tests, the Worker and its objects share it. */
 function stopClock(nowMs = NOW): void {
   vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
 }
@@ -29,7 +29,7 @@ afterEach(() => {
 
 const usageOf = (workspace: TestWorkspace) => workspace.operator("GET", "/usage");
 
-/** What one call was told: `accepted`, `held`, or the code of its refusal. */
+/** The answer to one call: `accepted`, `held`, or the refusal's code. */
 async function verdictOf(response: Response): Promise<string> {
   const body = await response.json<{ status: string | number; code?: string }>();
   expect(response.status).toBe(body.code === undefined ? 202 : body.status);
@@ -38,7 +38,7 @@ async function verdictOf(response: Response): Promise<string> {
 
 const verdict = async (workspace: TestWorkspace) => verdictOf(await workspace.send(signal()));
 
-/** What each item of a batch was told. */
+/** The answer to each item of a batch. */
 async function verdicts(workspace: TestWorkspace, items: unknown[]): Promise<string[]> {
   const { results } = await (await workspace.send(items)).json<BatchAnswer | Problem>();
   return (results ?? []).map((result) => result.code ?? result.status);
@@ -52,7 +52,7 @@ function tally(values: string[]): Record<string, number> {
 
 const times = (count: number, value: string) => Array.from({ length: count }, () => value);
 
-/** Of all stored signals, in the order of their ordinals. */
+/** Verdicts of all stored signals, in the order of their ordinals. */
 async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: number; verdict: string }[]> {
   await workspace.settled();
   return readStore(workspace.id, (state) =>
@@ -62,7 +62,7 @@ async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: numb
   );
 }
 
-/** Ordinals without gaps or repeats, accepted up to the limit and held after it. */
+/** Ordinals without gaps or repetitions, accepted up to the limit and held after it. */
 const ordinals = (limit: number, last: number) =>
   Array.from({ length: last }, (_, index) => ({ ordinal: index + 1, verdict: index < limit ? "accepted" : "held" }));
 
@@ -80,7 +80,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
       extra_room_exceeded: 50,
     });
     expect(await usageOf(workspace)).toMatchObject({ accepted: 50, held: 50, rejected: 50 });
-    // Each 202 is durable, and found again.
+    // Each 202 is durable and can be found.
     expect(await storedOrdinals(workspace)).toEqual(ordinals(50, 100));
     expect(await workspace.books()).toMatchObject({ accepted: 100, processed: 50, held: 50, balanced: true });
   });
@@ -89,7 +89,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
     const workspace = await newWorkspace({ signalLimit: 50 });
     const answers = await concurrently(CALLERS, 70, (index) => verdicts(workspace, signals(1 + (index % 5))));
     expect(tally(answers.flat())).toEqual({ accepted: 50, held: 50, extra_room_exceeded: 210 - 100 });
-    // Within a call the verdicts come in the order of the signals.
+    // Within a call the verdicts are in the order of the signals.
     const order = ["accepted", "held", "extra_room_exceeded"];
     for (const answer of answers) {
       const ranks = answer.map((one) => order.indexOf(one));
@@ -234,7 +234,7 @@ describe("§8.6: overages and upgrades", () => {
 describe("§8.5: the extra room ends", () => {
   const months = ["01", "02", "03", "04"].map((month) => Date.parse(`2031-${month}-10`));
 
-  /** Sends three signals in each month, of which the plan allows two. */
+  /** Sends three signals in each month; the plan allows two. */
   async function drive(workspace: TestWorkspace): Promise<string[][]> {
     const answers: string[][] = [];
     for (const monthMs of months) {

@@ -1,4 +1,4 @@
-/** Rows of the outbox that no release can read: they are kept, counted and told, and hold up nothing. */
+/** Outbox rows that no release can read: they are kept, counted and reported, and block nothing. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
@@ -12,7 +12,7 @@ import type { TestWorkspace } from "../../support/workspace.ts";
 beforeEach(() => vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 0, 15) }));
 afterEach(() => vi.useRealTimers());
 
-/** Two rows that wait. What `spoil` makes of the bodies is stored. */
+/** Two waiting rows. The bodies are stored as `spoil` returns them. */
 async function withRows(spoil: (body: string, index: number) => string): Promise<[TestWorkspace, TestCounter]> {
   const workspace = await newWorkspace({ signalLimit: 100 });
   const counter = new TestCounter(workspace.id);
@@ -30,7 +30,7 @@ async function withRows(spoil: (body: string, index: number) => string): Promise
   return [workspace, counter];
 }
 
-/** What the counter has in its two tables after its alarm has rung, and what its messages say is the lowest unsettled row. */
+/** The counter's two tables after its alarm, and the lowest unsettled row in its messages. */
 async function afterAlarm(counter: TestCounter, afterMs: number) {
   const lows: number[] = [];
   await counter.sendTo(async (messages) => void lows.push(...messages.map(({ body }) => readMessage(body).low)));
@@ -51,7 +51,7 @@ test("sets an unreadable row aside after 45 minutes, shows it as in flight and b
   expect(early.aside).toEqual([]);
   const { rows, aside } = await afterAlarm(counter, 60_001);
   expect([rows, aside]).toEqual([[early.rows[1]], [early.rows[0]]]);
-  // What is sent again says that all before it is settled.
+  // The resent message says that all earlier rows are settled.
   await until(async () => {
     const { lows } = await afterAlarm(counter, RESEND_AFTER_MS);
     expect(lows).toEqual([early.rows[1]]);

@@ -1,4 +1,4 @@
-/** Usage by day in the Quota Counter: what it costs, and that it survives new days, periods, upgrades and restarts. */
+/** Usage by day in the Quota Counter: its cost, and its survival of new days, periods, upgrades and restarts. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
@@ -43,7 +43,7 @@ describe("usage by day", () => {
     await counter.counted(3);
     setTime(at(3, 9));
     await counter.counted(7);
-    // Nothing has come since, but the day has ended.
+    // No signal has arrived since, but the day has ended.
     setTime(at(3, 12));
     expect(await daysOf(counter)).toEqual([
       ["03-05", 3, 0, 0],

@@ -1,7 +1,4 @@
-/**
- * Histories of a workspace that is restored: what was answered with 202 is afterwards recorded once, or counted as lost, and
- * nothing in between (docs/operate.md).
- */
+/** Histories of restores: every signal answered with 202 ends recorded once or counted as lost (docs/operate.md). */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -18,7 +15,7 @@ import type { BatchAnswer, TestWorkspace } from "../../support/workspace.ts";
 
 const START = Date.UTC(2031, 0, 10, 12);
 const MINUTE_MS = 60_000;
-/** The platform can restore a moment of the last 30 days. */
+/** The platform can restore any moment of the last 30 days. */
 const RESTORABLE_MS = 30 * 24 * 60 * MINUTE_MS;
 const RUNS = amount(6, 150);
 const LIMIT_MS = amount(20_000, 90_000);
@@ -44,13 +41,13 @@ const step = fc.oneof(
 
 type Step = typeof step extends fc.Arbitrary<infer One> ? One : never;
 
-/** A signal as the history knows it: each has an email of its own. */
+/** A signal of the history; each has its own email. */
 interface Sent {
   id: string;
   email: string;
 }
 
-/** What a restore goes back to. */
+/** A moment to restore to. */
 interface Moment {
   atMs: number;
   alive: ReadonlySet<Sent>;
@@ -59,14 +56,14 @@ interface Moment {
 class History {
   readonly workspace: TestWorkspace;
   readonly #counter: TestCounter;
-  /** Messages that the queue holds. */
+  /** Messages in the queue. */
   #queue: string[] = [];
   #number = 0;
-  /** All signals that were answered with 202, and those of them that no restore has lost. */
+  /** All signals answered with 202, and those of them that no restore has lost. */
   readonly #sent: Sent[] = [];
   #alive = new Set<Sent>();
   readonly #moments: Moment[] = [];
-  /** The moment before each restore, by its id. */
+  /** The moment before each restore, by the restore's id. */
   readonly #before = new Map<string, Moment>();
   readonly #deleted = new Map<string, Sent>();
 
@@ -98,7 +95,7 @@ class History {
     await this.#note();
   }
 
-  /** Everything that waits is sent and delivered; then what is recorded is compared with what was sent. */
+  /** Delivers everything that waits, then compares the recorded with the sent signals. */
   async check(): Promise<void> {
     await this.#drain();
     const books = await this.workspace.books();
@@ -121,7 +118,7 @@ class History {
     const emails = people.items.map(({ email }) => email);
     expect(emails.filter((email) => this.#deleted.has(email))).toEqual([]);
     expect(new Set(emails).size).toBe(emails.length);
-    // New signals are taken and recorded.
+    // New signals are accepted and recorded.
     await this.#send(1);
     await this.#drain();
     expect(await this.workspace.books()).toMatchObject({ balanced: true, in_flight: 0 });
@@ -144,9 +141,9 @@ class History {
     if (this.#queue.length === 0) return;
     const at = which % this.#queue.length;
     const [body = ""] = this.#queue.splice(at, 1);
-    // A message may come once more, much later.
+    // A message may be repeated much later.
     if (times > 1) this.#queue.push(body);
-    // The queue gives a message up now and then.
+    // The queue sometimes gives up a message.
     const queue = which % 7 === 0 ? "signals-dlq" : "signals";
     const { retryMessages } = await consumeMessages([body], { queue });
     if (retryMessages.length > 0) this.#queue.push(body);
@@ -158,7 +155,7 @@ class History {
   }
 
   async #weeksLater(): Promise<void> {
-    // A deletion is remembered for 30 days: signals of that person that are on their way arrive before.
+    // A deletion is remembered for 30 days; signals of the person in transit arrive earlier.
     if (this.#deleted.size > 0) await this.#drain();
     vi.setSystemTime(Date.now() + 20 * 24 * 60 * MINUTE_MS);
   }
@@ -195,14 +192,14 @@ class History {
     if (first?.isCounterRestored !== true) this.#alive = new Set(moment.alive);
   }
 
-  /** Whether a backup of that time is the one of this moment: the clock may have gone back since. */
+  /** Whether the backup of that time belongs to this moment: the clock may have gone back since. */
   #isLastAt({ atMs }: Moment, index: number): boolean {
     return this.#moments.slice(index + 1).every((later) => later.atMs > atMs + 1_000);
   }
 
   /**
-   * The n-th call of the restore fails; with `between`, others go on before it is repeated. Returns how far it came; null:
-   * nothing was changed.
+   * The n-th call of the restore fails; with `between`, other steps run before it is repeated. Returns the progress;
+   * null: nothing was changed.
    */
   async #interrupted(
     body: object,
@@ -252,7 +249,7 @@ class History {
     return call(`/operator/workspaces/${this.workspace.id}${path}`, { ...init, headers });
   }
 
-  /** The counter's messages go into the queue of this history, also after it has started anew. */
+  /** The counter's messages go into this history's queue, also after a restart. */
   async #useQueue(): Promise<void> {
     await this.#counter.sendTo(async (messages) => void this.#queue.push(...messages.map(({ body }) => body)));
   }
@@ -266,7 +263,7 @@ class History {
     });
   }
 
-  /** A moment that a restore may go back to. */
+  /** A moment that a restore may use. */
   async #note(): Promise<void> {
     for (const stub of [this.workspace.counter, this.workspace.store, env.DESTINATIONS.getByName(this.workspace.id)]) {
       // oxlint-disable-next-line no-await-in-loop

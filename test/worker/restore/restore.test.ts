@@ -1,4 +1,6 @@
-/** POST /operator/workspaces/{id}/restore, as docs/operate.md describes it. The backups are those of test/support/point-in-time.ts. */
+/**
+ * POST /operator/workspaces/{id}/restore, as in docs/operate.md. test/support/point-in-time.ts provides the backups.
+ */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -19,7 +21,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** The moment that it is now, of which the workspace has a backup. It becomes five seconds later. */
+/** The current moment, which has a backup. Moves the clock five seconds ahead. */
 async function moment({ id, counter, store }: TestWorkspace): Promise<string> {
   const now = new Date().toISOString();
   for (const stub of [counter, store, env.DESTINATIONS.getByName(id)]) {
@@ -87,7 +89,7 @@ test("a restored workspace has its earlier data and current keys, and reports it
     lost: 1,
     balanced: true,
   });
-  // What was lost is not charged.
+  // Lost signals are not charged.
   expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3 });
 
   expect(await alarms(workspace)).toEqual(["signals_lost"]);
@@ -135,7 +137,7 @@ describe("a refused restore changes nothing", () => {
       detail: expect.stringContaining("2 accepted signals wait to be recorded and would be lost"),
     });
     expect(waits).toHaveBeenCalled();
-    // Calls are taken at once.
+    // Calls are accepted immediately.
     expect((await workspace.send({ email: "d@example.com", event: "E" })).status).toBe(202);
     expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({ lost: 3 });
     expect(await people(workspace)).toEqual(["a"]);
@@ -171,7 +173,7 @@ test("a restore that the first object refuses changes nothing, and the workspace
     409,
     { code: "not_restorable", detail: expect.stringContaining("the bookmark is too old") },
   ]);
-  // Nothing stays armed for a later start.
+  // No bookmark stays armed for a later start.
   await abortAllDurableObjects();
   await sent(workspace, "c");
   expect(await people(workspace)).toEqual(["a", "b", "c"]);
@@ -192,7 +194,7 @@ test("a restore that one object refuses is visible, records nothing, and is comp
   const other = await ask(workspace, "/restore", { at: new Date(START - 1).toISOString() });
   expect(await other.json()).toMatchObject({ code: "restore_unfinished", detail: expect.stringContaining(at) });
 
-  // An hour later calls are taken again, and wait.
+  // An hour later calls are accepted again, and wait.
   later(3_600_000);
   expect((await workspace.send({ email: "c@example.com", event: "E" })).status).toBe(202);
   vi.restoreAllMocks();
@@ -337,7 +339,7 @@ describe("payloads in R2", () => {
     const exported = await ask(workspace, "/export/signals");
     expect([exported.status, (await exported.text()).trim().split("\n").length]).toEqual([200, 2]);
     await workspace.operator("DELETE", "/people/a@example.com");
-    // The first removes what is left of the object in the tables, the second ends the deletion.
+    // The first step removes the rest of the object from the tables, the second ends the deletion.
     for (let rings = 0; rings < 2; rings++) await ring(workspace.id, { seal: false });
     expect(await workspace.operator("GET", "/people/a@example.com/deletion")).toMatchObject({
       finished_at: expect.any(String),
@@ -351,14 +353,14 @@ test("signals recorded in the second after the restored moment are kept, because
   const counter = new TestCounter(workspace.id);
   await counter.sendTo(lose);
   await workspace.send({ email: "b@example.com", event: "E" });
-  // The counter's backup is older than that of the store: it takes a signal for waiting that is recorded by then.
+  // The counter's backup is older than the store's: the counter considers a recorded signal as waiting.
   await runInDurableObject(workspace.counter, (_, { storage }) => storage.getCurrentBookmark());
   const at = new Date().toISOString();
   await runInDurableObject(env.DESTINATIONS.getByName(workspace.id) as DurableObjectStub, (_, { storage }) =>
     storage.getCurrentBookmark(),
   );
   later(300);
-  // A counter that starts sends what waits once more, to the real queue now.
+  // A starting counter resends what waits, to the real queue here.
   await abortAllDurableObjects();
   await workspace.counter.books();
   await workspace.settled();
@@ -376,7 +378,7 @@ test("signals recorded in the second after the restored moment are kept, because
 });
 
 describe("a message from before a restore", () => {
-  /** A workspace whose messages are kept here until a test delivers them. */
+  /** A workspace whose messages are held back until the test delivers them. */
   async function withQueue(): Promise<{ workspace: TestWorkspace; queue: string[]; useQueue: () => Promise<void> }> {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     const queue: string[] = [];
@@ -426,7 +428,7 @@ describe("a message from before a restore", () => {
     await useQueue();
     await consumeMessages([old]);
     await until(async () => {
-      // A counter that starts sends what waits once more.
+      // A starting counter resends what waits.
       await abortAllDurableObjects();
       await useQueue();
       await runInDurableObject(workspace.counter, (instance) => instance.alarm());

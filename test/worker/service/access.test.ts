@@ -1,6 +1,6 @@
 /**
- * Who gets what: every route of the Worker, asked by nobody, by the owner of another workspace, by each role and with the
- * operator token. The routes come from the routers themselves: one without a row here fails.
+ * Access: every route of the Worker, called by nobody, by the owner of another workspace, by each role and with the
+ * operator token. The routes come from the routers; a route without a row here fails.
  */
 import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
@@ -15,7 +15,7 @@ import { call, newPlan } from "../../support/workspace.ts";
 const ACTORS = ["nobody", "stranger", "member", "admin", "owner", "operator"] as const;
 type Actor = (typeof ACTORS)[number];
 
-/** What stands in a path in place of its parameters: records of this workspace, of its own for each actor. */
+/** Values of path parameters: records of this workspace, separate ones for each actor. */
 type Subject = Record<string, string>;
 
 let team: Members;
@@ -70,7 +70,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
   };
 }
 
-/** The query without which a path names nothing. */
+/** The query that a path requires. */
 const QUERY: Record<string, string> = { "/w/:slug/signals/group": "?event=Visit&source=unknown" };
 
 interface Route {
@@ -80,13 +80,13 @@ interface Route {
   name: string;
 }
 
-/** What ends records comes last: each actor has but one of each. */
+/** Routes that end records come last, because each actor has one record of each kind. */
 const ENDS = /^DELETE|\/(delete|deactivate|rotate|rotate-secret|remove)$/;
 
 function routes(): Route[] {
   const all = [...ingestApp.routes, ...otherRoutes.routes]
     .filter(({ method }) => method !== "ALL")
-    // The assets' names are made from what is in them.
+    // Names of assets contain a hash of their content.
     .map(({ method, path }) => ({ method, path, name: `${method} ${path.replace(/^\/assets\/\w+\./, "/assets/….")}` }));
   const unique = [...new Map(all.map((route) => [route.name, route])).values()];
   return unique.sort((one, other) => Number(ENDS.test(one.name)) - Number(ENDS.test(other.name)));
@@ -104,7 +104,7 @@ function pathFor(path: string, actor: Actor): string {
 async function statusFor({ method, path }: Route, actor: Actor): Promise<number> {
   const headers = new Headers({ "cf-connecting-ip": crypto.randomUUID(), origin: "https://signals.example" });
   if (actor === "operator") headers.set("authorization", `Bearer ${env.OPERATOR_TOKEN}`);
-  // Signed in anew: one of the routes signs out.
+  // Sign in again for each route, because one of them signs out.
   else if (actor !== "nobody") headers.set("cookie", await new Browser(team[actor].email).cookie());
   const init: RequestInit = { method, headers, redirect: "manual" };
   if (method !== "GET") {

@@ -1,7 +1,6 @@
 /**
- * A deleted person is found nowhere: everything that the service stores is searched for their names, column by column of all
- * tables that there are, before the deletion and afterwards. A new column fails here until the person has stood in it, or it is
- * said that nobody can.
+ * A deleted person is found nowhere: searches every column of every table for their names, before and after the
+ * deletion. A new column fails here until the test has seen the person in it, or lists it as unable to hold one.
  */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -25,7 +24,7 @@ const SOURCE = `Newsletter for ${JANE}`;
 const NAMES = /jane|doe(@|%40)/iu;
 const IDS = { anonymousId: "V-Jane", userId: "U-Jane" };
 
-/** Places where a person's names stand while they are known. Each has to be seen with some of them before the deletion. */
+/** Places that hold a person's names while they exist. Each must be seen with a name before the deletion. */
 const HOLD_NAMES = {
   bucket: placesOf("objects"),
   counter: placesOf("outbox: body"),
@@ -50,8 +49,8 @@ const HOLD_NAMES = {
 };
 
 /**
- * Places where no names of a person can stand: numbers, ids, hashes, words of the service, and what admins write. Members and
- * sessions are people who use the pages; accounts are nobody's; nobody can tell whose an unreadable row is.
+ * Places that cannot hold a person's names: numbers, ids, hashes, the service's words, and texts of admins. Members
+ * and sessions are users of the pages; accounts belong to no person; an unreadable row cannot be assigned.
  */
 const HOLD_NONE = {
   bucket: [],
@@ -114,7 +113,7 @@ const HOLD_NONE = {
     restores: id workspace_id requested_at to_time undoes state before acknowledged_at`),
 };
 
-/** The places that a text lists: a line for each table, with its columns. */
+/** The places in a text with one line per table and its columns. */
 function placesOf(text: string): string[] {
   const lines = text.split("\n").map((line) => line.trim());
   return lines.filter(Boolean).flatMap((line) => {
@@ -131,7 +130,7 @@ function listed(places: Readonly<Record<string, readonly string[]>>): string[] {
 
 let workspace: TestWorkspace;
 let receiver: Receiver;
-/** What has been seen of each place, such as `store people.email`: whether the person stood there. */
+/** For each place seen, such as `store people.email`: whether the person stood there. */
 let seen: Map<string, boolean>;
 let sent: number;
 
@@ -158,7 +157,7 @@ function note(where: string, texts: ReadonlyMap<string, string>): void {
   }
 }
 
-/** Looks at everything that is stored. Returns where the person stands. */
+/** Searches everything stored. Returns the places with the person. */
 async function search(): Promise<string[]> {
   const now = new Map<string, string>();
   const objects = { counter: workspace.counter, store: workspace.store, destinations: destinations() };
@@ -197,7 +196,7 @@ const signal = (payload: unknown, more: Partial<Delivered> = {}): Delivered => (
   ...more,
 });
 
-/** Records signals that name the person in all ways there are. */
+/** Records signals that name the person in every possible way. */
 async function record(): Promise<void> {
   const held = { verdict: "held" } as const;
   const traits = { email: JANE, name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
@@ -222,7 +221,7 @@ async function record(): Promise<void> {
   await consumeMessages([messageOf(workspace.id, dead)], { queue: "signals-dlq" });
 }
 
-/** Seals what is open, and moves what is old to R2: two days pass, at the end of which retention has dropped the oldest. */
+/** Seals open segments and moves old ones to R2: two days pass, after which retention has dropped the oldest. */
 async function age(): Promise<void> {
   await workspace.retain(31);
   await runInDurableObject(workspace.store, (instance, { storage }) => {
@@ -239,7 +238,7 @@ async function age(): Promise<void> {
   await ringUntilQuiet(workspace.id);
 }
 
-/** What stands for a moment only: a link job that waits, an event that is to be handed on, a deletion under way. */
+/** States that last a moment only: a waiting link job, a notification to hand on, a deletion in progress. */
 function passThrough(): Promise<void> {
   return runInDurableObject(workspace.store, async (instance, { storage }) => {
     const { state } = instance as unknown as { state: StoreState };
@@ -254,7 +253,7 @@ function passThrough(): Promise<void> {
   });
 }
 
-/** Makes it the next moment, of which the workspace has a backup. Returns the one before. */
+/** Moves to the next moment, which has a backup. Returns the previous one. */
 async function backup(): Promise<string> {
   const at = new Date().toISOString();
   for (const stub of [workspace.counter, workspace.store, destinations()]) {
@@ -270,7 +269,7 @@ test("a deleted person is found nowhere in storage, nor after a restore to a mom
   await workspace.operator("POST", "/rules", { ...rule, frequency: "once_per_day" });
   const events = ["person.scored", "person.score_crossed", "people.rescored", "dead_letters.added"];
   await workspace.operator("POST", "/destinations", { name: "CRM", type: "webhook", target: receiver.url, events });
-  // It answers what it was sent.
+  // The receiver answers with the request's content.
   receiver.answer = () => new Response(NAMES.exec(receiver.received.at(-1)?.text ?? "") && JANE, { status: 500 });
   await record();
   await search();
@@ -291,7 +290,7 @@ test("a deleted person is found nowhere in storage, nor after a restore to a mom
   expect(await search()).toEqual([]);
 
   await workspace.operator("POST", "/restore", { at, force: true });
-  // What had waited in the outbox then is sent once more.
+  // Resends what waited in the outbox at that moment.
   await until(async () => expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 }));
   await ringUntilQuiet(workspace.id);
   expect(await search()).toEqual([]);

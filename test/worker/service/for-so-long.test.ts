@@ -1,4 +1,4 @@
-/** What the property tests of this folder rely on: no case goes on after its test. */
+/** The helper for property tests with a time limit: no case continues after its test. */
 import * as fc from "fast-check";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { assertForSoLong } from "../../support/for-so-long.ts";

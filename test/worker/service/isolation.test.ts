@@ -1,4 +1,4 @@
-/** Invariant 8: one workspace never sees another's data, whatever ids, keys or cursors a request carries. */
+/** Invariant 8: a workspace never sees another's data, with any ids, keys or cursors in a request. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { newId } from "../../../src/platform/ids.ts";

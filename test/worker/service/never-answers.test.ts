@@ -1,6 +1,6 @@
 /**
- * What is called and never answers, neither well nor ill: whoever waits for it is answered all the same, in the end, and what
- * it was called for is tried again. A clock that jumps to the end of each time limit makes this quick.
+ * Calls that are never answered: their caller gets an answer after a time limit, and the work is retried. A clock
+ * that jumps to each time limit makes the tests quick.
  */
 import { createExecutionContext, runInDurableObject, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -27,7 +27,7 @@ let workspace: TestWorkspace;
 
 beforeEach(async () => {
   workspace = await newWorkspace();
-  // So far ahead that the platform's own clock rings no alarm.
+  // Far ahead, so that the platform's real clock rings no alarm.
   clock.begin(Date.now() + 24 * 3_600_000);
   vi.spyOn(console, "log").mockImplementation(() => undefined);
   faults = new SeededFaults(clock);
@@ -39,13 +39,13 @@ afterEach(() => {
   Object.assign(env, bindings);
 });
 
-/** What comes of it while these calls, such as `DB.run`, are never answered, and how long that took by the clock. */
+/** The outcome while these calls, such as `DB.run`, are never answered, with the elapsed time by the clock. */
 async function whileNever<T>(never: RegExp, act: () => Promise<T>): Promise<{ result: T; tookMs: number }> {
   const startedMs = Date.now();
   faults.ends = (name) => (never.test(name) ? "is never answered" : null);
   faults.begin(1, 0);
   try {
-    // What an object takes is real too: it is waited for as long as for D1, although something else hangs already.
+    // Calls of an object are real too: wait for them as for D1, even if another call hangs.
     const result = await clock.watch(act(), () => (faults.underWay + faults.calling > 0 ? null : faults.moves));
     expect(faults.hung.length, "nothing was waited for").toBeGreaterThan(0);
     return { result, tookMs: Date.now() - startedMs };
@@ -91,7 +91,7 @@ describe("the sender gets a 503 with Retry-After", () => {
     const waits = [202, CALL_TIMEOUT_MS];
     for (let round = 0; round < 2; round++) {
       const later = await whileNever(/DB\.run/, () => Promise.all([timed(), timed(), timed()]));
-      // Which of the three asks first is not said.
+      // The order of the three calls is not specified.
       expect(later.result.toSorted(([, one], [, other]) => other - one)).toEqual([waits, atOnce, atOnce]);
     }
   });
@@ -164,8 +164,8 @@ describe("the alarm of Destinations", () => {
     const destination = { name: "CRM", type: "webhook", target: "https://receiver.example/", events: ["key.expiring"] };
     await workspace.operator("POST", "/destinations", destination);
     const object = env.DESTINATIONS.getByName(workspace.id);
-    // The first look is due at once by the real clock too: the platform rings for it. Until it is over no other begins, and
-    // one that has failed, because two hours passed meanwhile, puts the next one off.
+    // The first check is due at once by the real clock too, so the platform rings for it. No other starts before it
+    // ends; if it fails, because two hours passed, the next one is postponed.
     await until(async () => {
       const query = "SELECT 1 FROM settings WHERE name = 'chore_ms'";
       expect(await runInDurableObject(object, (_, { storage: { sql } }) => sql.exec(query).toArray())).toHaveLength(1);
@@ -238,7 +238,7 @@ describe("a manager of a workspace", () => {
   });
 });
 
-/** A message of somebody who becomes known, whose earlier signal only a turn at linking finds. */
+/** A message of a person who becomes known; only linking finds their earlier signal. */
 async function identifyToLink(): Promise<string> {
   const rule = { name: "r", event: "Visit", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);

@@ -1,6 +1,6 @@
 /**
- * Invariant 6: the full key and the secret appear in no log, no table, no message and no answer but the one that shows
- * them once; nor does the operator's token. A full run, good and bad, and then a look at everything that it left behind.
+ * Invariant 6: the full key, the secret and the operator's token appear in no log, table, message or answer, except
+ * the answer that shows them once. Runs good and bad calls, then searches everything stored.
  */
 import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
@@ -17,14 +17,14 @@ import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
-/** What compressed bytes begin with, as `asText` has them. */
+/** First bytes of compressed data, as `asText` returns them. */
 const COMPRESSED = [
   [new TextDecoder("latin1").decode(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), zstdDecompressSync],
   [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b, 0x08)), gunzipSync],
 ] as const;
 const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
-/** What must be found nowhere, by name. */
+/** Forbidden texts by name. */
 const forbidden = new Map<string, string>([
   ["the operator's token", env.OPERATOR_TOKEN],
   ["an unknown key", unknownKey],
@@ -38,12 +38,12 @@ let withSecret: TestKey;
 
 function mustStayHidden(name: string, { key, secret }: TestKey): void {
   forbidden.set(name, key);
-  // What the masked form hides.
+  // The part that the masked form hides.
   forbidden.set(`the middle of ${name}`, key.slice(8, -4));
   if (secret !== undefined) forbidden.set(`the secret of ${name}`, secret);
 }
 
-/** In the text as it is, and as it stands in a URL, in base64 or in hexadecimal. */
+/** As plain text, URL-encoded, base64 or hexadecimal. */
 function found(text: string): string[] {
   return [...forbidden].flatMap(([name, value]) => {
     const bytes = Buffer.from(value);
@@ -52,7 +52,7 @@ function found(text: string): string[] {
   });
 }
 
-/** Every row of every table, blobs as text, and what is compressed in them also as what it is compressed from. */
+/** Every row of every table, blobs as text, compressed data also uncompressed. */
 function asText(value: unknown): string {
   return JSON.stringify(value, (_name, one: unknown) => {
     if (!(one instanceof ArrayBuffer)) return one;
@@ -92,7 +92,7 @@ async function read(response: Response | Promise<Response>): Promise<number> {
   return answer.status;
 }
 
-/** Everything that the counter hands to the queue, on its way. */
+/** Everything that the counter passes to the queue. */
 async function listenToQueue(of: TestWorkspace): Promise<void> {
   await runInDurableObject(of.counter, (counter) => {
     const { SIGNALS } = (counter as unknown as { env: Env }).env;
@@ -136,7 +136,7 @@ beforeAll(async () => {
     await read(workspace.send(signal(1))),
     await read(workspace.send(signal(1))),
     await read(workspace.send(signal(2), { path: "/api/signal-staging/webhook/web/{key}" })),
-    // An SDK's write key is what its user has at hand.
+    // The write key of an SDK is the API key.
     await read(
       workspace.send(
         { batch: [signal(3)], writeKey: key },
@@ -183,7 +183,7 @@ beforeAll(async () => {
 
   await workspace.settled();
   await failing();
-  // What the objects keep in memory for a moment is written then.
+  // Writes what the objects keep in memory briefly.
   const listed = async () => JSON.stringify(await workspace.counter.rejections(200));
   await until(async () => expect(await listed()).toMatch(/key_expired.*secret_wrong|secret_wrong.*key_expired/));
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 600_000 });
@@ -191,7 +191,7 @@ beforeAll(async () => {
   vi.useRealTimers();
 });
 
-/** A call that ends in a 503, because the counter cannot commit, and one that cannot be processed. */
+/** A call answered with 503 because the counter cannot commit, and a signal that cannot be processed. */
 async function failing(): Promise<void> {
   const broken = await newWorkspace();
   mustStayHidden("the key of a broken workspace", broken.key);
@@ -205,7 +205,7 @@ afterAll(() => {
 
 test("no log line contains a key or secret", () => {
   const lines = logged.join("\n");
-  // The log is there: requests with their route's template, batches, and failures.
+  // The log contains requests with their route's template, batches and failures.
   expect(lines).toContain('"event":"request"');
   expect(lines).toContain("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch");
   expect(lines).toContain('"event":"batch"');
@@ -232,7 +232,7 @@ test("no table of the control plane contains a key or secret", async () => {
 });
 
 test("no table of the Quota Counter contains a key or secret, including the latest rejections", async () => {
-  // The first alarm sees whether calls still come; the second writes their counts.
+  // The first alarm checks whether calls continue; the second writes their counts.
   for (let ring = 0; ring < 2; ring++) await runDurableObjectAlarm(workspace.counter);
   const dump = await dumpObject(workspace.counter);
   for (const code of ["endpoint_mismatch", "source_invalid", "key_expired", "secret_wrong", "extra_room_exceeded"]) {

@@ -1,6 +1,6 @@
 /**
- * The longest and widest input that the edge accepts, in everything that waits in one row or travels in one message: names of
- * events and sources, traits, ids that are paired, samples of groups, payloads. Recording goes on.
+ * The longest and widest input that the edge accepts, in everything stored in one row or sent in one message: names
+ * of events and sources, traits, paired ids, samples of groups, payloads. Recording continues.
  */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -17,7 +17,7 @@ const MESSAGE_BYTES = 128_000;
 const NAMES = 255;
 /** Four bytes in UTF-8. */
 const WIDE = "😀";
-/** Characters that grow when they are written as JSON. */
+/** Characters that grow when escaped in JSON. */
 const ESCAPED = '\t"\\';
 
 const wideName = (n: number): string =>
@@ -27,14 +27,14 @@ const wideName = (n: number): string =>
 const escapedName = (n: number): string => `${`${n} ${ESCAPED.repeat(NAMES)}`.slice(0, NAMES - 1)}.`;
 const wideId = (n: number): string => `${n} ${"\u0fd4".repeat(NAMES)}`.slice(0, NAMES);
 
-/** A signal of as many bytes as one may have, by as many of these letters. */
+/** A signal of the maximum size, filled with these characters. */
 function filled(letter: string, make: (text: string) => object): string {
   const left = SIGNAL_MAX_BYTES - Buffer.byteLength(JSON.stringify(make("")));
   const times = Math.floor(left / (Buffer.byteLength(JSON.stringify(letter)) - 2));
   return JSON.stringify(make(letter.repeat(times)));
 }
 
-/** Keeps what the counter sends to the queue. */
+/** Keeps the counter's messages to the queue. */
 async function recordMessages(workspace: TestWorkspace): Promise<string[]> {
   const bodies: string[] = [];
   const sendBatch = (messages: { body: string; contentType: "text" }[]): Promise<unknown> => {
