@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Page } from "playwright-core";
 import { provision } from "../../src/dev/demo/provision.ts";
-import type { DemoKeys } from "../../src/dev/demo/send.ts";
+import type { DemoKeys } from "../../src/dev/demo/senders.ts";
 import { sendThreeWeeks, waitUntilProcessed, beginOf } from "../../src/dev/sample.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/worker-clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";

@@ -1,5 +1,6 @@
 /** A workspace with some of everything: what the demo's senders send, and dead letters. */
 import {
+  type Call,
   customerDataPlatforms,
   imports,
   BEYOND_LIMIT,
@@ -8,7 +9,6 @@ import {
   marketing,
   mistakes,
 } from "../../../src/dev/demo/senders.ts";
-import type { Call } from "../../../src/dev/demo/send.ts";
 import { provision } from "../../../src/dev/demo/provision.ts";
 import { waitUntilProcessed } from "../../../src/dev/sample.ts";
 import { OperatorClient } from "../../../src/dev/operator-client.ts";
