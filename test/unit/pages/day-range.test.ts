@@ -23,7 +23,7 @@ describe("a range of days", () => {
   );
 });
 
-test("ids made before a time sort before its first, all others behind", () => {
+test("ids made before a time sort before its first id, all others after it", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 2 ** 47 }), fc.integer({ min: 0, max: 2 ** 47 }), (madeMs, ms) => {
       const id = uuidv7(madeMs, new Uint8Array(10).fill(madeMs % 251));

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { readAccountsQuery } from "../../../src/pages/accounts/accounts-query.ts";
 import { readPeopleQuery } from "../../../src/pages/people/people-query.ts";
 
-test("where nothing is asked for, the newest people come first, and the address says nothing", () => {
+test("without a query the newest people come first, and the address is empty", () => {
   expect(readPeopleQuery({})).toMatchObject({
     q: "",
     sort: "newest",
@@ -21,7 +21,7 @@ test("an order, a search, the lowest score and the days go together", () => {
   expect(readAccountsQuery({ q: "acme-" }).query).toEqual({ prefix: "acme-" });
 });
 
-test("what is shown is kept for the next page", () => {
+test("the shown filters are kept for the next page", () => {
   const asked = { q: "jane", sort: "email", score: "5", from: "2026-01-01", to: "2026-02-01", cursor: "7.jane" };
   expect(readPeopleQuery(asked).shown).toEqual(asked);
   expect(readPeopleQuery({ ...asked, other: "x" }).shown).toEqual(asked);
@@ -30,7 +30,7 @@ test("what is shown is kept for the next page", () => {
   expect(readAccountsQuery({ sort: "newest", cursor: "7" }).shown).toEqual({ cursor: "7" });
 });
 
-test("what makes no sense in a query is as if it were not there", () => {
+test("invalid parts of a query are ignored", () => {
   const strange = { sort: "toString", score: "1e3", from: "2026-02-31", q: "  " };
   expect(readPeopleQuery(strange).query).toEqual({ sort: "newest" });
   expect(readPeopleQuery(strange).shown).toEqual({});

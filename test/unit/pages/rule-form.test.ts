@@ -82,13 +82,13 @@ describe("values as they are typed", () => {
     expect(conditionFrom("in", text)).toEqual({ path: "properties.x", operator: "in", value });
   });
 
-  test("operators without a value ignore what is in the field", () => {
+  test("operators without a value ignore the value field", () => {
     for (const operator of OPERATORS_WITHOUT_VALUE) {
       expect(conditionFrom(operator, "left over")).toEqual({ path: "properties.x", operator });
     }
   });
 
-  test("every operator's condition comes back from the form as it was", () => {
+  test("every operator's condition survives the form unchanged", () => {
     for (const operator of MAPPING_OPERATORS) {
       const text = OPERATORS_OF_NUMBERS.includes(operator) ? -1.5 : "a\nb, 3";
       const value = OPERATORS_WITH_LIST.includes(operator) ? ["a, b", 3] : text;
@@ -340,7 +340,7 @@ test("a posted form is read row by row, with its line ends", () => {
   expect([form.name, form.enabled, form.points]).toEqual(["n", true, ""]);
 });
 
-test("a posted form has a field for each part of a rule; a missing one is blank, and the frequency what it mostly is", () => {
+test("a posted form has a field for each part of a rule; a missing one is blank, and the frequency has its default", () => {
   const data = new FormData();
   const posted = {
     name: "Asked",
@@ -380,7 +380,7 @@ test("a copy is another rule like it, whose name says so, as far as a name may g
   expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}` });
 });
 
-test("a preview needs neither name nor scoring signal nor points; what is wrong with the rest is said", () => {
+test("a preview needs no name, scoring signal or points; errors in the other fields are shown", () => {
   const draft = { ...FORM, name: "", scoringSignal: "", points: " " };
   expect(draftOf(draft)).toMatchObject({ ok: true, value: { event: FORM.event, points: 0 } });
   expect(draftOf({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });

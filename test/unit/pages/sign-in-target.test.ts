@@ -30,7 +30,7 @@ test.each([
   ["a page with a key in its path", `/w/acme/people/${composeKey(randomBytes)}`],
 ])("a target that is not kept: %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
 
-test("whatever the target is, a browser stays on the site and in the pages", () => {
+test("for any target, a browser stays on the site and in the pages", () => {
   const piece = fc.constantFrom(
     "/",
     "\\",

@@ -105,7 +105,7 @@ test("each notice says what holds, whether anything is lost, and what can be don
   });
 });
 
-test("nobody is told that signals wait where none does, or where it is not known since when", () => {
+test("waiting signals are not mentioned if none waits or their age is unknown", () => {
   const said = (waiting: number, waitingSinceMs: number | null) =>
     waitingSaid(health({ waiting, waitingSinceMs }), NOW);
   expect([said(0, null), said(0, NOW), said(3, null)]).toEqual([
@@ -115,7 +115,7 @@ test("nobody is told that signals wait where none does, or where it is not known
   ]);
 });
 
-test("how full the storage is, is a whole number from ten percent on", () => {
+test("the fill level of the storage is a whole number from ten percent", () => {
   const said = (bytes: number) => storedSaid(health({ store: { bytes, maxBytes: 1_000_000 } }));
   expect([said(99_900), said(100_000), said(109_999)]).toEqual([
     "99.9 KB of 1 MB, 10.0 %",

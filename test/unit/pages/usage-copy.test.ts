@@ -129,7 +129,7 @@ describe("each notice says what becomes of signals, and what can be done", () =>
     expect(usageNotice(usage(more))).toEqual({ tone, title, text });
   });
 
-  test("what was dismissed comes back with the next level, refusal or period", () => {
+  test("a dismissed notice returns with the next level, refusal or period", () => {
     const name = (more: Partial<Usage>) => usageNoticeName(usage(more));
     expect(name({ accepted: 79 })).toBeNull();
     const names = [
@@ -184,7 +184,7 @@ describe("§8.5: the extra room", () => {
 
   const titles = (more: Partial<Usage>) => [streakSaid(usage(more)).tone, streakSaid(usage(more)).title];
 
-  test("each situation has words of its own", () => {
+  test("each situation has its own text", () => {
     expect(titles({ streak: 0 })).toEqual(["good", "No period in a row has ended over the limit."]);
     expect(titles({ streak: 1 })).toEqual(["warn", "The last period ended over the limit."]);
     expect(titles({ streak: 2 })).toEqual(["warn", "One more period over the limit ends the extra room."]);
@@ -197,7 +197,7 @@ describe("§8.5: the extra room", () => {
     ]);
   });
 
-  test("exactly the limit is within it; one more is over, and it says what to do until when", () => {
+  test("exactly the limit is within it; one more exceeds it, and the text states the remedy and the deadline", () => {
     expect(streakSaid(usage({ streak: 2, accepted: 100 })).text).not.toContain("over it already");
     const { text } = streakSaid(usage({ streak: 2, accepted: 100, held: 5 }));
     expect(text).toBe(
@@ -289,7 +289,7 @@ describe("what a change will do", () => {
   });
 });
 
-test("what overages cost is said where a price is configured", () => {
+test("the price of overages is shown if it is configured", () => {
   expect(thatCost(2_500, null)).toBe("");
   expect(thatCost(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(", about €1.00");
 });

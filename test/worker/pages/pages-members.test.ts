@@ -159,7 +159,7 @@ describe("changing and removing members", () => {
     expect(await roles(of)).toEqual({ ...START, member: "admin" });
   });
 
-  test("nobody loses a role by a form that names none", async () => {
+  test("a form without a role changes nobody's role", async () => {
     const of = await newMembers();
     for (const role of [{}, { role: "" }, { role: "superuser" }, { role: "toString" }]) {
       const refused = await of.owner.post(`${path(of)}/role`, { email: email(of, "admin"), ...role });
@@ -185,7 +185,7 @@ describe("changing and removing members", () => {
     expect(await audited(of)).toEqual([]);
   });
 
-  test("who leaves is warned, and sees nothing of it any more", async () => {
+  test("a member who leaves is warned and loses access", async () => {
     const of = await newMembers();
     expect(await of.admin.see(path(of))).toContain("This is you: you will not see this workspace any more");
     const left = await of.admin.post(`${path(of)}/remove`, { email: email(of, "admin") });
@@ -195,7 +195,7 @@ describe("changing and removing members", () => {
     expect(await roles(of)).toEqual({ owner: "owner", member: "member" });
   });
 
-  test("who became an owner just now is not removed by an admin who saw a member", async () => {
+  test("an admin cannot remove a person who has just become an owner", async () => {
     const of = await newMembers();
     const by = { actor: email(of, "admin"), nowMs: Date.now() };
     const db = controlDatabase(env.DB);
@@ -207,7 +207,7 @@ describe("changing and removing members", () => {
     expect(await roles(of)).toEqual({ ...START, member: "owner" });
   });
 
-  test("who is no member any more is said to be none", async () => {
+  test("a person who is no longer a member is reported as such", async () => {
     const of = await newMembers();
     const refused = await of.owner.post(`${path(of)}/remove`, { email: "nobody@example.com" });
     expect(refused.status).toBe(422);

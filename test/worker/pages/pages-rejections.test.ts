@@ -134,7 +134,7 @@ describe("the Rejections page", () => {
     expect(text).toMatch(/since (a|1) minute/);
   });
 
-  test("pages by cursor: each entry once, the latest first; a cursor that is gone begins anew", async () => {
+  test("pages use a cursor: each entry once, latest first; an expired cursor starts at the first page", async () => {
     const { workspace, path, owner } = await atRejections();
     await workspace.counter.countRefused(
       Array.from({ length: PAGE_ROWS + 5 }, (_, n) => entry(`key_${n}`, Date.now() + n)),
@@ -163,7 +163,7 @@ describe("the Rejections page", () => {
     expect(textOf(await owner.see(path))).toContain("earlier ones are not kept");
   });
 
-  test("members see it without the keys, of which they get the ids alone; hostile names and details are text", async () => {
+  test("members see rejections with key ids only; hostile names and details are escaped", async () => {
     const { workspace, path, owner, member } = await atRejections();
     const key = await workspace.newKey({ name: "<script>alert(1)</script>" });
     await workspace.counter.countRefused([{ ...entry(key.id, Date.now()), detail: "<script>alert(2)</script>" }]);

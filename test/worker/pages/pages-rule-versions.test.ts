@@ -104,7 +104,7 @@ test("going back makes a new version of a rule; applied to the past it brings th
   expect(settings).toContain("took the mapping rule Asked for a demo back to what version 2 said");
 });
 
-test("who looked at another version than the rule has now is shown it again, and nothing is done", async () => {
+test("a person who saw another version than the current one is shown the rule again, and nothing changes", async () => {
   await patch({ points: 25 });
   await patch({ points: 30 });
   const answer = await members.admin.post(`${path}/versions/1/restore`, { version: "2" });

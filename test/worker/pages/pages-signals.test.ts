@@ -75,7 +75,7 @@ describe("the signal queue", () => {
     expect(await steps(of.owner)).toEqual([]);
   });
 
-  test("the first steps can be put away, by each one for themselves", async () => {
+  test("each person can dismiss the first steps for themselves", async () => {
     const answer = await members.owner.post(`${base}/dismiss`, {
       what: "first-steps",
       state: "all",

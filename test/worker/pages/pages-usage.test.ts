@@ -86,7 +86,7 @@ describe("the Usage page", () => {
     expect(await seen()).toContain("368 of them overages, about €18.40.");
   });
 
-  test("a forecast from a day or two leaves the chart, and does not flatten what is sure", async () => {
+  test("a forecast from one or two days is not drawn, so that it does not flatten the chart", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
@@ -119,7 +119,7 @@ describe("the Usage page", () => {
     );
   });
 
-  test("a plain member sees no button, and what is posted all the same changes nothing", async () => {
+  test("a member sees no button, and a posted form changes nothing", async () => {
     const { workspace, path, member } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     await workspace.settled();
@@ -301,7 +301,7 @@ describe("changing plan and overages, releasing held signals", () => {
     }
   });
 
-  test("what is dismissed leads back into the workspace, and nowhere else", async () => {
+  test("dismissing a notice redirects into the workspace only", async () => {
     const { home, owner } = await atUsage();
     for (const back of [
       "https://evil.example/",
@@ -336,7 +336,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await auditOf(workspace)).toEqual(before);
   });
 
-  test("a plan is offered to all, or to the workspaces that it names; what is not offered is neither seen nor chosen", async () => {
+  test("a plan is offered to all workspaces or to named ones; others can neither see nor choose it", async () => {
     const [theirs, others] = [await atUsage({ signalLimit: 2 }), await atUsage({ signalLimit: 2 })];
     const own = `own-${crypto.randomUUID()}`;
     const plan = { name: own, signal_limit: 9, paid: true, offered_to: [theirs.workspace.id] };
@@ -364,7 +364,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(at).toEqual(at.toSorted((a, b) => a - b));
   });
 
-  test("a plan's name is text, whatever it says", async () => {
+  test("a plan's name is escaped", async () => {
     await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
     const { path, owner } = await atUsage();
     const html = await owner.see(path);

@@ -56,7 +56,7 @@ describe("who gets in", () => {
     expect((await call("/w/acme/usage", { ...PAGE, ...init })).status).toBe(401);
   });
 
-  test("a workspace of others and one that is nowhere look the same to who is no member", async () => {
+  test("a workspace of other people and a missing one look the same to a person who is not a member", async () => {
     const [team, others] = [await newMembers(), await newMembers()];
     for (const slug of [others.slug, "nowhere", others.workspace.id, team.slug.toUpperCase()]) {
       const answer = await team.owner.get(`/w/${slug}/usage`);
@@ -101,7 +101,7 @@ describe("until when somebody is let in", () => {
     expect((await admin.get(`/w/${slug}/usage`)).status).not.toBe(200);
   });
 
-  test("who is removed from the last workspace is signed out; from another one, not", async () => {
+  test("a person removed from the last workspace is signed out; removed from another one, not", async () => {
     const [one, two] = [await newMembers(), await newMembers()];
     const email = one.member.email;
     await operator("POST", `/workspaces/${two.workspace.id}/members`, { email, role: "member" });
@@ -134,7 +134,7 @@ describe("until when somebody is let in", () => {
     await elsewhere.see(`/w/${slug}/usage`);
   });
 
-  test("a session lasts 12 hours, to the millisecond, whatever is done in it", async () => {
+  test("a session ends after 12 hours, to the millisecond, regardless of activity", async () => {
     const { slug, owner } = await newMembers();
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
     const startedMs = Date.now();
@@ -145,7 +145,7 @@ describe("until when somebody is let in", () => {
     expect((await owner.get(`/w/${slug}/usage`)).status).toBe(303);
   });
 
-  test("a session of one way to sign in is none where another one is on", async () => {
+  test("a session of one way to sign in is invalid under another", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
     for (const [signIn, status] of [
@@ -277,7 +277,7 @@ describe("local sign-in", () => {
     },
   );
 
-  test("the members are listed to nobody but a browser that says where the request comes from", async () => {
+  test("only a browser that states the request's origin gets the list of members", async () => {
     const { member } = await newMembers();
     const unsaid = await ask("local", "http://localhost:8787/sign-in");
     expect(unsaid.status).toBe(200);
@@ -304,13 +304,13 @@ describe("local sign-in", () => {
     },
   );
 
-  test("who is no member is told so, and gets no session", async () => {
+  test("a person who is not a member is told so and gets no session", async () => {
     const email = "stranger@nowhere.example";
     const answer = await signIn("http://localhost", { email });
     expect([answer.status, await sessionsOf(email)]).toEqual([403, []]);
   });
 
-  test("every sign-in has a new session and ends the browser's last one; a token set by others is never taken over", async () => {
+  test("each sign-in opens a new session and ends the browser's last one; a token set by another site is never adopted", async () => {
     const { slug, owner } = await newMembers();
     const email = owner.email;
     const planted = "session=planted-by-somebody";
@@ -335,7 +335,7 @@ describe("local sign-in", () => {
     },
   );
 
-  test("where nobody is signed in any more, a key in the address is in no answer", async () => {
+  test("without a valid session, no answer contains a key from the address", async () => {
     const { slug } = await newMembers();
     const address = `http://localhost/w/${slug}/people/sk_${"aB3".repeat(13)}x`;
     for (const init of [{}, { method: "POST", headers: { origin: "http://localhost" }, body: "note=typed" }]) {
@@ -437,7 +437,7 @@ describe("on every page", () => {
     await owner.see(`/w/${slug}/usage`);
   });
 
-  test("a form that cannot be read is refused with 400 by each route that reads one", async () => {
+  test("each route that reads a form answers 400 to an unreadable one", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
     const withoutForm =
@@ -468,7 +468,7 @@ describe("on every page", () => {
     }
   });
 
-  test("who is not signed in, who is a stranger, and who may only read get no further", async () => {
+  test("visitors, strangers and read-only members cannot change anything", async () => {
     const team = await newMembers();
     const pagesOf = routes(team.slug).filter(({ path }) => path.startsWith(`/w/${team.slug}`));
     expect(pagesOf.length).toBeGreaterThan(10);
@@ -501,7 +501,7 @@ describe("on every page", () => {
     expect([await exporting({}), await exports()]).toEqual([200, 3]);
   });
 
-  test("nothing personal is kept by anybody in between, and no other site may frame it", async () => {
+  test("no cache may store personal data, and no other site may frame the pages", async () => {
     const { slug, owner } = await newMembers();
     const gets = routes(slug).filter(({ method }) => method === "GET");
     expect(gets.length).toBeGreaterThan(10);
@@ -569,7 +569,7 @@ describe("attempts are limited", () => {
     expect((await signOut("192.0.2.79")).status).toBe(303);
   });
 
-  test("one address may try so often a minute; others are not held up", async () => {
+  test("an address has a limit of attempts per minute; other addresses are not affected", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     let refused: Response | undefined;
     // At most two windows: the first may end meanwhile.
@@ -581,7 +581,7 @@ describe("attempts are limited", () => {
     expect((await begin("192.0.2.2")).status).not.toBe(429);
   });
 
-  test("addresses of one IPv6 network count together: whoever has one has all of them", async () => {
+  test("addresses of one IPv6 network share a limit", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     const answers: number[] = [];
     // At most two windows: the first may end meanwhile.
@@ -593,7 +593,7 @@ describe("attempts are limited", () => {
     expect((await begin("2001:db8:7:8::1")).status).not.toBe(429);
   });
 
-  test("one person may send so many forms a minute, in however many sessions; others are not held up", async () => {
+  test("a person has a limit of forms per minute over all sessions; other people are not affected", async () => {
     const { home, owner, admin } = await newMembers();
     const sessions = [owner, new Browser(owner.email)];
     const back = { what: "none", state: "x", back: `${home}/usage` };
@@ -607,7 +607,7 @@ describe("attempts are limited", () => {
     expect((await admin.post(`${home}/dismiss`, back)).status).toBe(303);
   });
 
-  test("one person may make so many changes in 24 hours; others, and the person on the next day, are not held up", async () => {
+  test("a person has a limit of changes in 24 hours; other people and the next day are not affected", async () => {
     const { home, owner, admin, workspace } = await newMembers();
     const insert = (count: number, atMs: number) =>
       env.DB.prepare(

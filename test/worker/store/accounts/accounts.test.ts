@@ -661,7 +661,7 @@ describe("invariant 5: an account's history", () => {
     }
   }
 
-  test("updates one after the other, in order and once, have the whole history, however often a value is said again", async () => {
+  test("sequential updates have a complete history, in order and without repetition, even if a value is sent again", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, async (all) => {
         const updates = inOrder(all, START);

@@ -731,7 +731,7 @@ describe("a deletion that is asked for again", () => {
   });
 });
 
-test("what retention has dropped of a person leaves nothing behind when they are deleted", async () => {
+test("deleting a person also deletes what retention has left of them", async () => {
   const workspaceId = await inStore((store) => {
     store.record(NOW - 40 * DAY, form(JANE), form(BOB));
     store.seal();
@@ -750,7 +750,7 @@ test("what retention has dropped of a person leaves nothing behind when they are
 describe("while a deletion is under way", () => {
   const many = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => form(JANE, n));
 
-  test("the trace of the person's signals shows no more of them than it will afterwards", async () => {
+  test("the trace of the person's signals shows during the deletion no more than afterwards", async () => {
     await inStore(async (store) => {
       const ids = store.record(NOW, ...many, held(form(JANE, -1)), dead(form(JANE, -2)));
       beginHere(store.state, "del_1", JANE, LATER);
@@ -783,7 +783,7 @@ describe("while a deletion is under way", () => {
   });
 });
 
-test("a late signal is of whoever had its id then, though others who had it later were deleted later", async () => {
+test("a late signal belongs to the person who had its id at that time, even if later owners were deleted later", async () => {
   await inStore((store) => {
     const has = (email: string, receivedAtMs: number): Sent => ({ ...identify(email, "shared"), receivedAtMs });
     store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));

@@ -171,7 +171,7 @@ test("the numbers of lines go on where they were when retention has emptied the 
   });
 });
 
-test("lists of visitors whom nobody knows get shorter as their signals are dropped; late ids are forgotten", async () => {
+test("lists of unknown visitors get shorter as their signals are dropped, and late ids are forgotten", async () => {
   await inStore((store) => {
     keep(store, NOON);
     for (let day = 0; day < 40; day++) {
@@ -188,7 +188,7 @@ test("lists of visitors whom nobody knows get shorter as their signals are dropp
   });
 });
 
-test("a held signal is never dropped while it is held, however old; purged and released ones are, and dead letters", async () => {
+test("a held signal is never dropped, however old; purged and released ones and dead letters are", async () => {
   const workspaceId = await inStore((store) => {
     const at = { verdict: "held" as const, receivedAtMs: NOON };
     const [longest, ended, released = ""] = store.record(
@@ -249,7 +249,7 @@ test("objects of cold storage go with the last of their segments", async () => {
   });
 });
 
-test("the work is done in bounded steps, each of which a crash may follow", async () => {
+test("retention works in bounded steps and survives a crash after each", async () => {
   const workspaceId = await inStore((store) => {
     const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
     store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
@@ -269,7 +269,7 @@ test("the work is done in bounded steps, each of which a crash may follow", asyn
   await expectToAddUp(workspaceId, { hasDropped: true });
 });
 
-test("lines that are too old, one in each of very many segments, are taken out of some of these at a time", () =>
+test("retention removes single old lines from very many segments in steps", () =>
   inStore((store) => {
     for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
       store.record(OVER, { ...visit("v-old", n), receivedAtMs: NOON - DAY }, visit("v-new", n));

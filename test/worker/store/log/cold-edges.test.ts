@@ -49,7 +49,7 @@ describe("a rewritten object of cold storage", () => {
   });
 });
 
-test("a removal from one object of cold storage reads no rows of the others", () =>
+test("removing a person from one object of cold storage reads no rows of the others", () =>
   inStore(async (store) => {
     const { sql } = store;
     for (let n = 0; n < 400; n++) {

@@ -282,7 +282,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const) }) },
 );
 
-test("whatever becomes known when, each signal scores by the rules as they are when it is first somebody's", async () => {
+test("in any order of identification, each signal scores by the rules in force when it first has a person", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(step, { minLength: 8, maxLength: 40, size: "max" }), (steps) =>
       withRules(async (store) => {

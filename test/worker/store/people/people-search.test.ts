@@ -272,7 +272,7 @@ describe("very many people", () => {
     expect(above).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
   });
 
-  test("a cursor that another order has given out, or somebody has typed, begins at the first page", async () => {
+  test("a cursor of another order, or an invented one, starts at the first page", async () => {
     await come([{ email: "a@x.example" }, { email: "b@x.example" }]);
     const cursors = ["x", "null", "[]", "{}", '["sorted","a","b"]', "[1]", "[null,null]", "1.5"];
     for (const sort of SORTS) {

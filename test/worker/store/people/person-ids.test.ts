@@ -77,7 +77,7 @@ function holderOf({ sql }: TestStore, id: VisitorId): number | null {
 
 const ownerOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.owner?.personId ?? null;
 
-test("a person keeps the newest ids, newest first, and page, API and export say how many older ones were dropped", () =>
+test("a person keeps the newest ids, newest first; page, API and export state the number of dropped ones", () =>
   inStore((store) => {
     const more = 7;
     const names = Array.from({ length: PERSON_MAX_IDS + more }, (_, n) => `v-${n}`);
@@ -235,7 +235,7 @@ describe("ids are dropped", () => {
     }));
 });
 
-test("whoever names whose ids: no signal is lost, and none goes to somebody who was not named for it", async () => {
+test("for any claims of ids, no signal is lost and none goes to a person who was not named for it", async () => {
   const PEOPLE = [ANN, BOB];
   const IDS = ["v-0", "v-1", "v-2", "v-3"];
   const act = fc.record({ id: fc.constantFrom(...IDS), email: fc.option(fc.constantFrom(...PEOPLE), { freq: 2 }) });
@@ -285,7 +285,7 @@ test("whoever names whose ids: no signal is lost, and none goes to somebody who 
   );
 });
 
-test("ids that persons lose to others, or of which there are too many owners, are theirs no longer in the count", () =>
+test("ids that people lose to others, or that have too many owners, no longer count as theirs", () =>
   inStore((store) => {
     const emails = Array.from({ length: IDENTITY_MAX_CLAIMS + 3 }, (_, n) => `p${n}@example.com`);
     for (const [n, email] of emails.entries()) store.record(NOW + 10 * n, identify(email, { anonymousId: "shared" }));
@@ -295,7 +295,7 @@ test("ids that persons lose to others, or of which there are too many owners, ar
     expectStateToAddUp(store.state);
   }));
 
-test("counting a person's ids costs no row; an id beyond the limit costs that of the one that goes", () =>
+test("counting a person's ids costs no row; an id above the limit costs the row of the dropped one", () =>
   inStore((store) => {
     leave(store, ANN, 2);
     const costs = ["v-1", "v-2", "v-3", "v-4"].map((anonymousId, n) =>

@@ -87,7 +87,7 @@ const many = () =>
     visit(NOW + n, n === SEGMENTS - RULE_STEP_SEGMENTS - 1 ? named("Ann") : {}),
   );
 
-test("somebody of very many lines who loses the first and the last is counted again in steps, and is known by no line that was taken", () =>
+test("recomputes a person with many signals in steps after the first and last are removed, and knows them by no removed line", () =>
   inStore(async (store) => {
     history(store, ...bobs(), ...many());
     expect(people(store)).toMatchObject([{ first_seen: NOW - 9_000, last_seen: NOW + 9_000, name: "Bob" }]);
@@ -118,7 +118,7 @@ test("so is each of very many who lose a line to the same person, some of them a
     expectStateToAddUp(store.state);
   }));
 
-test("who is deleted while being counted again is counted no more", () =>
+test("stops recomputing a person who is deleted", () =>
   inStore(async (store) => {
     history(store, visit(NOW - 9_000, { userId: "u-1" }), ...many());
     await take(store, "u-1");
@@ -129,7 +129,7 @@ test("who is deleted while being counted again is counted no more", () =>
     expect(people(store)).toHaveLength(1);
   }));
 
-test("the alarm sees to what is left, in an object that has been evicted", async () => {
+test("the alarm continues recomputing after the object was evicted", async () => {
   const workspaceId = await inStore(async (store) => {
     history(store, ...bobs(), ...many());
     await take(store, "u-1");
@@ -164,7 +164,7 @@ const taken = fc.array(
   },
 );
 
-test("whatever is taken, and recorded, and when, in the end it is as if all were counted at once", async () => {
+test("any order of removals and recordings ends with the same result as recomputing everything at once", async () => {
   await assertForSoLong(
     fc.asyncProperty(taken, fc.array(action, { minLength: 3, maxLength: 14 }), (lines, actions) =>
       inStore(async (store) => {

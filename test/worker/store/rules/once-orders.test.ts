@@ -262,7 +262,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   },
 );
 
-test("a rule that is applied to the past scores what it says, and one that is switched off nothing, whatever came before", async () => {
+test("a rule applied to the past scores by its current content, and a disabled rule scores nothing, after any history", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(act, { maxLength: 40, size: "max" }), (acts) =>
       inStore(async (store) => {
@@ -317,7 +317,7 @@ test(
 );
 
 test(
-  "points of a rule that was switched off and removed do not come back, whoever loses or gains signals then",
+  "points of a rule that was disabled and removed do not return when signals are removed or added later",
   withWorld(async (world) => {
     world.rule = { pages: PAGES, frequency: "once_ever", points: 5 };
     world.record({ anonymousId: "a-1", traits: { email: ANN } }, null);

@@ -280,7 +280,7 @@ test("a rule's job goes through sealed, open and cold segments alike, in bounded
     ]);
   }));
 
-test("a rule that is applied again rewrites nothing; an edit changes one row of facts a segment", () =>
+test("applying a rule again rewrites nothing; an edit changes one row of facts a segment", () =>
   inStore(async (bench) => {
     for (let segment = 0; segment < 3; segment++) {
       bench.record([...forms(3), { form: "no" }]);
@@ -301,7 +301,7 @@ test("a rule that is applied again rewrites nothing; an edit changes one row of 
     expect(new Set(bench.points)).toEqual(new Set([5]));
   }));
 
-test("a rule's job passes over what other events have, and removes what it scored of events that it is no longer about", () =>
+test("a rule's job skips other events, and removes scores for events that the rule no longer covers", () =>
   inStore(async (bench) => {
     bench.record([...forms(2), { event: "Form 2" }, { event: "Other" }]);
     bench.seal();
@@ -318,7 +318,7 @@ test("a rule's job passes over what other events have, and removes what it score
     expect(bench.points).toEqual([7, 7, 7]);
   }));
 
-test("a rule's job waits where R2 does not answer, keeps what it has done, lets other jobs go on, and finishes once R2 is back", () =>
+test("a rule's job waits while R2 does not answer, keeps its progress, lets other jobs run, and finishes later", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -347,7 +347,7 @@ test("a rule's job waits where R2 does not answer, keeps what it has done, lets 
     expect(bench.points).toEqual([3, 3, 3, 3, 3, 3]);
   }));
 
-test("what a rule's job finds here before the first payload that cannot be had is done", () =>
+test("a rule's job keeps the results from before the first unavailable payload", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.seal();
@@ -395,7 +395,7 @@ test("a crash between or within steps of a rule's job repeats nothing and loses 
     expect(bench.points.filter((points) => points === 3)).toHaveLength(16);
   }));
 
-test("a rule's job lets alone what a newer version has scored since, and does not look at what was recorded since", () =>
+test("a rule's job keeps scores of a newer version and ignores later signals", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -422,7 +422,7 @@ test("a rule's job lets alone what a newer version has scored since, and does no
     expect(bench.points).toEqual([3, 50, 3, 50]);
   }));
 
-test("what was linked since a rule's job was asked for has been run through newer rules already", () =>
+test("signals linked after a rule's job was requested already have the scores of newer rules", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.apply();
@@ -479,7 +479,7 @@ test("the removal of a rule's scores needs no payload: R2 may be down", () =>
     expect(bench.points).toEqual([100, 100, 100]);
   }));
 
-test("a rule's job begins anew where it is asked for again, also in the middle of a step; what was overtaken changes nothing", () =>
+test("a rule's job starts again when it is requested again, even within a step, and results of the older job are ignored", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.seal();
@@ -512,7 +512,7 @@ test("a line that changes while a rule's job fetches payloads is judged as it is
     expect(bench.points).toEqual([3, 3]);
   }));
 
-test("scores of dropped signals stay with a rule, and go with one that is no more, wherever a person's list says so", () =>
+test("scores of dropped signals stay with an existing rule and are removed with a deleted one, on any list of the person", () =>
   inStore(async (bench) => {
     for (let segment = 0; segment < 20; segment++) {
       bench.record([...forms(6), ...forms(6, { who: "bob" }), ...forms(1, { who: `p${segment}` })], [RULE, OTHER]);
@@ -538,7 +538,7 @@ test("scores of dropped signals stay with a rule, and go with one that is no mor
     expect(bench.points).toEqual(Array.from({ length: 260 }, () => 100));
   }));
 
-test("scores of very many dropped signals of one person go some of them at a time", () =>
+test("scores of very many dropped signals of one person are removed in steps", () =>
   inStore(async (bench) => {
     const [count, limit] = [900, 100];
     bench.record(forms(count), [RULE]);
@@ -555,7 +555,7 @@ test("scores of very many dropped signals of one person go some of them at a tim
     expect(bench.points).toEqual([]);
   }));
 
-test("what a version of a rule that is newer than the disabled one scored of dropped signals stays", () =>
+test("scores of dropped signals by a version newer than the disabled one stay", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
     bench.record(forms(1), [{ ...RULE, version: 3, points: 9 }]);
@@ -595,7 +595,7 @@ test("a preview ends where cold storage does not answer, and says so", () =>
     expect(await preview({ limit: 3 })).toMatchObject({ scanned: 3, complete: true, next: 4 });
   }));
 
-test("a preview looks back as far as it is told to, and passes over what has none of its events, page by page", () =>
+test("a preview reads the requested period, slice by slice, and skips slices without the event", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -619,7 +619,7 @@ test("a preview looks back as far as it is told to, and passes over what has non
     expect(await preview(Date.now() + 1_000)).toMatchObject({ scanned: 0, next: null });
   }));
 
-test("what came to be scored since a rule's job was asked for stays, in lists too", () =>
+test("scores made after a rule's job was requested stay, in lists too", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
     bench.seal();

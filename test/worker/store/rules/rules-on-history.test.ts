@@ -434,7 +434,7 @@ describe("applying a rule", () => {
     expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 8 }]);
   });
 
-  test("in one workspace touches no other, and is not found there", async () => {
+  test("applying a rule in one workspace changes no other, and the job is not found there", async () => {
     const other = await newWorkspace();
     await deliver(other.id, HISTORY);
     await deliver(workspace.id, HISTORY);
