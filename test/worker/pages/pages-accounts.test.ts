@@ -61,7 +61,7 @@ const one = (of: Members, externalId: string): string =>
   `${of.home}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 
 describe("the list of accounts", () => {
-  test("where there is nothing, explains the keys that fill it, and lets managers make one", async () => {
+  test("if empty, explains the keys that fill it, and lets managers create one", async () => {
     const newKeyPath = `${members.home}/settings/api-keys/new?endpoint_type=product_org`;
     const forOwner = await members.owner.read(`${members.home}/accounts`);
     expect(forOwner.text).toContain("Product Org Updates");

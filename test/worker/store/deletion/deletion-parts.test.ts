@@ -97,7 +97,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
     if (where === "cold") await store.workOnCold(NOW + COLD_AFTER_MS);
   };
 
-  test("is nowhere any more, and nobody else has lost anything", async () => {
+  test("deletes a person from every table and storage, and nothing of other people", async () => {
     const workspaceId = await inStore(async (store) => {
       store.record(NOW, visit("v-jane"), visit("v-bob"), visit("v-carol"));
       store.record(NOW, identify(JANE, "v-jane", "u-jane"), identify(BOB, "v-bob", "u-bob"));
@@ -131,7 +131,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
     await expectToAddUp(workspaceId);
   });
 
-  test("stands in no source of a duplicate, whatever it calls them", async () => {
+  test("deletes the person from the sources of duplicates, under any name of the field", async () => {
     await inStore(async (store) => {
       const said = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
       store.record(NOW, said, said);
@@ -146,7 +146,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
     });
   });
 
-  test("is the sample of no group any more, and the original of nothing", async () => {
+  test("removes the person's signals as samples of groups and as originals of duplicates", async () => {
     await inStore(async (store) => {
       const [bob] = store.record(NOW, form(BOB));
       store.record(NOW, form(JANE));
@@ -159,8 +159,8 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
   });
 });
 
-describe("signals that are set aside", () => {
-  test("are a deleted person's by the fields that name people, never by what they say elsewhere", async () => {
+describe("held signals and dead letters", () => {
+  test("belong to a deleted person by the fields that name people, never by other content", async () => {
     await inStore((store) => {
       store.record(NOW, identify(JANE, "v-1", "42"));
       const kept = store.record(
@@ -185,7 +185,7 @@ describe("signals that are set aside", () => {
     });
   });
 
-  test("are another's who shares an anonymous id: by their user id, and by when they had it", async () => {
+  test("belong to another person who shares an anonymous id, by user id and by the time of ownership", async () => {
     await inStore((store) => {
       store.record(NOW - 300, identify(BOB, "shared", "u-bob"));
       store.record(NOW - 200, identify(JANE, "shared", "u-jane"));
@@ -208,7 +208,7 @@ describe("signals that are set aside", () => {
     });
   });
 
-  test("keep nothing where they come after the deletion, and name the person by such a field", async () => {
+  test("keep nothing if they arrive after the deletion and name the person in such a field", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, identify(JANE, "v-jane", "u-jane"));
       deletePerson(store);
@@ -236,7 +236,7 @@ describe("signals that are set aside", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("that are on their way, released or replayed, are not recorded", async () => {
+  test("are not recorded if they are in transit, released or replayed", async () => {
     const workspaceId = await inStore((store) => {
       const [waiting = "", letter = ""] = store.record(NOW, held(form(JANE)), dead(form(JANE, 1)));
       const place = store.sql.exec<{ seq: number }>("SELECT seq FROM dead_letters").one().seq;
@@ -254,7 +254,7 @@ describe("signals that are set aside", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("that were purged on their way are purged once more as they arrive", async () => {
+  test("are purged again on arrival if they were purged in transit", async () => {
     const workspaceId = await inStore((store) => {
       const [id = ""] = store.record(NOW, { ...held(form(JANE)), periodEndMs: NOW + 5 });
       purgeHeld(store.state, NOW + 5);
@@ -274,7 +274,7 @@ describe("signals that are set aside", () => {
   });
 });
 
-describe("what is not linked yet", () => {
+describe("an unlinked signal", () => {
   const keysIn = ({ sql }: TestStore, query: string) =>
     sql
       .exec<{ key: ArrayBuffer }>(query)
@@ -288,7 +288,7 @@ describe("what is not linked yet", () => {
     return ids;
   };
 
-  test("is deleted with the person whose id it names, and its link job with it", async () => {
+  test("is deleted with the person whose id it names, and so is its link job", async () => {
     const workspaceId = await inStore((store) => {
       waiting(store);
       expect(deletePerson(store)).toMatchObject({ anonymous: 1, signals: 1 });
@@ -299,7 +299,7 @@ describe("what is not linked yet", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("is paired with their ids no longer", async () => {
+  test("is no longer paired with the person's ids", async () => {
     await inStore((store) => {
       const pair = (anonymousId: string, userId: string): Sent => ({
         payload: { type: "identify", messageId: `${anonymousId}-${userId}`, anonymousId, userId },
@@ -314,7 +314,7 @@ describe("what is not linked yet", () => {
     });
   });
 
-  test("is paired with no id that an alias of the person named, if nobody else has a signal of it", async () => {
+  test("is no longer paired with an id that an alias of the person named, unless another person has a signal of it", async () => {
     await inStore((store) => {
       const alias = { type: "alias", messageId: "a", userId: "u-1", previousId: "v-1", email: JANE };
       store.record(NOW, { payload: alias });
@@ -324,7 +324,7 @@ describe("what is not linked yet", () => {
     });
   });
 
-  test("is another's where it names another known user id, and is linked to them", async () => {
+  test("belongs to another person if it names their user id, and is linked to them", async () => {
     await inStore((store) => {
       store.record(NOW - 10, visit("v-jane", 1, { userId: "u-bob" }));
       waiting(store);
@@ -335,7 +335,7 @@ describe("what is not linked yet", () => {
     });
   });
 
-  test("goes to nobody while its person's deletion is under way", async () => {
+  test("is linked to nobody while its person is being deleted", async () => {
     await inStore((store) => {
       const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
       waiting(store, ...more);
@@ -378,7 +378,7 @@ describe("what is not linked yet", () => {
       }),
   );
 
-  test("goes with its person where another who had the id is deleted at the same time, and before them", () =>
+  test("is deleted with its person even if another owner of the id is deleted at the same time, and finishes first", () =>
     inStore(async (store) => {
       const { state, storage, objects } = store;
       const rules = async () => ({ version: 1, rules: compileRules([]) });
@@ -397,7 +397,7 @@ describe("what is not linked yet", () => {
       expectStateToAddUp(state);
     }));
 
-  test("that an anonymous id gave to somebody before its user id was known is taken from them, with what it said of who they are", async () => {
+  test("is removed with its traits from a person who got it by an anonymous id before its user id was known", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, identify(BOB, "v-bob"));
       const [id] = store.record(NOW + 1, {
@@ -427,7 +427,7 @@ describe("what is not linked yet", () => {
 });
 
 describe("cold storage", () => {
-  test("that is being written meanwhile holds no copy when the deletion is complete", async () => {
+  test("has no copy of the person when the deletion is complete, even if it was being written meanwhile", async () => {
     const workspaceId = crypto.randomUUID();
     await inStore(async ({ storage }) => {
       let isBegun = false;
@@ -453,7 +453,7 @@ describe("cold storage", () => {
     });
   });
 
-  test("that does not answer holds up the end, and nothing else", async () => {
+  test("delays only the end of a deletion while it does not answer", async () => {
     await inStore(async (store) => {
       store.record(NOW, form(JANE), form(BOB));
       store.seal();
@@ -473,7 +473,7 @@ describe("cold storage", () => {
 describe("a large person", () => {
   const IDS = amount(15_000, 60_000);
 
-  test(`of ${IDS} ids is deleted in bounded steps, and gone at once`, { timeout: 60_000 }, async () => {
+  test(`with ${IDS} ids disappears at once and is deleted in bounded steps`, { timeout: 60_000 }, async () => {
     await inStore((store) => {
       store.record(NOW, form(JANE));
       store.sql.exec(
@@ -499,7 +499,7 @@ describe("a large person", () => {
     });
   });
 
-  test("of signals in very many segments is deleted some of these at a time", async () => {
+  test("with signals in very many segments is deleted in steps", async () => {
     await inStore((store) => {
       const segments = 4 * RULE_STEP_SEGMENTS;
       for (let n = 0; n < segments; n++) {
@@ -517,7 +517,7 @@ describe("a large person", () => {
     });
   });
 
-  test("of signals that one row of a list names, in very many segments, is deleted some of these at a time", async () => {
+  test("with signals in one row of a list but in very many segments is deleted in steps", async () => {
     await inStore((store) => {
       const segments = 3 * RULE_STEP_SEGMENTS;
       for (let n = 0; n < segments; n++) {
@@ -545,7 +545,7 @@ describe("a large person", () => {
     });
   });
 
-  test("takes along a line that somebody else would be given while it is under way", async () => {
+  test("is deleted with lines that would otherwise go to another person meanwhile", async () => {
     await inStore(async (store) => {
       store.record(NOW, identify(JANE, "v-jane"));
       store.record(NOW + 1, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)));
@@ -563,7 +563,7 @@ describe("a large person", () => {
     });
   });
 
-  describe("whose ids are being gone through", () => {
+  describe("a person whose ids are being processed", () => {
     const visitAt = (receivedAtMs: number, anonymousId: string, n: number): Sent => ({
       ...visit(anonymousId, n),
       receivedAtMs,
@@ -579,7 +579,7 @@ describe("a large person", () => {
       expect(progress).toEqual({ step: "identities", position: DELETION_STEP_LINES + 1 });
     };
 
-    test("takes along what comes late to a list that has been looked through", () =>
+    test("is deleted with signals that arrive late on a processed list", () =>
       inStore((store) => {
         begin(store);
         const [late, newer] = store.record(LATER + 2, visitAt(NOW, "v-jane", -2), visitAt(LATER + 2, "v-jane", -3));
@@ -587,7 +587,7 @@ describe("a large person", () => {
         expect([late, newer].map((id) => anonymousIdOf(store, id))).toEqual([null, "v-jane"]);
       }));
 
-    test("takes along what comes late and somebody else would be given, who has the id too, or is next", () =>
+    test("is deleted with late signals that would otherwise go to another owner of the id, earlier or next", () =>
       inStore((store) => {
         begin(store, identify(JANE, "shared"), identify(JANE, "v-next"), {
           ...identify(BOB, "shared"),
@@ -606,7 +606,7 @@ describe("a large person", () => {
         expectStateToAddUp(store.state);
       }));
 
-    test("takes along what has come to such a list when it is asked for again", () =>
+    test("is deleted with signals that reached such a list before a repeated request", () =>
       inStore((store) => {
         begin(store);
         const [since] = store.record(LATER + 2, visitAt(LATER + 2, "v-jane", -2));
@@ -616,7 +616,7 @@ describe("a large person", () => {
       }));
   });
 
-  test("that is asked for again does not reach further for another who was deleted at the same moment", async () => {
+  test("is deleted by a repeated request up to the same moment as another person deleted then", async () => {
     await inStore((store) => {
       store.record(NOW, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)), form(BOB));
       beginHere(store.state, "del_1", JANE, LATER);
@@ -628,7 +628,7 @@ describe("a large person", () => {
     });
   });
 
-  test("of many signals is deleted in bounded steps, each of which a crash may follow", async () => {
+  test("with many signals is deleted in bounded steps, each followed by a possible crash", async () => {
     const workspaceId = await inStore((store) => {
       const count = 2 * DELETION_STEP_LINES + 1;
       store.record(NOW, ...Array.from({ length: count }, (_, n) => form(JANE, n)), form(BOB));
@@ -647,7 +647,7 @@ describe("a large person", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("has other held signals and dead letters gone through, however many", async () => {
+  test("is searched in all held signals and dead letters, however many", async () => {
     await inStore((store) => {
       const others = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
       const letters = Array.from({ length: 120 }, (_, n) => dead(form(BOB, n)));
@@ -658,8 +658,8 @@ describe("a large person", () => {
   });
 });
 
-describe("a deletion that is asked for again", () => {
-  test("goes on while it is under way, and takes along what has come since", async () => {
+describe("a repeated deletion", () => {
+  test("continues the one in progress and includes later signals", async () => {
     const workspaceId = await inStore(async (store) => {
       store.record(NOW, form(JANE), identify(JANE, "v-jane"));
       store.seal();
@@ -679,7 +679,7 @@ describe("a deletion that is asked for again", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("knows nothing of an id that it has gone through: an unknown visitor's signal of since then is let alone", () =>
+  test("ignores later signals of unknown visitors with an id that it has already processed", () =>
     inStore(async (store) => {
       store.record(NOW, form(JANE), identify(JANE, "v-jane"));
       store.seal();
@@ -699,7 +699,7 @@ describe("a deletion that is asked for again", () => {
       expect(statusOf(store, since)).toBe("anonymous");
     }));
 
-  test("is another one where somebody new has the email by now, and both are carried out", async () => {
+  test("is a separate one if a new person has the email by now, and both are completed", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES + 900 }, (_, n) => form(JANE, n)));
       beginHere(store.state, "del_1", JANE, LATER);
@@ -722,7 +722,7 @@ describe("a deletion that is asked for again", () => {
     await expectToAddUp(workspaceId);
   });
 
-  test("finds nothing, and is complete at once", async () => {
+  test("finds nothing and is complete at once", async () => {
     await inStore((store) => {
       store.record(NOW, form(JANE));
       deletePerson(store);
@@ -768,7 +768,7 @@ describe("while a deletion is under way", () => {
     });
   });
 
-  test("an export that had begun the person's line writes none of their ids any more", async () => {
+  test("an export that has begun the person's line writes no further ids of theirs", async () => {
     await inStore((store) => {
       const ids = Array.from({ length: 2_000 }, (_, n) => `browser-${n}`);
       store.record(NOW, ...ids.map((id) => identify(JANE, id)), identify(BOB, "bobs-browser"));

@@ -142,7 +142,7 @@ describe("a segment", () => {
     },
   );
 
-  test("that has been emptied in part is dropped with the rest, and counted once", async () => {
+  test("is dropped with the rest after it was partly emptied, and counted once", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOON, { ...form("a@example.com"), receivedAtMs: NOON - 20 * DAY }, form("b@example.com"));
       store.seal();
@@ -158,7 +158,7 @@ describe("a segment", () => {
   });
 });
 
-test("the numbers of lines go on where they were when retention has emptied the store", async () => {
+test("line numbers continue after retention has emptied the store", async () => {
   await inStore((store) => {
     keep(store, NOON);
     store.record(NOON, form("jane@example.com", 1), form("jane@example.com", 2));
@@ -230,7 +230,7 @@ test("a held signal is never dropped, however old; purged and released ones and 
   await expectToAddUp(workspaceId, { hasDropped: true });
 });
 
-test("objects of cold storage go with the last of their segments", async () => {
+test("objects of cold storage are deleted with the last of their segments", async () => {
   await inStore(async (store) => {
     store.record(NOON, visit("v-1"));
     store.seal();
@@ -285,7 +285,7 @@ test("retention removes single old lines from very many segments in steps", () =
     expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
   }));
 
-test("signals that are kept for ever are, and so are they again once the plan says so", async () => {
+test("signals are kept forever under such a plan, also if it is chosen again later", async () => {
   await inStore((store) => {
     expect(nextRetentionMs(store.state)).toBeNull();
     const ids = store.record(NOON, form("jane@example.com"));

@@ -134,8 +134,8 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
 
 const keepsItsBooks = () => expectToAddUp(workspace.id);
 
-describe("a person who is deleted", () => {
-  test("is nowhere any more: not in a table, not in cold storage, not in the audit log", async () => {
+describe("a deleted person", () => {
+  test("is found nowhere: not in a table, in cold storage or in the audit log", async () => {
     await history();
     expect(await everything()).toMatch(/jane/);
     const answer = await deleted(JANE);
@@ -159,7 +159,7 @@ describe("a person who is deleted", () => {
     await keepsItsBooks();
   });
 
-  test("takes nothing of anybody else along", async () => {
+  test("leaves all other people's data unchanged", async () => {
     const { bob } = await history();
     await ringUntilQuiet(workspace.id);
     const before = await Promise.all(bob.map(({ id }) => trace(id)));
@@ -174,7 +174,7 @@ describe("a person who is deleted", () => {
     expect(carol).toMatchObject({ payload: { anonymousId: "visitor-carol" } });
   });
 
-  test("does not come back, however often the signals are delivered again, released or replayed", async () => {
+  test("does not return when signals are redelivered, released or replayed", async () => {
     const { jane } = await history();
     await deleted(JANE);
     const before = await all();
@@ -196,7 +196,7 @@ describe("a person who is deleted", () => {
     await keepsItsBooks();
   });
 
-  test("leaves traces that say so", async () => {
+  test("is shown as deleted in the traces of their signals", async () => {
     await history();
     await deleted(JANE);
     expect(await trace("sig_jane_form")).toMatchObject({
@@ -212,7 +212,7 @@ describe("a person who is deleted", () => {
     expect(await trace("sig_bob_form")).toMatchObject({ deleted_at: null });
   });
 
-  test("is the sample of no event group any more", async () => {
+  test("is no longer the sample of an event group", async () => {
     await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
     await send({ id: "sig_jane", payload: { event: "E", email: JANE }, at: NOW });
     const sample = async () =>
@@ -223,7 +223,7 @@ describe("a person who is deleted", () => {
   });
 });
 
-describe("signals that were on their way", () => {
+describe("signals in transit during a deletion", () => {
   const late: Delivered[] = [
     { id: "sig_late", payload: { event: "E", email: JANE } },
     { id: "sig_late_visit", payload: { type: "track", event: "Visit", messageId: "x", anonymousId: "visitor-jane" } },
@@ -234,7 +234,7 @@ describe("signals that were on their way", () => {
     },
   ];
 
-  test("that were received before the deletion, and are recorded after it, are deleted as they arrive", async () => {
+  test("are deleted on arrival if they were received before it", async () => {
     await history();
     await deleted(JANE);
     await send(...late.map((signal, index) => ({ ...signal, ordinal: 400 + index })));
@@ -246,7 +246,7 @@ describe("signals that were on their way", () => {
     await keepsItsBooks();
   });
 
-  test("that were received after the deletion make a new person; a visitor of theirs is unknown again", async () => {
+  test("make a new person if they were received after it, and a visitor of theirs is unknown again", async () => {
     await history();
     await deleted(JANE);
     const at = Date.now() + 1_000;
@@ -257,7 +257,7 @@ describe("signals that were on their way", () => {
     expect(await trace("sig_late_visit")).toMatchObject({ status: "anonymous" });
   });
 
-  test("are remembered as hashes for a while, and then not at all", async () => {
+  test("are recognised by hashes for a while; then the hashes are deleted", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
     await deleted(JANE);
     await query("UPDATE deleted_names SET at = at - ?", (DELETION_REMEMBERED_DAYS + 1) * DAY);
@@ -269,7 +269,7 @@ describe("signals that were on their way", () => {
 });
 
 describe("a deletion", () => {
-  test("of very many signals goes on after the call, in bounded steps; the person is gone at once", async () => {
+  test("of very many signals continues after the call in bounded steps, while the person disappears at once", async () => {
     const count = 2 * DELETION_STEP_LINES + 1;
     const signals = Array.from({ length: count }, (_, n) => ({
       id: `sig_${n}`,
@@ -295,7 +295,7 @@ describe("a deletion", () => {
     await keepsItsBooks();
   });
 
-  test("that is under way is of somebody whom no export names any more, in whatever it has not come to yet", async () => {
+  test("in progress hides the person from exports of data that it has not reached yet", async () => {
     const { jane } = await history();
     const many = Array.from({ length: 2 * DELETION_STEP_LINES + 1 }, (_, n) => ({
       id: `sig_${n}`,
@@ -330,7 +330,7 @@ describe("a deletion", () => {
     await deleted(JANE);
   });
 
-  test("that is asked for again while it is under way takes what has come since along, and somebody new", async () => {
+  test("in progress includes, when repeated, later signals and a new person with the email", async () => {
     await history();
     const later = { at: Date.now() + 1_000, ordinal: 500 };
     const answers = await runInDurableObject(workspace.store, async (instance) => {
@@ -347,7 +347,7 @@ describe("a deletion", () => {
     await keepsItsBooks();
   });
 
-  test("may be repeated, also of somebody whom nobody knows", async () => {
+  test("can be repeated, also for an unknown person", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
     const first = await deleted(JANE);
     const second = await deleted(` ${JANE.toUpperCase()} `);
@@ -356,11 +356,11 @@ describe("a deletion", () => {
     expect(await deletePerson("nobody@example.com")).toMatchObject({ people: 0, signals: 0, complete: true });
   });
 
-  test("has no receipt before it was asked for", async () => {
+  test("has no receipt before its request", async () => {
     await expect(receipt(JANE)).rejects.toThrow("404");
   });
 
-  test("is not complete before R2 has done its part", async () => {
+  test("is not complete before R2 has deleted its part", async () => {
     await history();
     const answer = await deletePerson(JANE);
     expect(answer).toMatchObject({ complete: false, finished_at: null, people: 1 });
@@ -371,7 +371,7 @@ describe("a deletion", () => {
     expect(left).toContain("visitor-carol");
   });
 
-  test("is in the audit log with its receipt, and nothing of the person", async () => {
+  test("is in the audit log with its receipt, without personal data", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
     const { id } = await deletePerson(JANE);
     const entry = await env.DB.prepare("SELECT actor, action, target, detail FROM audit_log WHERE target = ?")
@@ -382,7 +382,7 @@ describe("a deletion", () => {
     expect(await receipt(JANE)).toMatchObject({ id, people: 1, signals: 1, scoring_signals: 1, complete: true });
   });
 
-  test("in one workspace is none in another", async () => {
+  test("in one workspace does not affect another", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
     const other = await newWorkspace();
     await other.operator("DELETE", `/people/${JANE}`);
@@ -403,7 +403,7 @@ describe("a deletion", () => {
     expect((await everything()).includes("jane")).toBe(false);
   });
 
-  test("takes the person out of what is counted of the rules that scored them", async () => {
+  test("removes the person from the counts of the rules that scored them", async () => {
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
     const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
@@ -416,7 +416,7 @@ describe("a deletion", () => {
     expect(await isCounted()).toBe(false);
   });
 
-  test("leaves to a rule what it has scored of others, however long ago", async () => {
+  test("keeps a rule's scores of other people, of any age", async () => {
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
     await send({ id: "sig_bob", payload: { event: "E", email: BOB }, at: NOW - 100 * DAY });
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });

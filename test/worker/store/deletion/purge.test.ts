@@ -27,7 +27,7 @@ const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) =
 describe.each(["open", "sealed"])("held signals that are %s", (where) => {
   const seal = (store: TestStore) => void (where === "sealed" && store.seal());
 
-  test("end at the millisecond at which their period does, each by itself", async () => {
+  test("held signals end exactly when their own period ends, to the millisecond", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, held(NOW + 10), held(NOW + 20, { n: 2 }), held(NOW + 20, { n: 3 }));
       seal(store);
@@ -45,7 +45,7 @@ describe.each(["open", "sealed"])("held signals that are %s", (where) => {
     await expectToAddUp(workspaceId);
   });
 
-  test("are forgotten: nothing but id, event and place is left", async () => {
+  test("purged signals keep only id, event and position", async () => {
     await inStore((store) => {
       const [id = ""] = store.record(NOW, {
         ...held(NOW + 10, { userId: "user-jane", name: "Jane", properties: { a: "jane" } }),
@@ -67,7 +67,7 @@ describe.each(["open", "sealed"])("held signals that are %s", (where) => {
     });
   });
 
-  test("are the sample of their group no longer", async () => {
+  test("purged signals are no longer the sample of their group", async () => {
     await inStore((store) => {
       const [first] = store.record(NOW, { payload: { event: "E", email: "bob@example.com" } });
       const [second] = store.record(NOW + 1, held(NOW + 50, { n: 1 }));
@@ -82,7 +82,7 @@ describe.each(["open", "sealed"])("held signals that are %s", (where) => {
   });
 });
 
-test("held signals that were released are let alone, and looked at once", async () => {
+test("purging skips released held signals and reads them once", async () => {
   await inStore((store) => {
     const [id] = store.record(NOW, held(NOW + 10));
     store.seal();
@@ -116,7 +116,7 @@ test("held signals end in bounded steps", async () => {
   await expectToAddUp(workspaceId);
 });
 
-test("held signals so large that segments have few of them end some segments at a time", () =>
+test("large held signals, few per segment, end in steps of some segments", () =>
   inStore((store) => {
     for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
       store.record(NOW, held(NOW + 10, { n }));
@@ -130,7 +130,7 @@ test("held signals so large that segments have few of them end some segments at 
     expect(left()).toBe(0);
   }));
 
-test("held signals of a period are found for their release, also in a segment with some of a period that has ended", () =>
+test("held signals of a period are found for their release, even in a segment with some of an ended period", () =>
   inStore((store) => {
     const [ended, current] = [NOW + 10, NOW + 20];
     const [, id] = store.record(NOW, held(ended), held(current, { n: 2 }));

@@ -68,8 +68,8 @@ function stored(): Promise<string[]> {
   ]);
 }
 
-describe("a signal that is older than its plan keeps signals", () => {
-  test("is gone, and its person, score and scoring signals are still there", async () => {
+describe("a signal older than its plan's retention", () => {
+  test("is deleted, while its person, score and scoring signals stay", async () => {
     await workspace.operator("POST", "/rules", {
       name: "R",
       event: "E",
@@ -100,7 +100,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     expect(trace.status).toBe(404);
   });
 
-  test("goes whatever became of it; a held one when its period ends, not before", async () => {
+  test("is deleted in any state; a held one when its period ends, not before", async () => {
     const twin = { email: "jane@example.com", messageId: "m" };
     const held = at(OLD, { email: "jane@example.com", n: 2 }, { verdict: "held", periodEnd: NOW + DAY });
     const ended = at(OLD, { email: "jane@example.com", n: 3 }, { verdict: "held", periodEnd: OLD + DAY });
@@ -112,13 +112,13 @@ describe("a signal that is older than its plan keeps signals", () => {
     expect(await workspace.store.totals()).toEqual(before);
   });
 
-  describe("and whose visitor nobody knows", () => {
+  describe("a signal older than its plan's retention, of an unknown visitor", () => {
     const pairs = async () => (await query<{ key: ArrayBuffer }>("SELECT key FROM pairs ORDER BY key")).map(keyText);
     const keyText = ({ key }: { key: ArrayBuffer }) => new TextDecoder().decode(key);
     const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1" };
     const alias = { type: "alias", messageId: "a", userId: "user-1", previousId: "visitor-1" };
 
-    test("leaves no pair of their ids behind", async () => {
+    test("leaves no pair of its ids", async () => {
       const more = { type: "track", messageId: "t", anonymousId: "visitor-1" };
       await send(at(OLD, identify), at(OLD + 1, more), at(OLD + 2, { ...alias, userId: "user-2" }));
       expect(await pairs()).toHaveLength(6);
@@ -127,7 +127,7 @@ describe("a signal that is older than its plan keeps signals", () => {
       expect(await pairs()).toEqual([]);
     });
 
-    test("leaves no pair behind that an alias of a known person has made", async () => {
+    test("leaves no pair made by an alias of a known person", async () => {
       await send(at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }));
       expect(await pairs()).toHaveLength(4);
       await retain(RETENTION_MIN_DAYS);
@@ -135,7 +135,7 @@ describe("a signal that is older than its plan keeps signals", () => {
       expect(await pairs()).toEqual([]);
     });
 
-    test("leaves the pair for as long as both ids have signals, and they become a person's together", async () => {
+    test("keeps the pair while both ids have signals, which later go to one person together", async () => {
       const kept = ["visitor-1", "visitor-2"].map((anonymousId, index) =>
         at(YOUNG, { type: "track", messageId: anonymousId, anonymousId, userId: `user-${index + 1}` }),
       );
@@ -157,7 +157,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     });
   });
 
-  test("is still counted in the signal queue, as one that waits no longer, and shown no more", async () => {
+  test("stays in the counts of the signal queue, but not as waiting, and is not shown", async () => {
     await send(at(OLD, { type: "track", messageId: "m", anonymousId: "visitor-1" }));
     const groups = () => workspace.operator<{ items: unknown[] }>("GET", "/events");
     expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 1 }]);
@@ -166,7 +166,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 0, sample: { payload: null } }]);
   });
 
-  test("takes its payload in cold storage along, and leaves its neighbours' there", async () => {
+  test("is deleted with its payload in cold storage, while neighbouring payloads stay", async () => {
     const anonymous = (ms: number, visitor: string) =>
       at(ms, { type: "track", messageId: visitor, anonymousId: visitor, event: "E" });
     const young = anonymous(YOUNG, "visitor-young");
@@ -185,7 +185,7 @@ describe("a signal that is older than its plan keeps signals", () => {
 });
 
 describe("the work of retention", () => {
-  test("goes on as signals grow old, without a call", async () => {
+  test("continues as signals age, without any call", async () => {
     await putRetention(RETENTION_MIN_DAYS);
     const young = at(YOUNG, { email: "jane@example.com" });
     await send(young);
@@ -203,7 +203,7 @@ describe("the work of retention", () => {
 describe("a plan whose retention changes", () => {
   const days = async () => (await query<{ days: number | null }>("SELECT days FROM retention"))[0]?.days;
 
-  test("reaches the store with the next signal, which writes a row for it only then", async () => {
+  test("reaches the store with the next signal, which writes one row for it", async () => {
     await send(at(OLD, { email: "jane@example.com" }));
     const young = at(YOUNG, { email: "jane@example.com" });
     await putRetention(RETENTION_MIN_DAYS);
@@ -226,22 +226,19 @@ describe("a plan whose retention changes", () => {
     expect(await stored()).toEqual([young.id, later.id]);
   });
 
-  test.each([null, 365])(
-    "from %j days to fewer reaches a store within a day to which no signal comes",
-    async (before) => {
-      await putRetention(before);
-      await send(at(OLD, { email: "jane@example.com" }));
-      await runDurableObjectAlarm(workspace.store);
-      await putRetention(RETENTION_MIN_DAYS);
-      vi.useFakeTimers({ toFake: ["Date"], now: NOW + DAY + 60_000 });
-      await runInDurableObject(workspace.store, (instance) => instance.alarm());
-      expect(await stored()).toEqual([]);
-      // Nothing is stored any more, so nothing is to be asked.
-      expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
-    },
-  );
+  test.each([null, 365])("from %j days to fewer reaches a store without signals within a day", async (before) => {
+    await putRetention(before);
+    await send(at(OLD, { email: "jane@example.com" }));
+    await runDurableObjectAlarm(workspace.store);
+    await putRetention(RETENTION_MIN_DAYS);
+    vi.useFakeTimers({ toFake: ["Date"], now: NOW + DAY + 60_000 });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await stored()).toEqual([]);
+    // Nothing is stored any more, so nothing is to be asked.
+    expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
+  });
 
-  test("rings a store that keeps signals for ever once a day, and one without signals never", async () => {
+  test("rings a store that keeps signals forever once a day, and an empty one never", async () => {
     const dueMs = () => runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(await dueMs()).toBeNull();
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + 10 * DAY });
@@ -253,7 +250,7 @@ describe("a plan whose retention changes", () => {
     expect(await dueMs()).toBeLessThanOrEqual(NOW + 11 * DAY);
   });
 
-  test("to more days is asked for before anything is dropped: the store believed in fewer", async () => {
+  test("to more days is read before anything is dropped by the old setting", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await workspace.store.configure({ retentionDays: RETENTION_MIN_DAYS });
@@ -262,7 +259,7 @@ describe("a plan whose retention changes", () => {
     expect(await days()).toBeNull();
   });
 
-  test("drops nothing while D1 does not answer, says that the job fails, and drops once it does", async () => {
+  test("drops nothing while D1 does not answer, reports the failing job, and drops afterwards", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await putRetention(RETENTION_MIN_DAYS);
@@ -280,7 +277,7 @@ describe("a plan whose retention changes", () => {
 });
 
 describe("a plan", () => {
-  test("keeps signals for ever unless it says otherwise, and again when it says so no longer", async () => {
+  test("keeps signals forever unless it says otherwise, also after a change back", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await runDurableObjectAlarm(workspace.store);
@@ -295,7 +292,7 @@ describe("a plan", () => {
     expect(await stored()).toEqual([old.id]);
   });
 
-  test("is the one that the workspace is on: a change of plan takes effect without a signal", async () => {
+  test("is the workspace's current one: a change takes effect without a signal", async () => {
     const short = await newPlan(1_000);
     await putRetention(RETENTION_MIN_DAYS, short);
     await send(at(OLD, { email: "jane@example.com" }));
@@ -310,7 +307,7 @@ describe("a plan", () => {
     await expect(putRetention(days as number)).rejects.toThrow("retention_days");
   });
 
-  test("leaves what it was changed to in the audit log, once", async () => {
+  test("leaves one audit entry per change", async () => {
     const entries = () =>
       env.DB.prepare("SELECT count(*) AS n FROM audit_log WHERE target = ?").bind(plan).first<number>("n");
     const before = (await entries()) ?? 0;

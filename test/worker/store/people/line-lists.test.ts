@@ -93,7 +93,7 @@ describe("a line", () => {
 
 describe("a deletion", () => {
   test.each([{ rulesVersion: 1 }, { rulesVersion: null }])(
-    "leaves no id of the person on any list, where a signal named two and one became known (%o)",
+    "leaves no id of the person on any list, even if a signal named two ids and one became known (%o)",
     ({ rulesVersion }) =>
       inStore(async (store) => {
         store.rulesVersion = rulesVersion;
@@ -107,7 +107,7 @@ describe("a deletion", () => {
 });
 
 describe("a link job", () => {
-  test("ends where retention has dropped a segment between others, whichever of its ids is known", () =>
+  test("ends if retention has dropped a segment between others, whichever of its ids is known", () =>
     inStore(async (store) => {
       store.record(NOW, track({ anonymousId: "a-first" }, NOW + DAY));
       store.seal();
@@ -127,7 +127,7 @@ describe("a link job", () => {
       expectStateToAddUp(store.state, { hasDropped: true });
     }));
 
-  test("ends where its list names a line that no segment has", () =>
+  test("ends if its list names a line without a segment", () =>
     inStore(async (store) => {
       const visitor = { kind: "anonymous_id", value: "a-1" } as const;
       for (let segment = 0; segment < 3; segment++) {
@@ -143,7 +143,7 @@ describe("a link job", () => {
       expect(visitorLists(store).sort()).toEqual(["aa-0", "aa-2"]);
     }));
 
-  test("ends where nobody has the id any more, and its lines wait for the next person who is named by it", () =>
+  test("ends if the id has no owner any more, and its lines wait for the next person named by it", () =>
     inStore(async (store) => {
       const visitor = { kind: "anonymous_id", value: "a-1" } as const;
       store.record(NOW, track({ anonymousId: "a-1" }));

@@ -62,7 +62,7 @@ const withRules = <T>(act: (store: TestStore) => T | Promise<T>): Promise<T> =>
   });
 
 describe("visitors who become known", () => {
-  test("are linked by the batch that says so, each segment written once for all of them", () =>
+  test("are linked by the batch that identifies them, with one write per segment for all of them", () =>
     withRules((store) => {
       for (let segment = 0; segment < 3; segment++) {
         store.record(NOW, ...["a", "b", "c"].map((visitor) => visit(visitor)));
@@ -78,7 +78,7 @@ describe("visitors who become known", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("have their open signals linked too, and what follows in the same batch stays in its place", () =>
+  test("have open signals linked too, and later ones in the batch keep their place", () =>
     withRules((store) => {
       store.record(NOW, visit("a"), visit("b"));
       store.record(NOW, identify("a"), visit("a"), visit("b"), visit("a", "F"));
@@ -87,7 +87,7 @@ describe("visitors who become known", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("score nothing until then, and nobody is told that they would", () =>
+  test("score nothing before, and raise no notification", () =>
     withRules(async (store) => {
       const [id = ""] = store.record(NOW, visit("a"));
       const trace = () => traceSignal(store.state, store.objects, id);
@@ -96,7 +96,7 @@ describe("visitors who become known", () => {
       expect(await trace()).toMatchObject({ status: "processed", rulesTried: 1, points: 5 });
     }));
 
-  test("are jobs where the batch is not the place for it, all of them together in one step", () =>
+  test("are linked by jobs if the batch is unsuitable, all jobs in one step", () =>
     withRules(async (store) => {
       const visitors = Array.from({ length: 40 }, (_, n) => `v${n}`);
       for (const visitor of visitors) store.record(NOW, visit(visitor), visit(visitor, "F"));
@@ -111,7 +111,7 @@ describe("visitors who become known", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("with more signals than one batch looks at are linked as far as it goes, and by jobs", () =>
+  test("with more signals than a batch reads are linked partly by it and then by jobs", () =>
     withRules(async (store) => {
       const many = LINK_PAGE_SIGNALS + 30;
       store.record(NOW, ...Array.from({ length: many }, () => visit("a")), visit("b"));
@@ -128,7 +128,7 @@ describe("visitors who become known", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("whose user id takes over what an anonymous id gave to somebody are left to a job, which counts again whom it was taken from", () =>
+  test("whose user id takes over signals of an anonymous id are linked by a job, which recomputes the previous owner", () =>
     withRules(async (store) => {
       store.record(NOW, identify("a", "ann@example.com"));
       store.record(NOW, visit("a", "E", { userId: "u-1" }));
@@ -144,7 +144,7 @@ describe("visitors who become known", () => {
 describe.each(["open", "sealed", "cold"])(
   "an id that goes back and forth between two people, over lines that are %s",
   (where) => {
-    test("gives each of them what was received while they had it, and the first what came before", () =>
+    test("with several owners give each the signals of their time, and the first owner the earlier ones", () =>
       withRules(async (store) => {
         const settle = async (): Promise<void> => {
           if (where !== "open") store.seal();
@@ -183,8 +183,8 @@ describe.each(["open", "sealed", "cold"])(
   },
 );
 
-describe("who becomes known after the rules have changed", () => {
-  test("is run through them anew, though others were run through them as they came", () =>
+describe("a visitor who becomes known after the rules have changed", () => {
+  test("is scored by the new rules, although the signals were processed on arrival", () =>
     withRules(async (store) => {
       store.record(NOW, visit("a"));
       changeRules(store, 7);
@@ -196,7 +196,7 @@ describe("who becomes known after the rules have changed", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("is run through them anew, where whoever processed their signals was behind with the rules", () =>
+  test("is scored by the new rules, even if the consumer of their signals used old ones", () =>
     withRules(async (store) => {
       const before = { rulesVersion: store.rulesVersion, points: store.points };
       changeRules(store, 7);
@@ -213,8 +213,8 @@ describe("who becomes known after the rules have changed", () => {
     }));
 });
 
-describe("a step that breaks off", () => {
-  test("has linked nobody, whoever's turn it was; the next one links all", () =>
+describe("a failing link step", () => {
+  test("links nobody, and the next one links all", () =>
     withRules(async (store) => {
       for (const visitor of ["a", "b", "c"]) {
         store.record(NOW, visit(visitor));
@@ -234,7 +234,7 @@ describe("a step that breaks off", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("for lack of what is in R2 puts those visitors off who need it, and no others", () =>
+  test("for missing data in R2 postpones only the visitors who need it", () =>
     withRules(async (store) => {
       store.record(NOW, visit("a"), visit("b"));
       store.seal();

@@ -76,7 +76,7 @@ function insertMany(sql: SqlStorage, count: number): void {
 }
 
 describe("a search", () => {
-  test("finds any part of an email, a name or a company, in any letter case, with or without accents, and takes nothing for a pattern", async () => {
+  test("finds any part of an email, name or company, ignoring case and accents, without patterns", async () => {
     await come([
       { email: "zoe@one.example", name: "Zoë Müller-Ångström", company: "ACME 100% GmbH" },
       { email: "bo_b@two.example", name: "Bob", company: "Globex" },
@@ -99,7 +99,7 @@ describe("a search", () => {
     expect(await search("*")).toEqual([]);
   });
 
-  test("goes by the names as they are now, after a change and after a deletion", async () => {
+  test("uses current names, after a change and after a deletion", async () => {
     await come([{ email: "ann@x.example", name: "Ann Before", company: "Old Ltd" }]);
     await come([{ email: "ann@x.example", name: "Ann After" }]);
     expect(await found({ sort: "newest", text: "before" })).toEqual([]);
@@ -109,7 +109,7 @@ describe("a search", () => {
     expect(await found({ sort: "newest", text: "ltd" })).toEqual([]);
   });
 
-  test("is the operator API's too, in pages that are stable while people come", async () => {
+  test("works in the operator API too, in result pages that stay stable while people are added", async () => {
     await come(Array.from({ length: 7 }, (_, index) => ({ email: `p${index}@x.example`, company: "Acme" })));
     await come([{ email: "other@x.example" }]);
     const first = await workspace.operator<{ items: { email: string }[]; next: string }>(
@@ -127,7 +127,7 @@ describe("a search", () => {
     expect(second.next).toBe(null);
   });
 
-  test("costs no row more for a signal that changes no name, company or email", async () => {
+  test("costs no further row for a signal that changes no name, company or email", async () => {
     const written = async (properties: object) => {
       const before = await changes();
       await come([{ email: "ann@x.example", ...properties }]);
@@ -181,7 +181,7 @@ describe("search, order, score, days and page together", () => {
     last_seen_up: (one, other) => one.lastSeen - other.lastSeen || one.id - other.id,
   };
 
-  test("find whom they should, each once and in order, however long the pages are", async () => {
+  test("find the right people, each once and in order, with any page size", async () => {
     await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
       const state = new StoreState(sql);
       await fc.assert(
@@ -218,7 +218,7 @@ describe("search, order, score, days and page together", () => {
 describe("very many people", () => {
   const emailOf = (n: number) => `p${String(n).padStart(7, "0")}@x.example`;
 
-  test("more than are sorted come all the same, by their email, and the page says so", async () => {
+  test("beyond the sort limit are listed by email, with a note on the page", async () => {
     const count = PEOPLE_SORTED + 300;
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => insertMany(sql, count));
     const { emails, pages } = await all((cursor) =>
@@ -230,7 +230,7 @@ describe("very many people", () => {
     expect(few).toMatchObject({ sorted: true, items: [{ score: 6 }] });
   });
 
-  test("more than a page goes through are searched in pages that go on from each other", async () => {
+  test("are searched in consecutive slices", async () => {
     const count = PEOPLE_SEARCHED + 20;
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       insertMany(sql, count);
@@ -251,7 +251,7 @@ describe("very many people", () => {
     });
   });
 
-  test("a filter that few of very many fit takes pages that are not full, and none of them is left out", async () => {
+  test("with a filter that few match fill only short pages, without omissions", async () => {
     const count = PEOPLE_SCAN + 400;
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       insertMany(sql, count);

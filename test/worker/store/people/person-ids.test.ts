@@ -104,8 +104,8 @@ test("a person keeps the newest ids, newest first; page, API and export state th
     expect(JSON.parse(text)).toMatchObject({ ids_dropped: more, anonymous_ids: newest.slice(0, PERSON_MAX_IDS) });
   }));
 
-describe("an id that is dropped", () => {
-  test("leaves its signals with the person; what it brings later waits, and is theirs once it is named again", () =>
+describe("a dropped id", () => {
+  test("leaves its signals with the person; later ones wait until the id is named again", () =>
     inStore((store) => {
       store.rulesVersion = 1;
       leave(store, ANN, 1);
@@ -125,7 +125,7 @@ describe("an id that is dropped", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("is nobody's, also where somebody else had it before", () =>
+  test("has no owner, even if another person had it before", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       store.record(NOW + 1, identify(BOB, { anonymousId: "old" }));
@@ -141,7 +141,7 @@ describe("an id that is dropped", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("stays with who has it now", () =>
+  test("stays with its current owner", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       store.record(NOW + 1, identify(ANN, { anonymousId: "old" }));
@@ -152,7 +152,7 @@ describe("an id that is dropped", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("takes nothing from the deletion of somebody who had it and is being deleted", () =>
+  test("does not shorten the deletion of an earlier owner", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       leave(store, BOB, 1, { atMs: NOW - 1 });
@@ -166,7 +166,7 @@ describe("an id that is dropped", () => {
       expect(findDeletion(store.sql, BOB)?.identities).toBe(PERSON_MAX_IDS);
     }));
 
-  test("leaves no pair behind: what it was paired with is not pulled along by who is named next", () =>
+  test("leaves no pair, so the next person named does not get the paired id's signals", () =>
     inStore((store) => {
       store.rulesVersion = 1;
       leave(store, ANN, 1);
@@ -179,7 +179,7 @@ describe("an id that is dropped", () => {
       expect(store.sql.exec("SELECT * FROM pairs").toArray()).toEqual([]);
     }));
 
-  test("is not found by a deletion, which finds what it has brought", () =>
+  test("is unknown to a deletion, which still finds its signals", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       store.record(NOW + 1, identify(ANN, { anonymousId: "zz-old" }));
@@ -196,7 +196,7 @@ describe("an id that is dropped", () => {
 });
 
 describe("ids are dropped", () => {
-  test("of each kind by itself: a flood of anonymous ids drops no user id, which says who somebody is", () =>
+  test("per kind: a flood of anonymous ids drops no user id, which identifies a person", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       leave(store, ANN, 2, { kind: "user_id" });
@@ -211,7 +211,7 @@ describe("ids are dropped", () => {
       expect(personOf(store, ANN)?.ids_dropped).toBe(3);
     }));
 
-  test("but for one with signals that are still to be linked, which is passed over until they are", () =>
+  test("except an id with unlinked signals, which is skipped until they are linked", () =>
     inStore(async (store) => {
       const ids = store.record(NOW, ...[1, 2, 3].map(() => visit({ anonymousId: "old" })));
       leave(store, ANN, 2);

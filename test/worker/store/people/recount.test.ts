@@ -102,7 +102,7 @@ test("recomputes a person with many signals in steps after the first and last ar
     expectStateToAddUp(store.state);
   }));
 
-test("so is each of very many who lose a line to the same person, some of them at a time", () =>
+test("recomputes very many people who lose a line to the same person, in steps", () =>
   inStore(async (store) => {
     store.rulesVersion = 1;
     const ids = Array.from({ length: RULE_STEP_SEGMENTS }, (_, n) => `v-${n}`);

@@ -57,7 +57,7 @@ function scores({ sql }: TestStore): number[] {
 
 const scored = (store: TestStore) => [...ruleDaysOf(store.state).values()].map(({ count }) => count);
 
-test("is found behind very many other signals, in steps that read a bounded number of rows", () =>
+test("the next scoring signal is found behind very many others, in steps with a bounded number of rows", () =>
   inStore(async (store) => {
     await loseFirst(store);
     let steps = 0;
@@ -72,7 +72,7 @@ test("is found behind very many other signals, in steps that read a bounded numb
     expectStateToAddUp(store.state);
   }));
 
-test("is looked for no more where a new signal has taken the place", () =>
+test("the search for a replacement ends if a new signal has taken the place", () =>
   inStore(async (store) => {
     await loseFirst(store);
     store.record(NOW + 5, say({ event: "E", more: 2 }));
@@ -83,7 +83,7 @@ test("is looked for no more where a new signal has taken the place", () =>
     expectStateToAddUp(store.state);
   }));
 
-test("is looked for no more where the person has been deleted", () =>
+test("the search for a replacement ends if the person was deleted", () =>
   inStore(async (store) => {
     await loseFirst(store);
     beginDeletion(store.state, "del_1", ANN, NOW + 10_000);
@@ -92,7 +92,7 @@ test("is looked for no more where the person has been deleted", () =>
     expect(scores(store)).toEqual([0]);
   }));
 
-test("is found by the alarm, in an object that has been evicted", async () => {
+test("the alarm finds the replacement after the object was evicted", async () => {
   const workspaceId = await inStore(async (store) => {
     await loseFirst(store);
     expect(hasReplacements(store.sql)).toBe(true);

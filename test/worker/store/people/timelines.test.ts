@@ -41,7 +41,7 @@ const action = fc.oneof(
 );
 const ascending = (one: Entry, other: Entry) => one.seq - other.seq;
 
-test("a list of lines is what a plain map says, with lines inserted, appended, changed and taken out in any order", async () => {
+test("a list of lines equals a plain map after inserting, appending, changing and removing lines in any order", async () => {
   await runInDurableObject(env.SIGNAL_STORE.getByName(crypto.randomUUID()), (_, { storage: { sql } }) => {
     let person = 0;
     fc.assert(

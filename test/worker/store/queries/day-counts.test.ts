@@ -28,7 +28,7 @@ beforeEach(async () => {
   ]);
 });
 
-test("counts by day add up, also after held signals are released, purged, or turn out to be duplicates", async () => {
+test("counts by day add up, also after held signals are released, purged, or found to be duplicates", async () => {
   await expectDaysToAddUp(workspace.id);
   await deliver(workspace.id, [{ id: "sig_7", ordinal: 7, payload: form(4), at: now - DAY }]);
   await expectDaysToAddUp(workspace.id);
@@ -48,7 +48,7 @@ test("counts by day add up, also after held signals are released, purged, or tur
   await expectDaysToAddUp(workspace.id);
 });
 
-test("a rule's counts by day are there for as long as it has scored anything, of whatever day", async () => {
+test("a rule's counts by day stay as long as it has any score, of any day", async () => {
   await deliver(workspace.id, [{ id: "sig_old", ordinal: 7, payload: form(9), at: now - 90 * DAY }]);
   const scored = await readStore(workspace.id, (state) => [...ruleDaysOf(state)]);
   expect(scored.map(([, { count }]) => count)).toEqual([4]);
@@ -62,7 +62,7 @@ test("a rule's counts by day are there for as long as it has scored anything, of
   });
 });
 
-test("counts by day cost one row written for each rule that matched and batch, and none for a group", async () => {
+test("counts by day cost one row per matching rule and batch, and none for a group", async () => {
   const written = await runInDurableObject(workspace.store, async (store, { storage: { sql } }) => {
     const exec = sql.exec.bind(sql);
     const statements: string[] = [];

@@ -88,7 +88,7 @@ async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]>
 
 describe("an export of signals", () => {
   test.each([0, 1, EXPORT_PAGE_ROWS - 1, EXPORT_PAGE_ROWS, EXPORT_PAGE_ROWS + 1, 3 * EXPORT_PAGE_ROWS])(
-    "holds each of %i signals once, in the order in which they came",
+    "contains each of %i signals once, in order of arrival",
     async (count) => {
       if (count > 0) await send(count);
       const exported = await lines("signals");
@@ -96,7 +96,7 @@ describe("an export of signals", () => {
     },
   );
 
-  test("says of each what an admin asks for", async () => {
+  test("has the facts of each signal that admins ask for", async () => {
     await workspace.operator("POST", "/rules", {
       name: "R",
       event: "*",
@@ -151,7 +151,7 @@ describe("an export of signals", () => {
     expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
   });
 
-  test("has payloads as they were sent, to the last digit, each on one line; a broken one as text", async () => {
+  test("has payloads as sent, digit by digit, one line each; a broken one as text", async () => {
     const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
     await deliver(workspace.id, [
       { id: "sig_a", payload: pretty },
@@ -166,7 +166,7 @@ describe("an export of signals", () => {
     );
   });
 
-  test("is what was recorded when it began", async () => {
+  test("contains what was recorded when it began", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
@@ -175,7 +175,7 @@ describe("an export of signals", () => {
     expect(text).not.toContain("sig_late");
   });
 
-  test("reads no more of the store than the receiver takes, one page ahead", async () => {
+  test("reads the store as fast as the receiver takes it, one slice ahead", async () => {
     const big = "x".repeat(60_000);
     await send(200, (index) => ({ event: "E", properties: { index, big } }));
     let pages = 0;
@@ -191,7 +191,7 @@ describe("an export of signals", () => {
     expect(pages).toBeLessThanOrEqual(4);
   });
 
-  test("has the payloads that are in cold storage, and breaks off when they cannot be read", async () => {
+  test("has the payloads of cold storage, and breaks off if they cannot be read", async () => {
     const payload = (index: number) => ({
       event: "E",
       anonymousId: `visitor-${index}`,
@@ -206,7 +206,7 @@ describe("an export of signals", () => {
     expect((await ask("signals")).status).toBe(503);
   });
 
-  test("that loses the store half-way breaks off, and does not end like a whole one", async () => {
+  test("breaks off without a normal end if the store stops answering", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const { body } = await start(({ cursor }, read) =>
       cursor === null ? read() : Promise.reject(new Error("store is gone")),
@@ -215,7 +215,7 @@ describe("an export of signals", () => {
   });
 });
 
-describe("signals that move while they are exported", () => {
+describe("signals that change state during an export", () => {
   const held = (count: number, from = 1) =>
     Array.from({ length: count }, (_, index) => ({
       id: `sig_h${from + index}`,
@@ -237,7 +237,7 @@ describe("signals that move while they are exported", () => {
     );
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
 
-  test("come once: held ones that are released while the log is exported", async () => {
+  test("appear once: held ones released while the log is exported", async () => {
     await deliver(workspace.id, held(3));
     await release([1]);
     await send(EXPORT_PAGE_ROWS);
@@ -245,7 +245,7 @@ describe("signals that move while they are exported", () => {
     expect(ids.toSorted()).toEqual([...accepted(EXPORT_PAGE_ROWS), "sig_h1", "sig_h2", "sig_h3"].toSorted());
   });
 
-  test("come once: held ones that are released while these are exported, before it is their turn and after", async () => {
+  test("appear once: held ones released during their own export, before and after their turn", async () => {
     const count = EXPORT_PAGE_ROWS + 10;
     await deliver(workspace.id, held(count));
     const ids = await exportedWhile(() => release([1, count]));
@@ -256,7 +256,7 @@ describe("signals that move while they are exported", () => {
     );
   });
 
-  test("come once: held ones that die, dead ones that come to life, and what was dead and is held again", async () => {
+  test("appear once: held ones that fail, replayed dead letters, and dead letters held again", async () => {
     await deliver(workspace.id, held(3));
     await deliver(workspace.id, [
       { id: "sig_d1", ordinal: 8_001, payload: "{" },
@@ -279,7 +279,7 @@ describe("signals that move while they are exported", () => {
 });
 
 describe("exported people", () => {
-  test("of very many ids are written in parts, and an id is with who has it now", async () => {
+  test("with very many ids are written in parts, each id with its current owner", async () => {
     const identify = (id: string, email: string, anonymousId: string, n: number) => ({
       id,
       ordinal: n,
@@ -336,7 +336,7 @@ describe("exported people", () => {
 });
 
 describe("exported scoring signals", () => {
-  test("come each once, however many a person has, also of signals that are not kept any more", async () => {
+  test("appear once each, however many a person has, also if their signals were dropped", async () => {
     const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
     await workspace.operator("POST", "/rules", rule);
     const of = (n: number) => ({
@@ -395,7 +395,7 @@ describe("exported scoring signals", () => {
 describe("an export as CSV", () => {
   const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
 
-  test("has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
+  test("has a header, also if it is empty, and quotes as RFC 4180 requires", async () => {
     const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
     expect(await rows("people?format=csv")).toEqual([header, ""]);
     const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
@@ -409,7 +409,7 @@ describe("an export as CSV", () => {
     ]);
   });
 
-  test("has its header once, however many pages there are", async () => {
+  test("has one header over all slices", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const all = await rows("signals?format=csv");
     expect(all).toHaveLength(EXPORT_PAGE_ROWS + 3);
@@ -436,7 +436,7 @@ describe("an export as CSV", () => {
     },
   );
 
-  test("numbers below zero stay numbers", async () => {
+  test("keeps negative numbers as numbers", async () => {
     const rule = { name: "R", event: "*", match: "all", conditions: [], scoring_signal: "churn risk", points: -20 };
     const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
     await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
@@ -485,7 +485,7 @@ describe("the answer to an export", () => {
     },
   );
 
-  test("leaves an entry in the audit log", async () => {
+  test("leaves an audit entry", async () => {
     await (await ask("people?format=csv")).text();
     const entries = await env.DB.prepare(
       "SELECT actor, action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1",
@@ -502,7 +502,7 @@ describe("the answer to an export", () => {
     ]);
   });
 
-  test("is a 422 for another format and a 404 for other records", async () => {
+  test("is 422 for an unknown format and 404 for unknown records", async () => {
     expect((await ask("signals?format=xlsx")).status).toBe(422);
     expect((await ask("accounts")).status).toBe(404);
   });

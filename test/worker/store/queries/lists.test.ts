@@ -62,7 +62,7 @@ describe("signals", () => {
     maxLength: 8,
   });
 
-  test("that came since the last look are read without the rest", async () => {
+  test("since the last cursor are read without reading the rest", async () => {
     for (let batch = 0; batch < 8; batch++) {
       // oxlint-disable-next-line no-await-in-loop -- as they come
       await deliver(
@@ -81,7 +81,7 @@ describe("signals", () => {
     });
   });
 
-  test("of the log, held ones and dead letters come each once, the latest recorded first, wherever they have been before", async () => {
+  test("of the log, held ones and dead letters appear once each, latest recorded first, wherever they were before", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: NOW });
     await fc.assert(
       fc.asyncProperty(batches, fc.integer({ min: 1, max: 9 }), async (history, limit) => {
@@ -178,7 +178,7 @@ describe("signals", () => {
     expect(await all({ email: "nobody@example.com" })).toEqual([]);
   });
 
-  test("that are identify calls are found by their event, also when their segment is sealed", async () => {
+  test("of identify calls are found by their event, also in a sealed segment", async () => {
     const identify = { type: "identify", userId: "u1", traits: { email: "p1@example.com" } };
     await deliver(workspace.id, [signal({ email: "p1@example.com" }), signal({ payload: identify })]);
     const found = await all({ event: "identify" });
@@ -191,7 +191,7 @@ describe("signals", () => {
     expect(await all({ event: "identify", email: "p1@example.com" })).toEqual(found);
   });
 
-  test("of somebody who is being deleted name nobody, later ones of the same email do", async () => {
+  test("of a person being deleted show no name, later ones of the same email do", async () => {
     const email = "ann@example.com";
     await deliver(workspace.id, [signal({ email, verdict: "held" }), signal({ email, verdict: "held", at: NOW })]);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
@@ -212,7 +212,7 @@ describe("signals", () => {
 });
 
 describe("a trace", () => {
-  test("of a held signal that died when it was released is that of a dead letter", async () => {
+  test("of a held signal that failed after its release is that of a dead letter", async () => {
     const held = signal({ verdict: "held" });
     await deliver(workspace.id, [held]);
     await deliver(workspace.id, [{ ...held, payload: "{", verdict: "accepted", resent: { from: "held", place: 1 } }]);
@@ -224,7 +224,7 @@ describe("a trace", () => {
     expect(idsOf(await all())).toEqual([held.id]);
   });
 
-  test("has the payload from R2, and says where it is when R2 does not answer", async () => {
+  test("has the payload from R2, and says so if R2 does not answer", async () => {
     const sent = signal({ email: "ann@example.com" });
     await deliver(workspace.id, [sent, signal()]);
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + 400 * DAY });
@@ -243,7 +243,7 @@ describe("a trace", () => {
 });
 
 describe("held signals", () => {
-  test("come again in the order of their ordinals, whatever the order in which they were recorded, a period at a time", async () => {
+  test("are listed by ordinal, regardless of the recording order, one period at a time", async () => {
     const ordinals =
       fc.sample(
         fc.shuffledSubarray(
@@ -288,7 +288,7 @@ describe("held signals", () => {
 });
 
 describe("event groups", () => {
-  test("of a day with more than are sorted at a time come each once, for the pages and for the operator API", async () => {
+  test("of a day with more than are sorted at a time appear once each, on the pages and in the operator API", async () => {
     await deliver(workspace.id, [signal({ event: "today" })]);
     const count = QUEUE_SCAN_GROUPS + 300;
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
@@ -324,7 +324,7 @@ describe("event groups", () => {
     });
   });
 
-  test("show the payload of a sample wherever it is, and none where nothing is left of it", async () => {
+  test("show the payload of a sample wherever it is stored, and none if it is gone", async () => {
     const [held, kept] = [signal({ event: "held", verdict: "held" }), signal({ event: "kept" })];
     await deliver(workspace.id, [held, kept]);
     const { items } = await signalStore(env, workspace.id).events({ cursor: null, limit: 5 });
@@ -361,7 +361,7 @@ describe("people in a list", () => {
     });
   const numbers = (count: number) => Array.from({ length: count }, (_, n) => n + 1);
 
-  test("come by score: above zero, without one, below, and the newest first among the same", async () => {
+  test("by score: positive, none, negative, and newest first among equals", async () => {
     const scores = [5, 0, -3, 0, 0, 5, 12, -3, -1, 0];
     const rows = numbers(90).map((id) => ({ id, score: scores[id % scores.length] ?? 0, lastSeen: 1 }));
     await insert(rows);
@@ -374,7 +374,7 @@ describe("people in a list", () => {
     }
   });
 
-  test("come by score: the few who have none among very many who do take pages that are not full", async () => {
+  test("by score: few without a score among many with one make short pages", async () => {
     await insert(
       numbers(PEOPLE_SCAN + 500).map((id) => ({ id, score: id === 3 || id > PEOPLE_SCAN + 490 ? 0 : -1, lastSeen: 1 })),
     );
@@ -383,7 +383,7 @@ describe("people in a list", () => {
     expect(new Set(found).size).toBe(PEOPLE_SCAN + 500);
   });
 
-  test("come by when they were last seen: exactly where a day has no more than are sorted, each once where it has more", async () => {
+  test("by last seen: sorted exactly within the limit per day, each once beyond it", async () => {
     const many = numbers(PEOPLE_DAY_SORTED + 200).map((id) => ({
       id,
       score: 0,
@@ -398,7 +398,7 @@ describe("people in a list", () => {
     expect(found.slice(60).toSorted((one, other) => one - other)).toEqual(many.map(({ id }) => id));
   });
 
-  test("who have very many ids come with some of them, each id with who has it now", async () => {
+  test("with very many ids show some of them, each id with its current owner", async () => {
     await insert(numbers(3).map((id) => ({ id, score: 0, lastSeen: 1 })));
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(

@@ -66,7 +66,7 @@ function listed(html: string): string[] {
   return readHtml(html).rows.map((row) => row.one("th a").text);
 }
 
-test("search, source, kind, days, order and page together: each group that fits comes once and in order", async () => {
+test("search, source, kind, days, order and page together: each matching group appears once and in order", async () => {
   const rows = fc.uniqueArray(
     fc.record({
       event: fc.constantFrom("Form", "form", "Form Sent", "Mail", "mail opened", "Seen", "Zoom", "Äpfel"),
@@ -112,7 +112,7 @@ test("search, source, kind, days, order and page together: each group that fits 
   );
 });
 
-test("of more event groups than are sorted the latest are, and the page says so", async () => {
+test("of more event groups than can be sorted the latest are shown, and the page says so", async () => {
   await inStore((sql) => {
     sql.exec(
       `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
@@ -131,7 +131,7 @@ test("of more event groups than are sorted the latest are, and the page says so"
   expect(textOf(await members.member.see(`${members.home}/signals`))).not.toContain("that were seen last");
 });
 
-test("a cursor that another order of the signal queue has given out finds nothing", async () => {
+test("a cursor of another order of the signal queue finds nothing", async () => {
   await inStore((sql) => {
     insert(sql, [{ event: "e", source: "s", count: 1, held: 0, lastSeen: DAY }]);
     for (const sort of SORTS) {
@@ -142,7 +142,7 @@ test("a cursor that another order of the signal queue has given out finds nothin
   });
 });
 
-test("the signal queue's page keeps search, order and days in its form and over its pages, and clears what nothing fits", async () => {
+test("the signal queue keeps search, order and days in its form and links, and clears filters without a match", async () => {
   const { home, member, workspace } = members;
   await deliver(
     workspace.id,
