@@ -1,6 +1,6 @@
 /**
- * To whom an anonymous id or a user id belongs (design §8.4): claims, each made by an identify call with an email, or taken
- * over from an id that it is paired with. A signal goes by the claim in force at its receipt, else by the first.
+ * Owners of anonymous ids and user ids (design §8.4). An identify call with an email makes a claim; a paired id takes
+ * it over. A signal belongs to the claim in force at its receipt, else to the first claim.
  */
 import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
@@ -9,13 +9,13 @@ export interface IdClaim extends ReceivedOrder {
   personId: number;
 }
 
-/** The claims with one more, in order of receipt, at most `most`; a claim of whoever has the id already says nothing. */
+/** Adds a claim in order of receipt, at most `most`. A repeated claim of the current owner changes nothing. */
 export function addClaim(claims: readonly IdClaim[], claim: IdClaim, most: number): IdClaim[] {
   const sorted = [...claims, claim].sort((one, other) => (isLater(one, other) ? 1 : -1));
   return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
 }
 
-/** The claim that a signal of this receipt goes by; undefined: the id is nobody's. */
+/** The claim that applies to a signal of this receipt; undefined: the id has no owner. */
 export function claimInForce(claims: readonly IdClaim[], receipt: ReceivedOrder): IdClaim | undefined {
   return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
 }

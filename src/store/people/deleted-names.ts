@@ -1,7 +1,7 @@
 /**
- * What deleted persons were named by. A signal that was received before the deletion, and recorded after it, must not
- * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
- * Only hashes are kept, and only for as long as such a signal may be on its way.
+ * Hashes of deleted people's names. A signal received before the deletion and recorded after it must not recreate the
+ * person. Held signals and dead letters, which have no person, are found by these names. Hashes are kept while such
+ * signals can be in transit.
  */
 import { hashOfName } from "../../domain/signal/identity.ts";
 import { claimInForce } from "./claims.ts";
@@ -15,7 +15,7 @@ import type { ReceivedOrder } from "../../wire/admission.ts";
 export interface Name {
   kind: "email" | VisitorId["kind"];
   value: string;
-  /** Since when an id was the deleted person's, in milliseconds since 1970, where others had it too. */
+  /** Start of the deleted person's ownership of a shared id, in milliseconds since 1970. */
   sinceMs?: number;
 }
 
@@ -38,7 +38,7 @@ export function rememberHash(
   );
 }
 
-/** The first moment from `nowMs` on at which nobody was deleted: by it the names of one deletion are told from others'. */
+/** The first moment from `nowMs` without another deletion, which separates the names of different deletions. */
 export function freeMomentMs(sql: SqlStorage, nowMs: number): number {
   let atMs = nowMs;
   while (sql.exec("SELECT 1 FROM deleted_names WHERE at = ? LIMIT 1", atMs).toArray().length > 0) atMs++;
@@ -54,10 +54,10 @@ export function namesDeletedUntilMs(sql: SqlStorage): number {
 }
 
 /**
- * Whether a signal is of somebody who has been deleted since it was received. As everywhere, an email counts for more than
- * the ids beside it (design §8.3), and a user id that is somebody's for more than an anonymous id.
+ * Whether a signal belongs to a person deleted after its receipt. An email has priority over ids (design §8.3), and
+ * an owned user id over an anonymous id.
  *
- * @param claimsOf to whom an id belongs now.
+ * @param claimsOf current owners of an id.
  */
 export function isOfDeleted(
   sql: SqlStorage,
@@ -70,7 +70,7 @@ export function isOfDeleted(
   for (const id of idsOf(visitor)) {
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
-    // Others have had the id too, so that it is the person's who had it last when the signal was received.
+    // A shared id: the signal belongs to the last owner at its receipt.
     const isTheirs = (sinceMs: number): boolean =>
       claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs);
     if (deletedSince(sql, id, receipt).some(isTheirs)) return true;
@@ -80,8 +80,8 @@ export function isOfDeleted(
 }
 
 /**
- * Whether a signal is of somebody whose deletion is under way and has not come to the id that names them, which is not
- * remembered yet: it still says whose it was. Emails are remembered from the beginning.
+ * Whether a signal belongs to a person whose deletion is in progress and has not processed the naming id yet. Emails
+ * are remembered from the start.
  */
 export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: ReceivedOrder): boolean {
   if (visitor.email !== undefined) return false;
@@ -96,7 +96,7 @@ export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, rece
   return jobs.toArray().length > 0;
 }
 
-/** The ids of a visitor, first the one that counts for more. */
+/** Ids of a visitor, highest priority first. */
 function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   const ids: VisitorId[] = [];
   if (userId !== undefined) ids.push({ kind: "user_id", value: userId });

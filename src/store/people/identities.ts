@@ -1,4 +1,4 @@
-/** Identities as a batch reads and changes them: to whom ids belong, and which ids are one visitor's. */
+/** Identities as a batch reads and changes them: owners of ids, and pairs of ids of one visitor. */
 import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
 import { addClaim, claimInForce } from "./claims.ts";
@@ -7,22 +7,22 @@ import { dropOldestIds } from "./dropped-ids.ts";
 import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
-/** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
+/** Latest claims kept per identity; an id with that many owners belongs to nobody. */
 export const IDENTITY_MAX_CLAIMS = 20;
 /** Ids that another id is paired with, before it is known. */
 const PAIRS_MAX = 20;
-/** Ids that become somebody's with one that they are paired with, directly or through others: far more than anybody has. */
+/** Maximum number of ids that follow a paired id to its owner, directly or through others. */
 export const CLAIM_SPREADS_TO = 1_000;
 
 type Row = { at: number; ordinal: number; person_id: number };
 
-// Claims of somebody who is being deleted go a portion at a time: they count for nothing from the beginning.
+// Claims of a person being deleted are removed in portions, and are ignored from the start.
 const COUNTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
 const READ = `SELECT at, ordinal, person_id FROM identities WHERE key = ? AND ${COUNTS} ORDER BY at, ordinal`;
 /** The claims of several ids, with the place of each id among those that are asked for. */
 const READ_MANY = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${COUNTS}`;
-/** The places of ids that are paired with others, among those that are asked for. */
+/** Positions of ids with pairs among the requested ones. */
 const PAIRED = `SELECT keys.key AS place FROM json_each(?) AS keys
   WHERE EXISTS (SELECT 1 FROM pairs WHERE pairs.key = unhex(keys.value))`;
 const PORTION_VALUES = 500;
@@ -32,9 +32,9 @@ type Growth = Record<VisitorId["kind"], number>;
 export class Identities {
   readonly #sql: SqlStorage;
   readonly #claims = new Map<string, readonly IdClaim[]>();
-  /** How many claims each person has gained, or lost. */
+  /** Number of claims gained or lost, by person. */
   #grown = new Map<number, Growth>();
-  /** Ids that have become somebody's in this batch. */
+  /** Ids that received an owner in this batch. */
   readonly claimed: VisitorId[] = [];
 
   constructor(sql: SqlStorage) {
@@ -74,14 +74,14 @@ export class Identities {
     return claims;
   }
 
-  /** The person an id belonged to at a receipt; undefined: nobody, as far as is known. */
+  /** Owner of an id at a receipt; undefined: unknown. */
   ownerAt(id: VisitorId, receipt: ReceivedOrder): number | undefined {
     return claimInForce(this.claimsOf(id), receipt)?.personId;
   }
 
   /**
-   * Makes an id a person's from a receipt on (spec §6, identify); and with it all ids that it is paired with and that are
-   * nobody's yet, the nearest first, CLAIM_SPREADS_TO of them.
+   * Assigns an id to a person from a receipt on (spec §6, identify), together with unowned ids paired with it,
+   * nearest first, up to CLAIM_SPREADS_TO.
    */
   claim(id: VisitorId, claim: IdClaim): void {
     const before = this.claimsOf(id);
@@ -101,7 +101,7 @@ export class Identities {
     }
   }
 
-  /** Pairs two ids of one visitor (design §8.1). This takes effect when one of them is, or becomes, somebody's. */
+  /** Pairs two ids of one visitor (design §8.1). The pair matters once one of them has an owner. */
   pair(one: VisitorId, other: VisitorId, receipt: ReceivedOrder): void {
     const [claimsOfOne, claimsOfOther] = [this.claimsOf(one), this.claimsOf(other)];
     if (claimsOfOne.length > 0 && claimsOfOther.length > 0) return;
@@ -117,14 +117,14 @@ export class Identities {
     }
   }
 
-  /** How many claims each person has gained, or lost, since this was last asked. */
+  /** Number of claims gained or lost by each person since the last call. */
   takeGrowth(): ReadonlyMap<number, Growth> {
     const grown = this.#grown;
     this.#grown = new Map();
     return grown;
   }
 
-  /** Makes a person's oldest ids of a kind nobody's, as many as `count` where that can be. Returns how many. */
+  /** Removes the owner from up to `count` of a person's oldest ids of a kind. Returns the number. */
   dropOldest(personId: number, kind: VisitorId["kind"], count: number): number {
     const dropped = dropOldestIds(this.#sql, personId, kind, count);
     for (const one of dropped) this.#grow(one, kind, -1);
@@ -185,7 +185,7 @@ export class Identities {
   }
 }
 
-/** The claims of an id, in order of receipt, also those of somebody who is being deleted. */
+/** Claims of an id in order of receipt, including those of people being deleted. */
 export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
   return sql
     .exec<Row>("SELECT at, ordinal, person_id FROM identities WHERE key = ? ORDER BY at, ordinal", visitorKey(id))
@@ -193,7 +193,7 @@ export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
     .map(({ at, ordinal, person_id: personId }) => ({ receivedAtMs: at, ordinal, personId }));
 }
 
-/** Those of the ids that are paired with others. */
+/** Ids that have pairs. */
 export function pairedIds(sql: SqlStorage, ids: Iterable<VisitorId>): VisitorId[] {
   return [...portionsOf(ids)].flatMap((portion) => {
     const keys = portion.map((id) => new Uint8Array(visitorKey(id)).toHex());
@@ -202,7 +202,9 @@ export function pairedIds(sql: SqlStorage, ids: Iterable<VisitorId>): VisitorId[
   });
 }
 
-/** Each value once, in as many at a time as a statement takes: one for many is a third of the work of one for each. */
+/**
+ * Distinct values in groups that fit a statement: one statement for many takes a third of the work of one for each.
+ */
 export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> {
   const all = [...new Set(values)];
   for (let from = 0; from < all.length; from += PORTION_VALUES) yield all.slice(from, from + PORTION_VALUES);

@@ -20,7 +20,7 @@ export interface KnownPerson {
   entries: Entry[];
 }
 
-/** What a person is known by from a line. */
+/** Facts of a line that identify a person. */
 export interface LineOfPerson {
   receipt: ReceivedOrder;
   traits: Traits;
@@ -50,18 +50,18 @@ export class KnownPeople {
     return known === undefined ? this.#read("email", email) : known;
   }
 
-  /** A new person. Nobody may have the email. */
+  /** Creates a person. The email must be unused. */
   create(email: string, receivedAtMs: number): KnownPerson {
     const now = newPerson(this.#state.books.nextPersonId++, email, receivedAtMs);
     return this.#remember({ before: null, now, receipts: {}, entries: [] });
   }
 
-  /** Reads those who have one of these emails, by few statements. */
+  /** Reads people by emails, with few statements. */
   readEmails(emails: Iterable<string>): void {
     this.#readMany("email", this.#byEmail, emails);
   }
 
-  /** Reads those who have one of these numbers, by few statements. */
+  /** Reads people by numbers, with few statements. */
   readIds(ids: Iterable<number>): void {
     this.#readMany("id", this.#byId, ids);
   }

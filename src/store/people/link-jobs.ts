@@ -1,14 +1,14 @@
-/** Which visitors are known by now and have earlier signals that are not their person's yet: one row each, see linking.ts. */
+/** Jobs for known visitors with unlinked earlier signals: one row each, see linking.ts. */
 import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** The alarm takes a link job when the consumer that caused it has not within this time. */
 export const LINK_ALARM_MS = 10_000;
 
-/** When the job of somebody is due who is being deleted: not before the deletion has come to the visitor, and says so. */
+/** Due time of jobs of a person being deleted: after the deletion has processed the visitor. */
 export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
 
-/** What linking has done to scores with the signals that a person got: how many score now, or otherwise, or no more. */
+/** Changes of scores by linking: signals that score now, differently, or no longer. */
 export interface LinkCounts {
   personId: number;
   added: number;
@@ -18,7 +18,7 @@ export interface LinkCounts {
   points: number;
 }
 
-/** Notes a visitor who has such signals. One who is noted already goes on waiting as before. */
+/** Adds a job for a visitor. An existing job keeps its place. */
 export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number): void {
   sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
 }
@@ -29,7 +29,7 @@ export function nextLinkJobMs(sql: SqlStorage): number | null {
   return at === AFTER_DELETION ? null : at;
 }
 
-/** Visitors whose jobs are due by then, the ones that wait longest first. */
+/** Visitors whose jobs are due at that time, longest waiting first. */
 export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): VisitorId[] {
   return sql
     .exec<{ key: ArrayBuffer }>("SELECT key FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?", byMs, limit)
@@ -37,7 +37,7 @@ export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): Visit
     .map(({ key }) => visitorOfKey(key));
 }
 
-/** Whether there is a job that nothing has hindered so far: it is to be taken at once. */
+/** Whether a job exists that has not failed yet; it runs at once. */
 export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
   return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
 }
@@ -52,7 +52,7 @@ export function isLinkJobDue(sql: SqlStorage, visitor: VisitorId, byMs: number):
   return found.toArray().length > 0;
 }
 
-/** Has the alarm go on at once, with the job that waits longest: a turn has ended before all was done. */
+/** Makes the alarm continue at once with the longest waiting job, after an incomplete run. */
 export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
   const [visitor] = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1);
   if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
@@ -63,7 +63,7 @@ export function saveLinkCounts(sql: SqlStorage, visitor: VisitorId, counts: read
   sql.exec("UPDATE link_jobs SET counts = ? WHERE key = ?", JSON.stringify(counts), visitorKey(visitor));
 }
 
-/** What a job's steps have done so far, person by person, as far as somebody wanted to know. */
+/** Sums of a job's steps by person, if a destination wants them. */
 export function linkCounts(sql: SqlStorage, visitor: VisitorId): LinkCounts[] {
   const [job] = sql.exec<{ counts: string }>("SELECT counts FROM link_jobs WHERE key = ?", visitorKey(visitor));
   return job === undefined ? [] : (JSON.parse(job.counts) as LinkCounts[]);

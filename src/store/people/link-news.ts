@@ -1,4 +1,4 @@
-/** What linking has done to scores, as it is told: one event for each person when nothing of a visitor is left to be linked. */
+/** Notifications of scores changed by linking: one per person after a visitor is linked completely. */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { wants } from "../events/wanted.ts";
@@ -10,11 +10,10 @@ import { hasEntries } from "./timelines.ts";
 import { visitorList } from "./visitor-keys.ts";
 
 /**
- * Tells what a step of linking has done: where a person has come to a threshold, and, of a visitor of whom nothing is left to
- * be linked, what all steps have made of their signals. To be called before such jobs are ended.
+ * Raises notifications for a link step: thresholds that people have reached, and the sum of all steps for each
+ * completely linked visitor. Call it before those jobs end.
  *
- * @param due visitors, the first of them with the lines that the step was about.
- * @param done what the step has done with each line.
+ * @param due visitors; the step was about the first of them. @param done result of the step for each line.
  */
 export function raiseLinked(
   state: StoreState,
@@ -38,7 +37,7 @@ function linkedEvents(
 ): WorkspaceEvent[] {
   return due.flatMap(({ visitor, seqs }) => {
     const here = seqs.flatMap((seq) => done.get(seq) ?? []);
-    // A line may be listed under two of a visitor's ids, and is told once.
+    // A line on lists of two ids is notified once.
     for (const seq of seqs) done.delete(seq);
     const before = linkCounts(sql, visitor);
     const counts = here.length === 0 ? before : sumsOf([...before, ...here]);

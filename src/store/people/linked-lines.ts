@@ -24,7 +24,7 @@ export interface ListedLines {
   seqs: readonly number[];
 }
 
-/** Whether the line says what rules of that version make of it, or they make nothing of any such line. */
+/** Whether the line has the outcomes of that rules version, or its event has no rules. */
 export function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
   if (facts.kind !== "signal") return true;
   return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
@@ -42,7 +42,7 @@ export class Linking {
   /** Lines that have left their lists, and those that lack their payloads. */
   readonly #done = new Set<number>();
   readonly #lacking = new Set<number>();
-  /** What linking a line has done to scores, by the line's number. */
+  /** Changes of scores by linking a line, by line number. */
   readonly done = new Map<number, LinkCounts>();
 
   /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
@@ -74,7 +74,7 @@ export class Linking {
     this.#state.signals.rewrite(segment, changes);
   }
 
-  /** Takes what is done off the lists. Returns the visitors of whom nothing could be done for lack of payloads. */
+  /** Removes linked lines from the lists. Returns the visitors for whom nothing could be done without payloads. */
   takeOff(listed: readonly ListedLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
     const left = listed.flatMap(({ seqs }) => seqs).filter((seq) => !this.#done.has(seq));
@@ -89,7 +89,7 @@ export class Linking {
     return lacking;
   }
 
-  /** A line's facts once it has been linked, or found to be nobody else's; null: that takes the rules, or a payload. */
+  /** Facts of a line after linking, or with its old person; null: linking needs the rules or a payload. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
@@ -99,7 +99,7 @@ export class Linking {
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       return { ...facts, listedBy: [] };
     }
-    // Whoever its user id turns out to be takes a line over from whom only its anonymous id has named.
+    // The owner of its user id takes over a line that only an anonymous id had assigned.
     const listedBy = owner.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
     if (before?.personId === owner.personId) return { ...facts, owner, listedBy };
     // A line is taken from a person only with the rules at hand, for all of that person's signals have to be counted again.
@@ -120,12 +120,12 @@ export class Linking {
     return linked;
   }
 
-  /** Whether a line may become somebody else's. One whose person is being deleted goes with them. */
+  /** Whether a line may change its person. A line of a person being deleted stays with them. */
   #canBeTaken({ by, personId }: Owner): boolean {
     return by === "anonymous_id" && this.#people.emailOf(personId) !== null;
   }
 
-  /** What the rules make of a line; null where that takes a payload that is not here. */
+  /** Rule outcomes of the line; null: its payload is missing here. */
   #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
     const { version, rules } = this.#rules;
     if (isJudged(this.#state, seq, facts, version)) return facts;
@@ -141,7 +141,7 @@ export class Linking {
   }
 }
 
-/** What has become of scores: what a line had scored its last person, and scores the next, is no change. */
+/** Moving a scoring line from one person to another changes no total. */
 function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
   const points = pointsOf(won) - pointsOf(lost);
   return {

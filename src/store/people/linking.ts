@@ -38,24 +38,24 @@ import type { VisitorId } from "./visitor-keys.ts";
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
 
-/** What a step works with. */
+/** Anonymous signals linked to their person in one step. */
 export interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;
   /** The workspace's rules, as they are now. */
   rules: () => Promise<WorkspaceRules>;
-  /** Whether a step of this turn was in vain, since the rules were older than some that have been applied. */
+  /** Whether a step of this run failed because the rules were older than ones already applied. */
   isStale?: boolean;
 }
 
-/** A segment as it was read, with those of its lines that are on lists. */
+/** A segment that was read, with its listed lines. */
 interface Part {
   segment: Segment;
   seqs: readonly number[];
 }
 
-/** Links signals of visitors whom a batch has made known, while it is being recorded. What it cannot do is left to jobs. */
+/** Links signals of visitors whom the batch identifies, while it is recorded. Jobs do the rest. */
 export function linkAtOnce(
   state: StoreState,
   { people, groups }: { people: People; groups: EventGroupChanges },
@@ -76,10 +76,10 @@ export function linkAtOnce(
 }
 
 /**
- * Takes a step of linking. A job whose payloads cannot be had waits for a while.
+ * Runs one step of linking. A job without its payloads waits for a while.
  *
- * @returns whether the next step can follow at once; false also when there are no more jobs.
- * @throws when the rules cannot be asked for.
+ * @returns whether the next step can follow at once; false also without further jobs. @throws if the rules cannot be
+ * read.
  */
 export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   const { state, objects } = work;
@@ -90,16 +90,16 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   const parts = partsOf(state, listedOf(state, visitors));
   const payloads = await readPayloads(signals, objects, wantedOf(state, parts, current));
   return inTransaction(work, () => {
-    // Where rules have been applied meanwhile that are newer than these, the step is done once more, and after that later.
+    // If newer rules were applied in the meantime, the step is repeated once, and later after that.
     if (isStale(sql, current.version)) {
       if (work.isStale === true) throw new Error("the mapping rules are older than some that have been applied");
       return (work.isStale = true);
     }
     const nowMs = Date.now();
-    // A visitor's list may not be this step's any more: where somebody is being deleted, for instance.
+    // Another job may own a visitor's list by now, for example the deletion of its person.
     const changing = { people: new People(state), groups: new EventGroupChanges() };
     const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
-    // Lines of an id that nobody has any more wait for the next person who is named by it.
+    // Lines of an id without an owner wait for the next person named by it.
     const isKnown = (visitor: VisitorId): boolean => changing.people.identities.claimsOf(visitor).length > 0;
     const listed = listedOf(state, due.filter(isKnown));
     const here = new Set(listed.flatMap(({ seqs }) => seqs));
@@ -123,7 +123,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   });
 }
 
-/** Runs one transaction. Memory follows what is stored, also where the transaction is taken back. */
+/** Runs one transaction and keeps memory consistent with storage after a rollback. */
 function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
   try {
     return storage.transactionSync(act);

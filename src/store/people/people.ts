@@ -1,6 +1,5 @@
 /**
- * People as a batch sees and changes them: what it needs is read as it is needed, and written once at the end, one row a
- * person.
+ * People as a batch reads and changes them. Rows are read on demand and written once at the end, one row a person.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
@@ -42,7 +41,7 @@ export class People {
   readonly #scoring: Scoring;
   /** Persons of whose times or traits some came from a line that was taken from them: see recount.ts. */
   readonly toRecount = new Set<number>();
-  /** News of scores; null where nobody wants to be told. */
+  /** Notifications of scores; null if no destination wants them. */
   readonly news: ScoreNews | null;
 
   constructor(state: StoreState) {
@@ -58,7 +57,7 @@ export class People {
     if (visitors.length < PRELOAD_FROM) return;
     const emails = visitors.flatMap(({ email }) => email ?? []);
     this.#known.readEmails(emails);
-    // Whoever is named by an email is not looked for by their ids.
+    // A signal with an email is not looked up by its ids.
     const ids = visitors.flatMap(({ email, userId, anonymousId }): VisitorId[] => [
       ...(email !== undefined || userId === undefined ? [] : [{ kind: "user_id" as const, value: userId }]),
       ...(email !== undefined || anonymousId === undefined
@@ -68,7 +67,10 @@ export class People {
     this.#known.readIds(this.identities.preload(ids));
   }
 
-  /** Whose a signal is (design §8.3): by email, else user id, else anonymous id. An email nobody has makes a new person. */
+  /**
+   * The person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new
+   * person.
+   */
   ownerOf({ email, userId, anonymousId }: VisitorNames, receipt: ReceivedOrder): Owner | null {
     if (email !== undefined) return { personId: this.personFor(email, receipt), by: "email" };
     return this.#linked("user_id", userId, receipt) ?? this.#linked("anonymous_id", anonymousId, receipt);
@@ -82,7 +84,7 @@ export class People {
     return this.#known.byId(personId)?.now.email ?? null;
   }
 
-  /** Takes over traits of a person. Of conflicting ones the latest by receipt wins, field by field. */
+  /** Merges traits into a person. Of conflicting values the latest by receipt wins, field by field. */
   enrich(personId: number, traits: Traits, receipt: ReceivedOrder): void {
     const person = this.#known.byId(personId);
     if (person === null) return;
@@ -165,7 +167,7 @@ export class People {
     this.countAgain(personId, lines);
   }
 
-  /** Takes in lines of a person once more, which changes nothing where they have been taken in. */
+  /** Adds lines of a person again; lines that were added before change nothing. */
   countAgain(personId: number, lines: readonly LineOfPerson[]): void {
     for (const { receipt, traits } of lines) {
       this.seen(personId, receipt.receivedAtMs);
@@ -173,7 +175,7 @@ export class People {
     }
   }
 
-  /** Has `write` go on with a replacement. Returns false where the person is no more. */
+  /** Lets `write` continue with a replacement. Returns false if the person no longer exists. */
   goOnReplacing({ personId, ruleId, behind }: Replacement): boolean {
     if (this.#known.byId(personId) === null) return false;
     this.#scoring.replaceBehind(personId, ruleId, behind);
@@ -185,7 +187,7 @@ export class People {
     return this.#known.byId(personId)?.now.recent ?? "";
   }
 
-  /** Writes what has changed. Returns how many lines have come to count where others do no longer. */
+  /** Writes the changes. Returns the number of lines that score in place of others. */
   write(): number {
     this.#countIds();
     const people = this.#known.all();
@@ -198,7 +200,7 @@ export class People {
     return replaced;
   }
 
-  /** Counts ids again, and drops the oldest: nobody keeps more than PERSON_MAX_IDS of a kind. */
+  /** Counts ids again and drops the oldest above PERSON_MAX_IDS of a kind. */
   #countIds(): void {
     for (const person of this.#withGrownIds()) {
       for (const [kind, column] of ID_COUNTS) {

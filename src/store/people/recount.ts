@@ -26,7 +26,7 @@ interface Recount {
   before: number | null;
 }
 
-/** Writes what has changed, then counts again, from what is stored now, and writes that. */
+/** Writes the changes, then recounts from the stored rows and writes the result. */
 export function writeAndRecount(state: StoreState, people: People): void {
   people.write();
   if (people.toRecount.size === 0) return;
@@ -53,7 +53,7 @@ export function stepRecounts(state: StoreState): void {
 class RecountStep {
   readonly #state: StoreState;
   readonly #people: People;
-  /** How much the step may still read. */
+  /** Remaining budget of rows to read. */
   #left = { lines: RECOUNT_STEP_LINES, segments: RULE_STEP_SEGMENTS };
 
   constructor(state: StoreState, people: People) {

@@ -1,6 +1,6 @@
 /**
- * What lines score their persons. What rules made of a line counts, unless a rule that scores a person once a day, or once
- * ever, has scored them before (state/once.ts); then it counts as soon as that does no longer.
+ * Scores of lines. A line's matches count, unless a rule that scores once a day, or once ever, has scored the person
+ * before (state/once.ts). Such a match counts as soon as the earlier one is removed.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
@@ -9,8 +9,7 @@ import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timeline-text.ts";
 
 /**
- * Entries that one transaction looks at for matches that count in place of others: some 20 ms. The rest is a job, see
- * replacements.ts.
+ * Entries that one transaction reads to find replacing matches: some 20 ms. A job does the rest, see replacements.ts.
  */
 export const REPLACE_STEP_ENTRIES = 5_000;
 /** Behind which line all lines are. */
@@ -26,11 +25,11 @@ export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
   /**
-   * Rules, by person, that score them once a day, or once ever, and of which something counts no longer; and behind which line
-   * others are looked for that count in its place.
+   * By person: rules that score once a day, or once ever, with a removed match, and the line after which a replacing
+   * match is searched.
    */
   readonly #released = new Map<number, Map<string, number>>();
-  /** How many entries may still be looked at. */
+  /** Remaining budget of entries to read. */
   #left = REPLACE_STEP_ENTRIES;
 
   constructor(state: StoreState, ruleDays: RuleDayChanges) {
@@ -61,7 +60,7 @@ export class Scoring {
     return lost ? "removed" : null;
   }
 
-  /** Has `replaceReleased` look behind a line of the person for matches of a rule that count in place of others. */
+  /** Lets `replaceReleased` search for replacing matches after a line of the person. */
   replaceBehind(personId: number, ruleId: string, seq: number): void {
     const released = this.#released.get(personId);
     if (released === undefined) this.#released.set(personId, new Map([[ruleId, seq]]));
@@ -69,12 +68,11 @@ export class Scoring {
   }
 
   /**
-   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept, and that the
-   * rule matches in its current version. What older versions made of lines stays as it is until the rule is applied to the
-   * past; and what retention has dropped scores what it had scored. Where too many lines are to be looked at, a job goes on.
+   * Finds the line that scores in place of a removed one: the first kept line of the person that the rule's current
+   * version matches. Outcomes of older versions stay until the rule is applied to the past, and dropped signals keep
+   * their scores. If too many lines must be read, a job continues.
    *
-   * @param entriesBehind gives the person's behind a line in ascending order, those of this batch too.
-   * @returns how many lines have come to count.
+   * @param entriesBehind the person's entries after a line, in order. @returns the number of lines that now score.
    */
   replaceReleased(owner: Owner, entriesBehind: (seq: number) => Iterable<Entry>): number {
     const released = this.#released.get(owner.id);
@@ -99,7 +97,7 @@ export class Scoring {
   /** Makes what an entry's line scores count, as far as it can. The function returns whether anything of it does. */
   #replacer(owner: Owner, replacing: readonly number[]): (entry: Entry) => boolean {
     const { once, signals, outcomes } = this.#state;
-    // What something counts for already is asked once: a person may have thousands of lines.
+    // Read once which lines already count: a person may have thousands of lines.
     const taken = new Set<string>();
     const isOpen = (scored: Scored, match: RuleMatch): boolean => {
       const { ruleId, frequency } = match;
@@ -136,7 +134,7 @@ export class Scoring {
   }
 }
 
-/** What rules made of a line, without what the other says as well; null: nothing. */
+/** Outcomes of a line without those that another line already has; null: none. */
 function without(scored: Scored | null, other: Scored | null): Scored | null {
   const outcomes = scored?.outcomes.filter((id) => other?.outcomes.includes(id) !== true) ?? [];
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
@@ -144,7 +142,7 @@ function without(scored: Scored | null, other: Scored | null): Scored | null {
 
 // Which rules have matches of a person that are still to be replaced, as the rows of `replacements` say it.
 
-/** Matches of a rule that count in place of others are still to be looked for, behind a line of the person. */
+/** Records that replacing matches of a rule must be searched after a line of the person. */
 export interface Replacement {
   personId: number;
   ruleId: string;

@@ -52,15 +52,15 @@ const COLUMNS: readonly (keyof PersonColumns)[] = [
 ];
 const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}, names) VALUES (${COLUMNS.map(() => "?").join(", ")}, ?)`;
 const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
-/** Reads whoever has an id, or an email. */
+/** Reads the owner of an id or email. */
 export const READ_PERSON = { id: `${READ} id = ?`, email: `${READ} email = ?` } as const;
-/** Reads those who have one of these ids, or emails. */
+/** Reads the owners of ids or emails. */
 export const READ_PEOPLE = {
   id: `${READ} id IN (SELECT value FROM json_each(?))`,
   email: `${READ} email IN (SELECT value FROM json_each(?))`,
 } as const;
 
-/** Somebody who is named for the first time. */
+/** A person who is named for the first time. */
 export function newPerson(id: number, email: string, receivedAtMs: number): PersonColumns {
   return {
     id,
@@ -102,11 +102,10 @@ export function toPersonColumns(raw: RawPerson): PersonColumns {
 const NO_TRAITS: Readonly<PersonTraits> = eachTrait(() => null);
 
 /**
- * Writes those columns of a person that have changed: where a column has an index, naming it writes a row there too, whether
- * its value is another one or not.
+ * Writes only the changed columns of a person, because naming an indexed column writes an index row even without a
+ * change.
  *
- * @param before as the person is stored; null: they are new.
- * @returns whether anything had changed.
+ * @param before the stored person; null: new. @returns whether a column changed.
  */
 export function writePerson(sql: SqlStorage, before: PersonColumns | null, now: PersonColumns): boolean {
   if (before === null) {

@@ -10,7 +10,7 @@ export const people = sqliteTable(
     id: integer("id").primaryKey(),
     email: text("email").notNull(),
     ...eachTrait(() => text()),
-    /** Those traits that are searched, as they are searched for: see stored-person.ts. */
+    /** Searchable traits in their search form: see stored-person.ts. */
     names: text("names").notNull().default(""),
     /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
     traitOrders: text("trait_orders").notNull().default(""),
@@ -23,15 +23,15 @@ export const people = sqliteTable(
     /** The latest entries of the list of the person's signals, see timelines.ts. */
     recent: text("recent").notNull().default(""),
     /**
-     * How many ids are the person's in `identities`, and how many were dropped: nobody keeps more than PERSON_MAX_IDS of a
-     * kind.
+     * Number of the person's ids in `identities`, and number of dropped ones. A person keeps at most PERSON_MAX_IDS
+     * of a kind.
      */
     anonymousIds: integer("anonymous_ids").notNull().default(0),
     userIds: integer("user_ids").notNull().default(0),
     idsDropped: integer("ids_dropped").notNull().default(0),
   },
   (table) => [
-    // The list of people is ordered by these indexes. A row of one is written whenever a statement names its column.
+    // Indexes that order the list of people. An index row is written whenever a statement names its column.
     index("people_last_day").on(table.lastDay),
     index("people_score")
       .on(table.score)
@@ -60,7 +60,9 @@ export const identities = sqliteTable(
   ],
 );
 
-/** Pairs of ids that an identify without email, or an alias, has said to be one visitor's, each both ways. WITHOUT ROWID. */
+/**
+ * Pairs of ids of one visitor, from an identify without email or an alias, stored in both directions. WITHOUT ROWID.
+ */
 export const pairs = sqliteTable(
   "pairs",
   {
@@ -85,21 +87,23 @@ export const linkJobs = sqliteTable(
   {
     key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
-    /** JSON of LinkCounts: what the job's steps have done to scores, which is told when it has ended. */
+    /** JSON of LinkCounts: changes of scores by the job's steps, which are notified at its end. */
     counts: text("counts").notNull().default("[]"),
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );
 
-/** Persons whose times and traits are being counted again, see recount.ts. Lines before one are left; null: all are. */
+/**
+ * People whose times and traits are being recounted, see recount.ts. Lines before this one remain; null: all remain.
+ */
 export const recounts = sqliteTable("recounts", {
   personId: integer("person_id").primaryKey(),
   before: integer("before"),
 });
 
 /**
- * Rules that score a person once a day, or once ever, and of which a match counts no longer: behind which of the person's lines
- * another is still to be looked for that counts in its place. See replacements.ts. WITHOUT ROWID.
+ * Rules that score once a day, or once ever, with a removed match: the person's line after which a replacing match is
+ * searched. See replacements.ts. WITHOUT ROWID.
  */
 export const replacements = sqliteTable(
   "replacements",
@@ -111,14 +115,14 @@ export const replacements = sqliteTable(
   (table) => [primaryKey({ columns: [table.personId, table.ruleId] })],
 );
 
-/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
+/** Hashes of deleted people's names, because signals received before the deletion may still be in transit. */
 export const deletedNames = sqliteTable(
   "deleted_names",
   {
     hash: text("hash").notNull(),
     /** Signals received after this time are not the deleted person's. */
     at: integer("at").notNull(),
-    /** Since when an id was the person's, where others had it too: of them several may have been deleted. */
+    /** Start of the person's ownership of an id with several owners, some of whom may have been deleted. */
     since: integer("since").notNull(),
   },
   (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],

@@ -1,6 +1,7 @@
 /**
- * Ids of visitors, and lists, as the keys of rows: bytes, because most ids are UUIDs, and each is in several tables and
- * indexes. A letter says whose it is; a text follows, or the sixteen bytes of a UUID, behind one that begins no text.
+ * Row keys for ids of visitors and for lists: bytes, because most ids are UUIDs and appear in several tables and
+ * indexes. A letter gives the kind; then follows a text, or the sixteen bytes of a UUID after a byte that starts no
+ * text.
  */
 import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "../../platform/bytes.ts";
 
@@ -14,7 +15,7 @@ const UUID_HERE = 0xff;
 const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** Whose list of lines it is: a person's, such as `p17`, or a visitor's, a letter and the id. */
+/** Owner of a list of lines: a person, such as `p17`, or a visitor, as a letter and the id. */
 export type ListKey = string;
 
 export function personList(personId: number): ListKey {

@@ -8,10 +8,10 @@ import type { ListKey, VisitorId } from "./visitor-keys.ts";
 
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** The ids that lines named which are no longer stored, whoever's they are. */
+  /** Ids of lines that are no longer stored, with any owner. */
   readonly #ids = new Map<ListKey, VisitorId>();
 
-  /** Takes a line off the lists that it says it stands on, but for `kept`. @param facts as they were. */
+  /** Removes a line from its lists, except `kept`. @param facts before the change. */
   remove(seq: number, { userId, anonymousId, listedBy }: Facts, kept: readonly ListingId[] = []): void {
     for (const kind of listedBy) {
       const value = kind === "user_id" ? userId : anonymousId;
