@@ -1,4 +1,4 @@
-/** Lines of persons whose deletion is under way, before it has come to them: exports name nobody in them. */
+/** Lines of people whose deletion is in progress and has not reached them: exports show no names in them. */
 import { afterDeletion } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimsInStore } from "../people/identities.ts";

@@ -1,6 +1,6 @@
 /**
- * Lines of which nothing may be kept but their place in the books, and the name of their event: facts, payloads, lists,
- * books and groups change together. Facts change at once; `write` writes what they add up to.
+ * Removes all content of lines except their place in the books and their event's name. Facts, payloads, lists, books
+ * and groups change together. Facts change at once; `write` writes the sums.
  */
 import { scrubCold } from "../log/cold.ts";
 import { type Facts, keepsPayload } from "../log/line.ts";
@@ -23,23 +23,23 @@ export class Blanking {
   readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #gone: GoneLine[] = [];
-  /** How many objects of cold storage have a copy of one of the lines, but for those that were to be rewritten already. */
+  /** Number of cold objects with a copy of one of the lines, without those already queued for rewriting. */
   coldObjects = 0;
 
   constructor(state: StoreState) {
     this.#state = state;
   }
 
-  /** What counts the signals that this is about. `write` writes the groups. */
+  /** The counts that these signals are in. `write` writes the groups. */
   get counts(): SignalCounts {
     return { books: this.#state.books, groups: this.#groups };
   }
 
   /**
-   * Takes from lines of a segment what must not be kept.
+   * Removes content from lines of a segment.
    *
-   * @param become what is left of a line.
-   * @returns the lines as they were, without those that keep nothing already.
+   * @param become the remaining content of a line. @returns the previous lines, without those that were already
+   * empty.
    */
   blank(log: Log, segment: Segment, seqs: Iterable<number>, become: (facts: Facts) => Facts): Blanked[] {
     const lines = Array.from(seqs, (seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) =>
@@ -62,7 +62,7 @@ export class Blanking {
   write(): void {
     const { sql } = this.#state;
     this.#groups.write(this.#state);
-    // Samples are replaced last: one that is gone must not come back.
+    // Replace samples last, so that a removed one cannot be chosen again.
     updateGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);
@@ -77,14 +77,14 @@ export class Blanking {
 
 // The sample of each group of the signal queue, where the line that it was keeps nothing any more.
 
-/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+/** Latest signals of an event among which a replacement for a deleted sample is searched. */
 export const SAMPLE_MAX_SIGNALS = 1_000;
-/** Segments, expanded one by one, in which a sample is looked for: some 20 ms. */
+/** Segments unpacked one by one to find a sample: some 20 ms. */
 const SAMPLE_MAX_SEGMENTS = 64;
-/** Groups for which one step looks for another sample; those beyond keep one that has no payload any more. */
+/** Groups per step that get a new sample; further ones keep a sample without payload. */
 const SAMPLE_MAX_GROUPS = 40;
 
-/** A line that keeps nothing any more; a negative number is one of the log of held signals. */
+/** An emptied line; a negative number belongs to the log of held signals. */
 interface GoneLine {
   event: string;
   source: string;
@@ -96,8 +96,8 @@ interface Candidate extends Sample {
 }
 
 /**
- * Gives groups a new sample where one of these lines was theirs: the latest line of the group that still has a payload. Only
- * the latest lines are looked at; if none of them is the group's, nothing changes.
+ * Replaces the samples of groups that were among these lines by the group's latest line with a payload. Only the
+ * latest lines are searched; without a match nothing changes.
  */
 function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
   const groups = Map.groupBy(gone, ({ event, source }) => `${source.length} ${source}${event}`);

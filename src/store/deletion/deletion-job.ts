@@ -1,4 +1,4 @@
-/** Deletions of persons as they are stored: what is asked for, how far it is, and the receipt of what it has deleted. */
+/** Stored deletions of people: request, progress, and the receipt with counts of deleted data. */
 import { hashOfName } from "../../domain/signal/identity.ts";
 import type { DeletionReceipt } from "../protocol/store-operations.ts";
 import type { DeletionStage } from "./tables.ts";
@@ -10,7 +10,7 @@ export interface DeletionJob {
   requested_at: number;
   asked_at: number;
   finished_at: number | null;
-  /** Email of the person; null: what is left is up to cold storage. */
+  /** Email of the person; null: only cold storage remains. */
   email: string | null;
   person_id: number | null;
   step: DeletionStage;
@@ -77,7 +77,7 @@ const PROGRESS = [
   "cold_objects",
 ] as const satisfies readonly (keyof DeletionJob)[];
 
-/** Begins the search anew, for what the names of the person have brought since. */
+/** Restarts the search for data that arrived under the person's names. */
 export function lookAgain(sql: SqlStorage, job: DeletionJob, email: string, nowMs: number): void {
   sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
   const isAtThePerson = job.step === "identities" || job.step === "lines";
@@ -90,7 +90,7 @@ export function lookAgain(sql: SqlStorage, job: DeletionJob, email: string, nowM
   );
 }
 
-/** The latest deletion of whoever had an email. */
+/** Latest deletion of the person who had an email. */
 export function findJob(sql: SqlStorage, email: string): DeletionJob | undefined {
   const hash = hashOfName({ kind: "email", value: email });
   return sql
@@ -102,7 +102,7 @@ export function findJobById(sql: SqlStorage, id: string): DeletionJob | undefine
   return sql.exec<DeletionJob>("SELECT * FROM deletions WHERE id = ?", id).toArray()[0];
 }
 
-/** Of the jobs with something left to delete, the one that waits longest. */
+/** The longest waiting job with remaining work. */
 export function nextJob(sql: SqlStorage): DeletionJob | undefined {
   return sql
     .exec<DeletionJob>(

@@ -1,8 +1,8 @@
 /**
- * The deletion of a person, with everything that is linked to them (docs/signal-store.md): a job in steps, each
- * one transaction. The first step takes the person away, so that from then on they are named nowhere and what comes is
- * somebody new's. What is left is read off the tables: identities, then the list of the person's lines, then held
- * signals and dead letters, a portion at a time. The store's alarm sees to it, and ends the job when R2 holds no copy.
+ * Deletes a person with all linked data (docs/signal-store.md): a job in steps, one transaction each. The first step
+ * removes the person, so that nothing names them and later signals make a new person. The next steps process the
+ * tables in portions: identities, the list of the person's lines, held signals and dead letters. The store's alarm
+ * continues the job, and ends it when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { withoutPerson } from "../../domain/events/workspace-event.ts";
@@ -40,7 +40,7 @@ import {
 } from "./deletion-job.ts";
 import type { DeletionStage } from "./tables.ts";
 
-/** Lines that one step of a person's deletion is the work of: a person of few signals is gone when the call returns. */
+/** Lines per step of a deletion: a person with few signals is fully deleted when the call returns. */
 export const DELETION_STEP_LINES = 2_000;
 /** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
 export const FULL_DRAINED_MS = 86_400_000;
@@ -50,8 +50,8 @@ const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
 const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 
 /**
- * Begins to delete, with the first step. While a deletion of the same person is under way, that one goes on, and looks
- * again for what has come since; unless somebody new has the email by now.
+ * Starts a deletion with its first step. A deletion of the same person in progress continues instead and searches
+ * again for later data, unless a new person has the email by now.
  */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
   const { sql } = state;
@@ -64,7 +64,7 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
     const emailHash = hashOfName({ kind: "email", value: email });
     insertJob(sql, { id, email, emailHash, personId: person?.id ?? null }, askedAtMs);
   }
-  // Events that have not been handed on name nobody who has been deleted.
+  // Remove deleted people from notifications that wait for the hand-on.
   state.raised.rewrite((event) => withoutPerson(event, (one) => one === email));
   rememberName(sql, { kind: "email", value: email }, askedAtMs);
   handOverDeletion(state, email, askedAtMs);
@@ -83,7 +83,7 @@ export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
   return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
 }
 
-/** Has Destinations delete the person too, behind the events that were raised before. One that waits already is enough. */
+/** Has Destinations delete the person too, after earlier notifications. A waiting request is not repeated. */
 function handOverDeletion({ sql, raised }: StoreState, email: string, atMs: number): void {
   const { id, hand_over: waits } = findJob(sql, email) ?? {};
   if (id === undefined || waits === 1) return;
@@ -92,8 +92,8 @@ function handOverDeletion({ sql, raised }: StoreState, email: string, atMs: numb
 }
 
 /**
- * Begins deletions again that a restore has undone, as of now: what is on its way since then may still come for as long as a
- * deletion is remembered. Those that the store knows change nothing.
+ * Repeats deletions that a restore has undone, as of now, because signals in transit can arrive for as long as a
+ * deletion is remembered. Known ones change nothing.
  */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
@@ -138,7 +138,7 @@ export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): numbe
   return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
 }
 
-/** Takes the job that waits longest one step further, and ends those that were waiting for cold storage only. */
+/** Runs one step of the longest waiting job, and ends jobs that waited for cold storage only. */
 export function stepDeletions(state: StoreState, nowMs: number): void {
   const { sql } = state;
   if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
@@ -155,15 +155,12 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
   endDeletions(sql, nowMs);
 }
 
-/** Ends the deletions of which nothing is left here, in R2 or with Destinations. */
+/** Ends deletions without remaining data here, in R2 or in Destinations. */
 function endDeletions(sql: SqlStorage, nowMs: number): void {
   if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${IS_DONE_HERE}`, nowMs);
 }
 
-/**
- * Takes the person away. Their number is never used again: lines that still name it are nobody's, and ids that are still
- * theirs too.
- */
+/** Removes the person. Their number is never reused: lines and ids that still name it belong to nobody. */
 function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }): void {
   insertEntries(sql, personList(id), readEntries(recent));
   sql.exec("DELETE FROM people WHERE id = ?", id);
@@ -176,14 +173,17 @@ function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string 
   );
 }
 
-// What a step of a person's deletion does: portions of one part after the other, until it has done enough.
+// One step of a deletion: portions of one part after another, until the budget is used.
 
 /** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
 const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 /** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
-/** So does rewriting a segment, however few of its lines go: what one row lists may be in hundreds, a portion is in few. */
+/**
+ * Rewriting a segment also uses the budget, however few lines are removed: one list row may refer to hundreds of
+ * segments, a portion to few.
+ */
 const [SEGMENT_LINES, PORTION_SEGMENTS] = [25, 20];
 
 class DeletionStep {
@@ -192,7 +192,7 @@ class DeletionStep {
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
-  /** How many lines the step may still be the work of. */
+  /** Remaining line budget of this step. */
   #left = 0;
 
   constructor(state: StoreState, job: DeletionJob, nowMs: number) {
@@ -219,7 +219,7 @@ class DeletionStep {
     this.#state.held.flush();
   }
 
-  /** Does one portion, and takes from what is left how many lines it was the work of. */
+  /** Processes one portion and subtracts its lines from the budget. */
   #takePortion(): void {
     switch (this.#job.step) {
       case "identities":
@@ -242,7 +242,7 @@ class DeletionStep {
     this.#left--;
   }
 
-  /** Deletes a portion of what is listed under one of the person's ids; after the last one, the id. */
+  /** Deletes a portion of the list of one of the person's ids; after the last portion, the id. */
   #identity(): void {
     const { sql } = this.#state;
     const [row] = sql.exec<{ key: ArrayBuffer }>(
@@ -272,14 +272,17 @@ class DeletionStep {
     // The plus keeps SQLite from the index on the person, by which it would go through all of their ids for each.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
     deletePairs(sql, key);
-    // Where somebody else has the id too, their part of its list is linked from now on, unless they are being deleted as well.
+    // If the id has another owner who is not being deleted, link their part of its list from now on.
     const left = claimsInStore(sql, id).length;
     if (left === 0) endLinkJob(sql, id);
     else if (left === this.#people.identities.claimsOf(id).length) putOffLinkJob(sql, id, this.#nowMs);
     this.#job.identities++;
   }
 
-  /** Deletes listed lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
+  /**
+   * Deletes listed lines that are unlinked, or that an anonymous id assigned to another person before this user id
+   * was known.
+   */
   #deleteListed(id: VisitorId, entries: readonly Entry[]): void {
     const claims = claimsInStore(this.#state.sql, id);
     const isTheirs = (facts: Facts): boolean => {
@@ -345,7 +348,7 @@ class DeletionStep {
     return all;
   }
 
-  /** Deletes what names the person in a segment of held signals, which are nobody's. */
+  /** Deletes data that names the person from a segment of held signals, which belong to no person. */
   #held(): void {
     const { held } = this.#state;
     for (const segment of held.walk(this.#job.position, { status: "held" })) {

@@ -5,7 +5,7 @@ import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 
-/** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
+/** Rows purged per step, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
 /**
@@ -20,7 +20,7 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
     if (segment === null) break;
     blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);
     left -= segment.length;
-    // Others of a sealed segment may end later, or have been released: its row is made to say so.
+    // Updates the row of a sealed segment, because its other lines may end later or have been released.
     if (segment.row !== null) held.summariseAgain(segment.firstSeq);
   }
   blanking.write();

@@ -1,13 +1,13 @@
 /**
- * Signals that have been kept as long as the plan says are deleted, by the store's alarm, a bounded number at a time:
- * whole segments, once all of their lines are too old. Lines that are too old among others that are not are taken out
- * once a day. People, scores and what was scored stay; so do the books, which say what was dropped, and the counts of the
- * signal queue, which say what was received. A held signal goes when its period ends, never through here.
+ * Retention: the store's alarm deletes signals older than the plan's retention, in bounded steps. Segments are
+ * dropped when all of their lines are too old; single old lines are removed once a day. People, scores and scoring
+ * signals stay, and so do the counts of the signal queue; the books count the dropped signals. Held signals are
+ * deleted when their period ends, never here.
  *
- * So that segments do not hold the signals of weeks, what is open is sealed at the end of the UTC day.
+ * Open segments are sealed at the end of the UTC day, so that no segment spans weeks.
  *
- * D1 has the plan. The consumer passes its retention with each batch, and the alarm asks D1 before anything is dropped: at
- * least once a day, so that a store to which no signal comes learns of a shorter retention too.
+ * D1 has the plan. The consumer passes the retention with each batch. Before dropping anything, and at least once a
+ * day, the alarm asks D1, so that a store without signals also learns of a shorter retention.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
@@ -26,9 +26,9 @@ import type { CountedSignal, Standing } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { VisitorLists } from "../people/visitor-lists.ts";
 
-/** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
+/** Signals deleted per step, at most one segment more: some 50 ms if each is on a different visitor's list. */
 export const RETENTION_ROWS = 2_000;
-/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+/** Interval between searches for expired signals. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 /** A store with signals asks D1 for its retention this often at least. */
 const RETENTION_ASK_MS = DAY_MS;

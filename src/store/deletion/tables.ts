@@ -3,7 +3,7 @@ import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
 
-/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See person-deletions.ts. */
+/** Deletions of people: the receipt, and the remaining work while in progress. See person-deletions.ts. */
 export const deletions = sqliteTable(
   "deletions",
   {
@@ -11,9 +11,9 @@ export const deletions = sqliteTable(
     /** The email's hash, by which a receipt is found: see people/deleted-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
-    /** When the deletion was asked for last: what is received later is somebody new's. */
+    /** Latest request for the deletion: signals received later belong to a new person. */
     askedAt: integer("asked_at").notNull(),
-    /** When nothing of the person was left, in R2 neither; null: the deletion is under way. */
+    /** Completion, including R2; null: in progress. */
     finishedAt: integer("finished_at"),
     /** The email that is still to be looked for; null once that is done, and where there was no such person. */
     email: text("email"),
@@ -38,13 +38,13 @@ export const deletions = sqliteTable(
   ],
 );
 
-/** One row: how long signals are kept. See retention.ts. */
+/** One row: the retention. See retention.ts. */
 export const retention = sqliteTable("retention", {
   id: integer("id").primaryKey(),
-  /** How many days signals are kept; null: for ever. */
+  /** Days for which signals are kept; null: forever. */
   days: integer("days"),
   /** When retention next looks for signals that have been kept long enough. */
   nextAt: integer("next_at").notNull(),
-  /** Receipt of the latest signal that was deleted: what people are known by may come from one up to then. */
+  /** Receipt of the latest deleted signal: names of people may come from signals up to then. */
   deletedUntil: integer("deleted_until").notNull(),
 });

@@ -1,6 +1,6 @@
 /**
- * Dead letters, as they are told: the first at once, and those that follow within DEAD_LETTERS_TOLD_MS together, for a
- * sender that is broken goes on. What waits to be told stands in the head, which recording writes in any case.
+ * Notifications of dead letters: the first at once, those within the next DEAD_LETTERS_TOLD_MS together, because a
+ * broken sender continues. Waiting counts are stored in the head, which recording writes anyway.
  */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
@@ -8,7 +8,7 @@ import type { StoreState } from "../state/store-state.ts";
 import type { DeadLetterNews } from "../state/store-state.ts";
 import { wants } from "./wanted.ts";
 
-/** Dead letters that come within this time of an event of some are told together: of a broken sender one event a minute. */
+/** Dead letters within this time after a notification share the next one: a broken sender causes one a minute. */
 export const DEAD_LETTERS_TOLD_MS = 60_000;
 /** Reasons that an event of dead letters tells apart, and characters of each. */
 const DEAD_LETTER_REASONS = 20;
@@ -16,10 +16,7 @@ const DEAD_LETTER_REASON_CHARACTERS = 200;
 
 const OTHERS = "Other reasons";
 
-/**
- * Notes that dead letters have been added, for these reasons; returns the event, if they are told at once. The caller writes
- * the head.
- */
+/** Counts added dead letters by reason. Returns the notification if it is due at once. The caller writes the head. */
 export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): WorkspaceEvent[] {
   if (reasons.length === 0 || !wants(state, "dead_letters.added")) return [];
   const news = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
@@ -27,7 +24,7 @@ export function noteDeadLetters(state: StoreState, reasons: readonly string[], n
   return nowMs - news.toldAtMs < DEAD_LETTERS_TOLD_MS ? [] : tellDeadLetters(state, nowMs);
 }
 
-/** When the dead letters that wait are to be told, in milliseconds since 1970; null: none does. */
+/** Due time of the waiting notification, in milliseconds since 1970; null: none waits. */
 export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
   if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
   return deadLetterNews.toldAtMs + DEAD_LETTERS_TOLD_MS;
@@ -39,7 +36,7 @@ export function raiseDeadLetters(state: StoreState, nowMs: number): void {
   state.signals.flush();
 }
 
-/** One event of all dead letters that wait. */
+/** One notification of all waiting dead letters. */
 function tellDeadLetters(state: StoreState, nowMs: number): WorkspaceEvent[] {
   const reasons = state.books.deadLetterNews?.waiting ?? [];
   if (reasons.length === 0) return [];

@@ -1,6 +1,6 @@
 /**
- * What a transaction does to people's scores, as far as somebody wants to be told: the scoring signals that it made, and
- * the thresholds that scores have come to. A threshold is judged once, by the score before the transaction and after it.
+ * Notifications of scores from one transaction, for wanted types: its scoring signals and the thresholds reached. A
+ * threshold is judged once, by the scores before and after the transaction.
  */
 import { fallenBelow, risenTo } from "../../domain/events/workspace-event.ts";
 import type {
@@ -12,13 +12,16 @@ import type {
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 
-/** Scoring signals of one event, and the characters of its texts: a delivery carries whole events, up to 256 KB of them. */
+/**
+ * Limits of one notification in scoring signals and characters of text: a delivery of 256 KB carries whole
+ * notifications.
+ */
 export const SCORED_EVENT_MAX_SIGNALS = 200;
 const SCORED_EVENT_MAX_CHARACTERS = 64_000;
-/** Characters of a scoring signal besides its texts. */
+/** Characters of a scoring signal in addition to its texts. */
 const SCORING_SIGNAL_CHARACTERS = 250;
 
-/** An entry of a person's list, as far as it says what has scored. */
+/** The scoring part of an entry of a person's list. */
 interface ScoredLine {
   scored: { signalId: string; atMs: number } | null;
 }
@@ -40,7 +43,7 @@ interface Made {
   matches: readonly RuleMatch[];
 }
 
-/** How often scores have risen to a threshold, and fallen below it. */
+/** Number of times that scores have reached a threshold and fallen below it. */
 export interface Crossings {
   threshold: number;
   risen: number;

@@ -1,8 +1,8 @@
-/** Events that the store has raised, and that nobody has taken over yet: src/notifications/raised-events.ts. */
+/** Notifications that the store has raised and Destinations has not taken: src/notifications/raised-events.ts. */
 import { integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export const raisedEvents = sqliteTable("raised_notifications", {
-  /** Where the row ends in all that was ever raised, in characters. */
+  /** End position of the row among everything ever raised, in characters. */
   row: integer("row").primaryKey(),
   /** JSON of an array of events. */
   body: text("body").notNull(),

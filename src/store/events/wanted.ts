@@ -1,8 +1,8 @@
-/** What the store is to raise. It stands in the head, so that raising nothing costs nothing. */
+/** Notification types that the store must raise. Stored in the head, so that unwanted types cost nothing. */
 import type { EventType, WantedEvents } from "../../domain/events/workspace-event.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-/** Sets what is to be raised from the next transaction on. The caller writes the head. */
+/** Sets the wanted types from the next transaction on. The caller writes the head. */
 export function wantEvents({ books }: StoreState, wanted: WantedEvents): void {
   books.wanted = wanted.types.length === 0 ? null : wanted;
   if (!wanted.types.includes("dead_letters.added")) books.deadLetterNews = null;

@@ -60,7 +60,7 @@ export async function previewPage(
   return { ...page, people: [...matching], personDays: [...days] };
 }
 
-/** The lines that a page looks at. `next` is null where there are no more. */
+/** Lines that a slice reads. `next` is null at the end. */
 function latestLines(
   { signals }: StoreState,
   rule: MappingRule,
@@ -71,8 +71,8 @@ function latestLines(
   const parts: Part[] = [];
   let [found, segments] = [0, 0];
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
-    // Nothing is recorded before it is received, so that all lines before one recorded too early were received too early as
-    // well.
+    // A signal is recorded after its receipt, so all lines before a line recorded too early were also received too
+    // early.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
     const part: Part = { segment, lines: [] };
     parts.push(part);

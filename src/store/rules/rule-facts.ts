@@ -1,10 +1,10 @@
-/** What a workspace's mapping rules have done, as their pages show it. */
+/** Results of mapping rules, for their pages. */
 import type { RuleFacts } from "../protocol/store-operations.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { findRuleJob } from "./rule-jobs.ts";
 
-/** What rules have done, in the order of the ids. */
+/** Results of rules, in the order of the ids. */
 export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
   return ruleIds.map((ruleId) => {
     const row = readRuleDays(state, ruleId);

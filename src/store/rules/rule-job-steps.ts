@@ -1,11 +1,10 @@
 /**
- * A mapping rule is applied to the signals that are stored already (design §8.5): what it scored is brought in line with
- * what it says now, and scores with that. A job goes in steps, each one transaction that also says how far the job is, so that
- * a crash repeats nothing and loses nothing. The store's alarm drives it.
+ * Applies a mapping rule to stored signals (design §8.5): updates its outcomes, and the scores with them. A job runs
+ * in steps. Each step is one transaction that also stores the job's position, so that a crash repeats and loses
+ * nothing. The store's alarm drives it.
  *
- * A job looks at the lines that were there when it was asked for, all of them sealed then. Lines recorded or linked after that
- * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
- * left alone.
+ * A job processes the lines that existed, sealed, at its request. Lines recorded or linked later were processed with
+ * the rules of that time or newer ones (see `isStale`). Outcomes of a newer version of the rule are left unchanged.
  */
 import {
   eventRange,
@@ -39,10 +38,10 @@ import { canScore, hasEventsOf, isCounted, matchesOf, type ScorableFacts } from 
 type ScoreChanges = Map<number, { before: Scored | null; after: Scored | null }>;
 
 /**
- * Takes the job that waits longest one step further. One whose payloads cannot be had waits for a while.
+ * Runs one step of the longest waiting job. A job without its payloads waits for a while.
  *
- * @param limit of the lines that the rule is run over; a segment is always looked at as a whole.
- * @returns whether the next step, of this or another job, can follow at once.
+ * @param limit lines to run the rule over; a segment is always processed whole. @returns whether the next step, of
+ * this or another job, can follow at once.
  */
 export async function stepRuleJob(
   state: StoreState,
@@ -111,8 +110,8 @@ class Step {
   }
 
   /**
-   * Takes in a segment. Returns whether the next one can be taken: this one has not changed since it was read, and its
-   * payloads are there.
+   * Processes a segment. Returns whether the next one can follow: this one is unchanged since it was read, and its
+   * payloads are available.
    */
   #takePart({ segment, candidates, scanned }: CandidateSegment, payloads: Payloads): boolean {
     const job = this.#job;
@@ -140,7 +139,7 @@ class Step {
     return true;
   }
 
-  /** What a line scores by the rule, given what it does so far; undefined is nothing. */
+  /** New outcome of a line, given its current one; undefined: none. */
   #judge(facts: ScorableFacts, payload: string | null, before: number | undefined): number | undefined {
     if (payload === null || this.#rule === null) return before;
     const [match] = matchesOf(this.#compiled, facts, payload, this.#people);
@@ -151,8 +150,8 @@ class Step {
   }
 
   /**
-   * Ends the job after its last line: a rule that still exists keeps what it scored on signals that are stored no longer, since
-   * nobody can say what it would score now. A rule that is no more loses that, from the next step on.
+   * Ends the job after its last line. An existing rule keeps its outcomes on dropped signals, because they cannot be
+   * computed again. A deleted rule loses them, from the next step on.
    */
   #isDone(limit: number): boolean {
     const { books } = this.#state;
@@ -168,14 +167,13 @@ class Step {
   }
 }
 
-// What a rule that is no more has scored on signals that retention has dropped: only the lists of persons still say so.
-// They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
+// Outcomes of a deleted rule on dropped signals exist only in people's lists. Process them person by person and row
+// by row, so that a step can be interrupted anywhere.
 
 /**
- * Removes outcomes from the next entries of lists, `limit` of them or a row more. The caller writes the job.
+ * Removes outcomes from the next entries of lists: `limit` entries, at most one row more. The caller writes the job.
  *
- * @param outcomes what is to be removed.
- * @returns whether there are no more.
+ * @param outcomes to remove. @returns whether none is left.
  */
 function removeDroppedScores(
   state: StoreState,
@@ -203,7 +201,7 @@ function removeDroppedScores(
   return isLast;
 }
 
-/** Takes row by row. @param take returns how many entries the row has. @returns whether there are no more rows. */
+/** Processes row by row. @param take returns the number of entries of the row. @returns whether no row is left. */
 function takeRows(
   sql: SqlStorage,
   job: RuleJobRow,
@@ -254,14 +252,14 @@ interface RuleCandidate {
   isAbout: boolean;
 }
 
-/** A segment as it was read, with the lines of it that may change. */
+/** A segment that was read, with the lines that may change. */
 interface CandidateSegment {
   segment: Segment;
   candidates: RuleCandidate[];
   scanned: number;
 }
 
-/** The next segments that a job looks at: one at least, if there is one, and whether they are the last. */
+/** The next segments of a job, at least one if any is left, and whether they are the last. */
 function nextCandidates(
   state: StoreState,
   job: RuleJobRow,
@@ -285,7 +283,7 @@ function nextCandidates(
   return { parts, areLast: true };
 }
 
-/** What finds the candidates of a segment, and the event of the segments that are to be looked at; undefined: all are. */
+/** Conditions for the candidates in a segment, and the event of the segments to read; undefined: all segments. */
 function reader(
   job: RuleJobRow,
   rule: MappingRule | null,
@@ -308,7 +306,7 @@ function reader(
   return { read, event: rule !== null && exact && outdated.length === 0 ? event : undefined };
 }
 
-/** Numbers of the lines that the rule is about, or has scored, and of few others. */
+/** Numbers of the lines that the rule covers or has scored, and a few others. */
 function linesOf(
   segment: Segment,
   compiled: CompiledRules,

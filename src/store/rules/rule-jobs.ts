@@ -56,8 +56,8 @@ const PROGRESS = [
 ] as const;
 
 /**
- * Begins a job, or begins it anew where the rule is being applied already. A request that was overtaken by a later one changes
- * nothing. Open lines are sealed, so that a job only ever looks at segments; the caller flushes.
+ * Starts or restarts a job. An outdated request changes nothing. Open lines are sealed, so that a job only reads
+ * segments; the caller flushes.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
   const { ruleId, rule, rulesVersion } = toApply;
@@ -104,10 +104,7 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
   return row ?? null;
 }
 
-/**
- * The highest version of all of the workspace's rules of which anything was applied to what is stored; and that of each rule
- * that has scored.
- */
+/** The workspace's highest rules version applied to stored signals, and the version of each rule with scores. */
 export function appliedVersions(sql: SqlStorage): RuleVersions {
   const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
   const rows = sql.exec<{ rule_id: string; version: number }>(
@@ -116,7 +113,7 @@ export function appliedVersions(sql: SqlStorage): RuleVersions {
   return { workspace: rules ?? 0, rules: [...rows].map(({ rule_id: id, version }) => [id, version]) };
 }
 
-/** Whether a job is as it was read: neither has it begun anew since, nor has another step been done. */
+/** Whether a job is unchanged since it was read: not restarted, no further step. */
 export function isCurrentJob(sql: SqlStorage, job: RuleJobRow): boolean {
   return JSON.stringify(findRow(sql, job.rule_id)) === JSON.stringify(job);
 }
@@ -129,14 +126,14 @@ export function saveProgress(sql: SqlStorage, job: RuleJobRow): void {
   );
 }
 
-/** Adds to a job what a step has done to the scores of one person. */
+/** Adds a step's changes of one person's score to a job. */
 export function countIn(job: RuleJobRow, done: { added: number; changed: number; removed: number }): void {
   job.added += done.added;
   job.changed += done.changed;
   job.removed += done.removed;
 }
 
-/** Corrects a job's counts: where another line counts in place of one that does no longer, nothing has come of it. */
+/** Corrects a job's counts: if one signal replaces another as the scoring one, the net change is zero. */
 export function countReplaced(job: RuleJobRow, replaced: number): void {
   if (replaced <= job.removed) job.removed -= replaced;
   else job.added += replaced;
@@ -151,8 +148,8 @@ function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
 }
 
 /**
- * How many signals a rule's events have, as the signal queue counts them, without held ones. Of very many event names not
- * all are looked at.
+ * Number of signals of a rule's events, by the counts of the signal queue, without held ones. Only some of very many
+ * event names are read.
  */
 function estimate(sql: SqlStorage, rule: MappingRule): number {
   const { prefix, exact } = eventRange(rule.event);

@@ -1,10 +1,10 @@
-/** What a rule's job does to scores, as it is told: one event when the job has ended. Until then its row counts. */
+/** Notification of a rule's job: one when the job has ended. Until then its row holds the counts. */
 import { newEvent } from "../../notifications/raised-events.ts";
 import type { Crossings, ScoreNews } from "../events/score-news.ts";
 import { wants } from "../events/wanted.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-/** What a rule's job has done to scores, as its row says it. */
+/** Changes of scores by a rule's job, as stored in its row. */
 export interface Rescoring {
   rule_id: string;
   added: number;
@@ -15,7 +15,7 @@ export interface Rescoring {
   crossings: string;
 }
 
-/** Adds to a job's row what one of its steps has done to scores. */
+/** Adds the changes of one step to a job's row. */
 export function countScores(job: Rescoring, news: ScoreNews | null): void {
   if (news === null) return;
   job.points += news.points;
@@ -30,11 +30,11 @@ export function countScores(job: Rescoring, news: ScoreNews | null): void {
   job.crossings = JSON.stringify(sums.sort((one, other) => one.threshold - other.threshold));
 }
 
-/** Tells what a rule's job has done: it has ended, or another one takes its place. */
+/** Notifies the changes of a rule's job when it has ended or another replaces it. */
 export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: number): void {
   const { rule_id, added, changed, removed, points } = job;
   const thresholds = JSON.parse(job.crossings) as Crossings[];
-  // That signals score by a newer version of the rule what they did before is nobody's news.
+  // Unchanged scores by a newer version of the rule are not notified.
   const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
   if (!isNews || !wants(state, "people.rescored")) return;
   const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };

@@ -1,4 +1,4 @@
-/** Signals as mapping rules see them; stored ones are normalised again from what was sent. */
+/** Signals as mapping rules see them; stored ones are normalised again from their payload. */
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { evaluate } from "../../domain/rules/evaluate-rules.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
@@ -42,7 +42,7 @@ export function isCounted({ kind, status }: Facts): boolean {
   return kind === "signal" && (status === "processed" || status === "anonymous");
 }
 
-/** Whether a segment has signals that one of the rules is about. */
+/** Whether a segment has signals that one of the rules covers. */
 export function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
   return segment.hasEvent((event) => isAboutEvent(rules, event));
 }

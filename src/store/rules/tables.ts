@@ -1,11 +1,11 @@
-/** Mapping rules as they are applied to what is stored. */
+/** Tables of jobs that apply mapping rules to stored signals. */
 import { sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { Crossings } from "../events/score-news.ts";
 import type { RuleJobStatus } from "../protocol/store-operations.ts";
 
-/** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. See rule-jobs.ts. */
+/** Jobs that apply a rule to stored signals: one row per rule, for its latest job. See rule-jobs.ts. */
 export const ruleJobs = sqliteTable(
   "rule_jobs",
   {
@@ -15,8 +15,8 @@ export const ruleJobs = sqliteTable(
     /** Version of the rule: what newer versions have made is let alone. Null: it is deleted, there will be none. */
     ruleVersion: integer("rule_version"),
     /**
-     * Version of all of the workspace's rules when this one was read: signals that were run through older rules are not
-     * taken any more.
+     * The workspace's rules version when this rule was read: signals processed with older rules are no longer
+     * accepted.
      */
     rulesVersion: integer("rules_version").notNull(),
     status: text("status").$type<RuleJobStatus>().notNull(),
@@ -25,7 +25,7 @@ export const ruleJobs = sqliteTable(
     finishedAt: integer("finished_at"),
     /** When the job goes on: later than now where a payload could not be had. */
     dueAt: integer("due_at").notNull(),
-    /** The last line to be looked at: later ones have been run through this rule, or a newer one, as they came. */
+    /** The last line to process: later ones were recorded with this version of the rule or a newer one. */
     lastSeq: integer("last_seq").notNull(),
     /** The line that was looked at last; with a person, where the row of their list begins that was looked at last. */
     position: integer("position").notNull(),
@@ -37,7 +37,7 @@ export const ruleJobs = sqliteTable(
     added: integer("added").notNull(),
     changed: integer("changed").notNull(),
     removed: integer("removed").notNull(),
-    /** What the job's steps have done to scores: told when it has ended. */
+    /** Changes of scores by the job's steps, notified at its end. */
     points: integer("points").notNull().default(0),
     crossings: text("crossings", { mode: "json" }).$type<Crossings[]>().notNull().default([]),
   },
