@@ -19,7 +19,7 @@ export * from "./rules/tables.ts";
 export const heads = sqliteTable("heads", {
   log: integer("log").primaryKey(),
   nextSeq: integer("next_seq").notNull(),
-  /** JSON of the data besides lines. */
+  /** JSON of the data other than lines. */
   meta: text("meta").notNull(),
   facts: blob("facts").notNull(),
   payloads: blob("payloads").notNull(),

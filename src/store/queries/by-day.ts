@@ -1,10 +1,10 @@
 /**
- * Lists in the order of a time that changes with nearly every signal: an index on it would cost a row each time, so there is
- * one on its day. What is of a day is read in the order of its keys, CHUNK at a time, and each chunk is sorted by the
- * time: the order is exact where a day has no more than that, and whatever a day has, everything comes once.
+ * Lists ordered by a time that changes with nearly every signal. An index on the time would cost a row each, so the
+ * index is on its day. A day is read by key, CHUNK rows at a time, and each chunk is sorted by time. The order is
+ * exact for days with at most CHUNK rows; in any case each row appears once.
  */
 
-/** What rows are ordered by, the most telling value first; values have the same types in all rows. */
+/** Sort values, most significant first; each has the same type in all rows. */
 export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
@@ -13,16 +13,16 @@ export interface DayList<Row> {
   direction: "down" | "up";
   /** The next day in this direction that has any rows, `from` included; null: there is none. */
   nextDay(from: number): number | null;
-  /** The next `chunk` rows of a day behind a key, in the order of the keys; the first ones where the key is null. */
+  /** The next `chunk` rows of a day after a key, by key; null: the first rows. */
   rows(day: number, behind: Values | null): Row[];
   keyOf(row: Row): Values;
   /** The time of a row, and what tells rows of the same time apart. */
   orderOf(row: Row): Values;
-  /** Compares two rows by their orders; less than 0: the first one comes first. */
+  /** Compares two rows by their sort values; negative: the first comes first. */
   compare(one: Values, other: Values): number;
 }
 
-/** Where a page begins: behind `last`, in the chunk that is behind `chunk`. */
+/** Start of a slice: after `last`, in the chunk after `chunk`. */
 export interface DayPlace {
   day: number;
   chunk: Values | null;
@@ -67,7 +67,7 @@ export function writeDayPlace({ day, chunk, last }: DayPlace): unknown {
   return [day, chunk, last];
 }
 
-/** Reads a place back. @returns null for what is no such place, with a key and an order of these types. */
+/** Parses a position. @returns null if it is invalid or its key and values have other types. */
 export function readDayPlace(fields: unknown, key: Types, order: Types): DayPlace | null {
   if (!Array.isArray(fields) || fields.length !== 3) return null;
   const [day, chunk, last] = fields as unknown[];

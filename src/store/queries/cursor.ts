@@ -1,13 +1,10 @@
-/** Cursors of lists whose places are more than a number: JSON, as it was given out, or as somebody has typed it. */
+/** Cursors that hold more than a number: JSON, possibly edited by a user. */
 
 export function writeCursor(place: unknown): string {
   return JSON.stringify(place);
 }
 
-/**
- * The place that a cursor tells. Null for the first page, and for what is no JSON; the caller checks that the place is one
- * of theirs.
- */
+/** Position of a cursor. Null: first slice, or invalid JSON. The caller validates the position. */
 export function readCursor(cursor: string | null): unknown {
   if (cursor === null) return null;
   try {

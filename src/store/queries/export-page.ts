@@ -11,8 +11,7 @@ import { type Columns, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS, headerOf, l
 import { counting, isScored, nextEntries, toScoringSignals } from "./scored-entries.ts";
 
 /**
- * One page of an export. @throws when payloads that are in cold storage cannot be had: an export leaves nothing out without
- * a word.
+ * One slice of an export. @throws if payloads in cold storage cannot be read: an export never omits data silently.
  */
 export async function exportPage(
   state: StoreState,
@@ -31,7 +30,7 @@ export async function exportPage(
 
 // Scoring signals, person by person, in the order in which their signals were recorded; also of signals that are gone.
 
-/** People and parts of their lists that one page looks at where only what has scored is exported: some 20 ms where nobody has. */
+/** People and parts of their lists per slice when only scores are exported: some 20 ms without any score. */
 const EXPORT_PAGE_LOOKS = 1_000;
 
 const COLUMNS: Columns = {
@@ -94,7 +93,7 @@ function beginning({ books, signals }: StoreState): Position {
   return { person: 0, after: null, lastPerson: books.nextPersonId - 1, lastSeq: signals.nextSeq - 1 };
 }
 
-/** The person with whom the export goes on: the same, else the next who is not being deleted. */
+/** The person with whom the export continues: the same one, or the next who is not being deleted. */
 function personOf(sql: SqlStorage, { person, after, lastPerson }: Position): Person | null {
   const [row] = sql.exec<Person>(
     `SELECT id, email, recent FROM people WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1`,

@@ -1,6 +1,6 @@
 /**
- * People with their ids. One of them may have tens of thousands, so that a line may be longer than a page: it is written in
- * parts, the ids as they are read.
+ * Export of people with their ids. A person may have tens of thousands of ids, so a line can exceed a slice: it is
+ * written in parts, as the ids are read.
  */
 import { eachTrait } from "../../domain/signal/traits.ts";
 import type { ExportFormat, ExportPage } from "../protocol/store-operations.ts";
@@ -12,7 +12,7 @@ import type { ClaimPlace } from "./person-identities.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
-/** People that one page of an export reads, each with look-ups of their ids: some 20 ms. */
+/** People per slice of an export, each with reads of their ids: some 20 ms. */
 const EXPORT_PAGE_PEOPLE = 250;
 
 const FACTS: Columns = {
@@ -34,7 +34,7 @@ interface Position {
   /** Number of the last person whose line has been begun. */
   person: number;
   lastPerson: number;
-  /** Where in the line the export goes on; null: the line is written. */
+  /** Position within the line at which the export continues; null: the line is complete. */
   list: { index: number; behind: ClaimPlace; some: boolean } | null;
 }
 
@@ -82,7 +82,7 @@ function beginningOf(index: number) {
 function nextIds({ sql }: StoreState, { list, ...position }: Position, format: ExportFormat): Part {
   if (list === null) throw new Error("a line that is written has no more ids");
   const { kind } = LISTS[list.index] ?? LISTS[0];
-  // The ids of somebody whose deletion has begun since are still there for a while.
+  // Ids of a person whose deletion has started remain for a while.
   const isThere = sql.exec("SELECT 1 FROM people WHERE id = ?", position.person).toArray().length > 0;
   const { identities, next } = isThere
     ? readIdentities(sql, position.person, { behind: list.behind, limit: IDS_AT_ONCE, kind })

@@ -1,10 +1,9 @@
 /**
- * All signals: the dead letters, then the log, then the held ones. In this order, because signals move while they are
- * exported, and none may be missed for it. What is recorded when the dead letters are written is the export; a dead letter
- * that is replayed, or a held signal that is released, is recorded behind that. So a dead letter has been written before; and
- * of a held signal that has left, its place among the held ones tells that it was there, and what became of it is written in
- * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
- * what was held before it died.
+ * Export of all signals: dead letters, then the log, then held signals. Signals move between these during an export,
+ * and this order misses none. The export covers the signals recorded when the dead letters are complete. A replayed
+ * dead letter, or a released held signal, is recorded after that point: the dead letter was already written, and a
+ * signal that left the held ones is written with its new state. A signal appears twice only if it was a dead letter
+ * and is replayed while a file with several slices of dead letters begins, or was held before it failed.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { BeingDeleted } from "../deletion/being-deleted.ts";
@@ -27,7 +26,7 @@ import {
 import { Names } from "./named-people.ts";
 import { countedOf } from "./scored-entries.ts";
 
-/** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
+/** Segments per slice of an export: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 const EXPORT_PAGE_SEGMENTS = 20;
 
 /** The number behind which the next page goes on, and where each of the three ends. */
@@ -35,11 +34,11 @@ interface Position {
   in: "dead" | "signals" | "held";
   after: number;
   lastDead: number;
-  /** Where the log and the held signals end: fixed when the dead letters have been written. */
+  /** Ends of the log and of the held signals, fixed when the dead letters are complete. */
   ends: { signals: number; held: number } | null;
 }
 
-/** A moment between two transactions may have moved payloads to R2, or from one object to another. */
+/** Between two transactions payloads may have moved to R2, or to another object. */
 const ATTEMPTS = 3;
 
 export async function exportSignals(
@@ -72,7 +71,7 @@ function beginning(state: StoreState): Position {
   return { in: "dead", after: 0, lastDead: lastDeadLetter(state.sql), ends: null };
 }
 
-/** What is on one page, read in one go. */
+/** Content of one slice, read in one transaction. */
 class SignalsPage {
   readonly #state: StoreState;
   readonly #cold: Payloads;
@@ -125,7 +124,7 @@ class SignalsPage {
     );
   }
 
-  /** Reads dead letters. @returns the number read last; null where there are no more. */
+  /** Reads dead letters. @returns the last number read; null: none left. */
   #readDead(after: number, last: number): number | null {
     const rows = this.#state.sql.exec<DeadLetterRow>(
       "SELECT * FROM dead_letters WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
@@ -174,7 +173,7 @@ class SignalsPage {
     this.#characters += payload?.length ?? 0;
   }
 
-  /** Notes a line whose payload is missing. Those of one segment stand together, which is expanded once. */
+  /** Records a line whose payload is missing. Lines of one segment are grouped, so that it is unpacked once. */
   #miss(segment: Segment, seq: number): void {
     const last = this.missing.at(-1);
     if (last?.segment === segment) last.seqs.push(seq);
@@ -187,7 +186,7 @@ class SignalsPage {
     this.#characters += row.payload?.length ?? 0;
   }
 
-  /** Adds a signal that has left the held ones from where it is by now, unless that is written already. */
+  /** Adds a signal that left the held ones from its new place, unless it was already written. */
   #addReleased(id: string, endOfSignals: number, lastDead: number): void {
     const { signals, sql } = this.#state;
     const found = signals.find(id);

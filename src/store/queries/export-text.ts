@@ -2,9 +2,9 @@
 import { stringify } from "csv-stringify/sync";
 import type { ExportFormat } from "../protocol/store-operations.ts";
 
-/** Records that one page of an export reads, so that the store answers others in between. */
+/** Records per slice of an export, so that the store can answer other calls in between. */
 export const EXPORT_PAGE_ROWS = 1_000;
-/** Characters that one page of an export has at most: two pages at a time are in memory. A page is then shorter. */
+/** Maximum characters of a slice: two slices are in memory at the same time. A slice is then shorter. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 
 /** Columns by name, in their order. `json`: a JSON text, taken over as it is. */
@@ -33,9 +33,8 @@ function csvLine(row: ExportRow, columns: Columns): string {
 }
 
 /**
- * A text that a spreadsheet would take for a formula gets a `'` in front, as OWASP recommends. Any line break is quoted
- * (RFC 4180), where the library by itself heeds only those that it writes; so is what separates cells in other locales,
- * where a text behind it could begin a formula.
+ * Prefixes formulas with `'`, as OWASP recommends. Quotes any line break (RFC 4180), because the library quotes only
+ * its own kind. Also quotes the cell separators of other locales, after which a text could begin a formula.
  */
 function toCsv(cells: (string | number | null)[]): string {
   return stringify([cells], { record_delimiter: "\r\n", quoted_match: /[\r\n;\t]/, escape_formulas: true });

@@ -8,12 +8,12 @@ import { ALL, newestFirst, type Places } from "./newest-signals.ts";
 import { countedOf } from "./scored-entries.ts";
 import { toSummary } from "./signal-list.ts";
 
-/** Signals already seen that are passed over: some may have been recorded in the same millisecond as new ones. */
+/** Known signals that are skipped: some may have the same recording millisecond as new ones. */
 const SEEN_LOOKED_AT = 100;
 
 /**
- * The latest signals recorded after `cursor`, the latest first; null where there are none. Without a cursor, and with one
- * from before a restore, the latest of all.
+ * Signals recorded after `cursor`, latest first; null: none. Without a cursor, or with one from before a restore: the
+ * latest of all.
  */
 export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
   const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
@@ -38,7 +38,7 @@ export function latestSignals(state: StoreState, cursor: string | null, limit: n
   return { signals, more: signals.length < limit ? 0 : newer - signals.length, cursor: last.join(".") };
 }
 
-/** How far whoever has this cursor has seen each of the three sources. */
+/** Position of this cursor in each of the three sources. */
 function placesOf(cursor: string | null, last: Places): Places {
   const [, ...places] = /^(\d+)\.(\d+)\.(\d+)$/.exec(cursor ?? "") ?? [];
   const [signals = 0, held = 0, dead = 0] = places.map(Number);

@@ -1,6 +1,6 @@
 /**
- * Who is named where signals are listed: the person whose signal it is, else what the signal says itself. Somebody who has
- * been deleted is named nowhere, also while signals of theirs are still to be gone through.
+ * Names in lists of signals: the person of the signal, else the names in the signal. A deleted person is not named,
+ * even while their signals are still being deleted.
  */
 import type { Facts } from "../log/line.ts";
 
@@ -13,7 +13,7 @@ export class Names {
     this.#sql = sql;
   }
 
-  /** Reads in one statement the names that `of` is going to be asked for. */
+  /** Reads the names for later calls of `of` in one statement. */
   load(lines: Iterable<Facts>): void {
     const ids = new Set([...lines].flatMap(({ owner }) => (owner === null ? [] : [owner.personId])));
     const unknown = [...ids].filter((id) => !this.#emails.has(id));
@@ -26,7 +26,7 @@ export class Names {
     for (const { id, email } of rows) this.#emails.set(id, email);
   }
 
-  /** Email of whoever a signal is of; null: nobody, or somebody who has been deleted. */
+  /** Email of a signal's person; null: none, or deleted. */
   of(facts: Facts): string | null {
     this.load([facts]);
     if (facts.owner !== null) return this.#emails.get(facts.owner.personId) ?? null;

@@ -1,7 +1,7 @@
 /**
- * All signals, the latest recorded first: those of the log, the held ones, and the dead letters, each in its own order,
- * merged by the time at which they were recorded. What is asked for is looked for line by line, so that whoever goes through
- * them decides when enough has been looked at, and can go on later where each of the three was left.
+ * All signals, latest recorded first: log, held signals and dead letters, each in its order, merged by recording
+ * time. The filter is applied line by line, so that the caller decides when to stop, and can continue from the
+ * position in each of the three.
  */
 import type { Admission } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
@@ -17,7 +17,7 @@ import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Names } from "./named-people.ts";
 
-/** A dead letter without what was sent. */
+/** A dead letter without its payload. */
 export interface DeadSummary {
   [column: string]: SqlStorageValue;
   seq: number;
@@ -29,10 +29,10 @@ export interface DeadSummary {
   received_at: number;
 }
 
-/** A signal as it was found: a line of a log, or a dead letter. */
+/** A found signal: a line of a log, or a dead letter. */
 export type Found = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
 
-/** How far each of the three has been looked at: what comes next has a lower number. */
+/** Position in each of the three sources: the next signal has a lower number. */
 export type Places = [signals: number, held: number, dead: number];
 
 /** Something that has been looked at. `found` is null where it is not asked for. */
@@ -40,7 +40,7 @@ export interface SignalStep {
   source: 0 | 1 | 2;
   /** The number in the source that was looked at last. */
   place: number;
-  /** What the look took, in lines. */
+  /** Lines read. */
   cost: number;
   found: Found | null;
   recordedAtMs: number;
@@ -80,7 +80,7 @@ export function* newestFirst(
   }
 }
 
-/** Whether a signal comes first. Signals of one batch are recorded at the same time, in order of receipt. */
+/** Whether a signal precedes another. Signals of one batch have the same recording time, in order of receipt. */
 function isNewer(one: SignalStep, other: SignalStep): boolean {
   return one.recordedAtMs === other.recordedAtMs
     ? isLater(one.receipt, other.receipt)
@@ -168,8 +168,8 @@ function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, 
 }
 
 /**
- * Whether a line is asked for, but for its email, which is that of the person's list or has been compared: a person may have
- * another one by now.
+ * Whether a line matches the filter, except the email: the list's person was compared already, and may have another
+ * email by now.
  */
 function isAskedFor(facts: Facts, asked: Asked | FindFilter): boolean {
   const { event, source, status } = asked;
@@ -195,7 +195,7 @@ function isAdmitted({ keyId, receivedAtMs }: Admission, asked: Asked | FindFilte
   );
 }
 
-/** Dead letters. Nobody knows what they say, or of whom. */
+/** Dead letters, whose content and person are unknown. */
 function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): Steps {
   const { event, source, email, status } = filter;
   if (event !== undefined || source !== undefined || email !== undefined) return;

@@ -17,8 +17,8 @@ type Row = PersonRow & { recent: string };
 const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
 
 /**
- * People, the newest first: all, those who are searched for, or the one with an email. A page of people with very much is a
- * short one. A cursor that was not given out here finds nobody.
+ * People, newest first: all, those found by a search, or the one with an email. Large people make short pages. An
+ * invalid cursor finds nobody.
  */
 export function readPeople(
   state: StoreState,

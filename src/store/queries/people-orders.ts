@@ -1,6 +1,6 @@
 /**
- * The orders of the list of people. Each gives everybody, one after the other, from where a page begins; whoever asks
- * stops when the page is full, and what is not asked for is not read.
+ * Orders of the list of people. Each yields people lazily from a position, so that the caller stops reading when the
+ * page is full.
  */
 import type { PeopleFilter, PeopleSort } from "../protocol/people-and-accounts.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
@@ -8,10 +8,10 @@ import type { DayList } from "./by-day.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
-/** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
+/** People of one day that are sorted by last seen; more are sorted in chunks. Some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 
-/** A person, or null where one was looked at in vain; and the place behind, which a cursor tells. */
+/** A person, or null for a person that does not match; and the next position, for the cursor. */
 export interface PersonStep {
   row: PersonRow | null;
   place: unknown;
@@ -27,7 +27,7 @@ type Direction = keyof typeof WAYS;
 const SIGN = { ">": 1, "0": 0, "<": -1 } as const;
 const HIGHEST = { ">": Number.MAX_SAFE_INTEGER, "0": 0, "<": -1 } as const;
 
-/** People in an order. @param place of a cursor; one that makes no sense is none. */
+/** People in an order. @param place of a cursor; an invalid one is ignored. */
 export function inOrder(
   sql: SqlStorage,
   sort: PeopleSort,
@@ -95,8 +95,7 @@ function* byScore(
     const further = `ORDER BY score ${order}, id ${order}`;
     if (behind === null) return yield* sql.exec<PersonRow>(`${those} ${further}`);
     const { score, id } = behind;
-    // These are two statements because SQLite would read everybody of that score from the first, were both asked for at
-    // once.
+    // Two statements, because SQLite would read every person of that score if one statement asked for both.
     yield* sql.exec<PersonRow>(`${those} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
     yield* sql.exec<PersonRow>(`${those} AND score ${beyond} ? ${further}`, score);
   }

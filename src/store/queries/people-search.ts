@@ -1,7 +1,6 @@
 /**
- * People as lists show them: in an order, and those of whom something holds. What is searched for may stand anywhere in an
- * email or in one of the traits that are searched: an index that holds these of everybody, and little else, is gone
- * through. It is written when one of them changes, never because a signal comes.
+ * People for lists, by order and filter. A search finds a text anywhere in an email or a searchable trait: it scans
+ * an index that contains little else. The index is written when one of these values changes, not with each signal.
  */
 import { folded } from "../../domain/signal/traits.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
@@ -17,7 +16,7 @@ import type { PersonRow } from "./person-row.ts";
 /** People that a search sorts; of more than that it gives all, by their email. Some 10 ms. */
 export const PEOPLE_SORTED = 5_000;
 
-/** A person of a page, and the cursor of what is behind them. */
+/** A person of a page, with the cursor of the next one. */
 export interface Listed {
   row: PersonRow;
   cursor: string;
@@ -25,11 +24,14 @@ export interface Listed {
 
 export type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
 
-/** Whom a search finds, by its first three parameters. The index is named, as SQLite would rather look for a score. */
+/**
+ * Filter of a search, with its first three parameters. It names the index, because SQLite would prefer the one on
+ * scores.
+ */
 const FOUND = `FROM people INDEXED BY people_email
   WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)`;
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
-/** Marks the place of a page of what was sorted; other places are those of people-orders.ts. */
+/** Marks a position in a sorted result; other positions are those of people-orders.ts. */
 const SORTED = "sorted";
 
 export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
@@ -49,14 +51,14 @@ export function listPeople(state: StoreState, query: PeopleQuery, { cursor, limi
   return found ?? { ...byEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
 }
 
-/** Whether a cursor is one of a list of the newest, or of a search. */
+/** Whether a cursor belongs to the newest-first list or to a search. */
 export function isCursorOf(text: string, cursor: string | null): boolean {
   const place = readCursor(cursor);
   if (text === "") return cursor === null || Number.isSafeInteger(place);
   return cursor === null || typeof place === "string" || sortedPlace(place) !== null;
 }
 
-/** People in an order, passing by whoever does not fit. */
+/** People in an order, without those that do not match. */
 function walked(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
   const items: Listed[] = [];
   let looked = 0;
@@ -78,7 +80,7 @@ function fits({ score, last_day: day }: PersonRow, filter: PeopleFilter): boolea
   return score >= (minScore ?? -Infinity) && day >= (sinceDay ?? 0) && day <= (untilDay ?? Infinity);
 }
 
-/** Everybody whom the search finds, sorted. Null: they are too many, unless an earlier page has shown some of them. */
+/** All people found, sorted. Null: too many to sort, unless an earlier page has sorted them. */
 function sortedPage(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -111,7 +113,7 @@ function sortedPage(
   return { items, next, complete: true, sorted: true };
 }
 
-/** The place of a page of what was sorted; null for a place of another kind. */
+/** Position in a sorted result; null for a position of another kind. */
 function sortedPlace(place: unknown): readonly [id: number, value: number] | null {
   const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
   return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
@@ -127,10 +129,7 @@ const SORTS = {
   last_seen_up: { column: "last_seen", direction: 1 },
 } as const satisfies Record<PeopleSort, { column: string; direction: 1 | -1 }>;
 
-/**
- * Whom the search finds, in the order of the index, however many there are: a page goes through PEOPLE_SEARCHED people at
- * most.
- */
+/** People found, in index order, without a limit: a page scans at most PEOPLE_SEARCHED people. */
 function byEmail(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -158,7 +157,7 @@ function byEmail(
   return { items, next: end === undefined ? null : writeCursor(end.email), complete: end === undefined };
 }
 
-/** What finds those who fit: the index alone, unless they are narrowed down by what is in the people's rows. */
+/** The matching people: by the index alone, unless a filter needs their rows. */
 function fitting({ minScore, sinceDay, untilDay }: PeopleFilter): string {
   return minScore === undefined && sinceDay === undefined && untilDay === undefined ? FOUND : NARROWED;
 }

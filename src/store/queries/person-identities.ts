@@ -1,11 +1,11 @@
 /**
- * The ids that a person is known by, the newest first. An id may have been claimed by several, one after the other, and is
- * shown with the one who has it now. There may be PERSON_MAX_IDS of each kind, each long: they are read in parts.
+ * Ids of a person, newest first. An id may have had several owners and is shown with the current one. A person may
+ * have PERSON_MAX_IDS long ids of each kind, so they are read in parts.
  */
 import { keysOf, visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol/people-and-accounts.ts";
 
-/** A place in a person's claims: behind the one that was looked at last. */
+/** Position in a person's claims: after the last one read. */
 export interface ClaimPlace {
   /** The claim's key as hexadecimal digits. */
   key: string;
@@ -22,7 +22,7 @@ export function keyOfPlace({ key }: ClaimPlace): ArrayBuffer {
   return new Uint8Array(Buffer.from(key, "hex")).buffer;
 }
 
-/** A part of a person's ids. `limit`: claims that are looked at; `next`: null where there are no more. */
+/** Part of a person's ids. `limit`: claims to read; `next`: null at the end. */
 export function readIdentities(
   sql: SqlStorage,
   personId: number,
@@ -55,7 +55,7 @@ export function readIdentities(
   };
 }
 
-/** The first ids of a person, and whether there are more; of very many, no more than the claims until `until` are looked at. */
+/** First ids of a person, and whether more exist; of very many, only the claims up to `until` are read. */
 export function firstIdentities(
   sql: SqlStorage,
   personId: number,

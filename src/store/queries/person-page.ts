@@ -1,4 +1,4 @@
-/** One person with everything that the page tells of them, in one call. Each part is bounded, and read by an index. */
+/** Everything that a person's page shows, in one call. Each part has a limit and is read by an index. */
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Facts } from "../log/line.ts";
 import type { Entry } from "../people/timeline-text.ts";
@@ -27,7 +27,7 @@ const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymo
 
 type Row = PersonRow & { recent: string };
 
-/** One person's page. Null: nobody has this email, or they are being deleted. A cursor that makes no sense is none. */
+/** A person's page. Null: unknown email, or the person is being deleted. An invalid cursor is ignored. */
 export function readPersonPage(
   state: StoreState,
   email: string,
@@ -63,7 +63,7 @@ function listSignals(state: StoreState, person: ListedPerson, before: number, li
   };
 }
 
-/** The person's signals that have scored, the latest first. Where few have, a page may have fewer, and another one follows. */
+/** The person's scoring signals, latest first. A slice may be short although more follow. */
 function listScores(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
   let last = 0;
@@ -108,7 +108,7 @@ function toTimelineSignal(facts: Facts): TimelineSignal {
 
 // A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps.
 
-/** Steps of the curve of a person's score: one for every few pixels. */
+/** Steps of the score curve: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;
 /** Scoring signals, the latest, that the curve of a score is made of: reading them takes some 20 ms. */
 export const SCORE_CURVE_SIGNALS = 20_000;
@@ -126,7 +126,7 @@ interface ScoredPoints {
  */
 function readScoreCurve(state: StoreState, person: ListedPerson, score: number): ScoreCurve {
   const scored: ScoredPoints[] = [];
-  // One more than are made use of tells whether there are more.
+  // One more than needed, to detect further rows.
   const look = { before: Number.MAX_SAFE_INTEGER, look: SCORE_CURVE_SIGNALS + 1 };
   let isMore = false;
   for (const { looked, entry } of latestScored(state, person, look)) {
@@ -147,7 +147,7 @@ function readScoreCurve(state: StoreState, person: ListedPerson, score: number):
   };
 }
 
-/** Points of scoring signals that are near each other in time as one, at the time of the last. */
+/** Merges scoring signals that are close in time into one point, at the time of the last. */
 function inSteps(scored: readonly ScoredPoints[]): { atMs: number; points: number }[] {
   const first = scored[0]?.atMs ?? 0;
   const stepMs = Math.floor(((scored.at(-1)?.atMs ?? 0) - first) / SCORE_CURVE_STEPS) + 1;

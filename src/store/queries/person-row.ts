@@ -1,4 +1,4 @@
-/** What lists of people show of each. */
+/** Columns that lists of people show. */
 import { TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
 import type { PersonTraits } from "../../domain/signal/traits.ts";
 import type { PersonSummary } from "../protocol/people-and-accounts.ts";

@@ -1,8 +1,8 @@
 /**
- * The signal queue (spec §6.3) as its page shows it: without payloads, with the counts of days, and looked through by
- * event name and source. Senders choose the names, so there may be very many groups: a page looks at the next
- * QUEUE_SCAN_GROUPS of them, by when they were last seen, and the next page begins where it stopped. No index is written
- * for the other orders: by count and by name the latest QUEUE_SORTED_GROUPS are sorted.
+ * The signal queue (spec §6.3) as its page shows it: without payloads, with counts by day, filtered by event name and
+ * source. Senders choose the names, so there may be very many groups. A page scans the next QUEUE_SCAN_GROUPS groups
+ * by last seen, and the next page continues there. Other orders have no index: by count and by name, the latest
+ * QUEUE_SORTED_GROUPS groups are sorted.
  */
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
@@ -15,7 +15,7 @@ import { readCursor, writeCursor } from "./cursor.ts";
 /** Event groups, the latest, whose sources and event names the signal queue proposes. */
 export const QUEUE_SUGGEST_GROUPS = 500;
 
-/** What is read of all groups that are looked at; the rest is read of those that are shown. */
+/** Columns read of all scanned groups; the others are read for shown groups only. */
 export interface ScannedGroup {
   [column: string]: SqlStorageValue;
   event: string;
@@ -79,7 +79,7 @@ function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name"
   };
 }
 
-/** One group; null: there is none of this event and source. */
+/** One group; null: unknown event and source. */
 export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
   const [row] = sql.exec<Row>(
     `SELECT event, source, count, held, anonymous, first_seen, last_seen, sample_id, days FROM event_groups

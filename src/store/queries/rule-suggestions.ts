@@ -1,4 +1,4 @@
-/** What the editor of a mapping rule proposes: events that came lately, and paths of what such signals carry. */
+/** Suggestions for the rule editor: recent events, and paths in their payloads. */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
@@ -9,7 +9,7 @@ import type { StoreState } from "../state/store-state.ts";
 import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
 import { samplesOfGroups } from "./sampled-groups.ts";
 
-/** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
+/** Suggested events, the most frequent of the latest groups; and paths, from this many samples. */
 const RULE_SUGGEST_EVENTS = 100;
 const RULE_SUGGEST_PATHS = 100;
 const RULE_SUGGEST_SAMPLES = 5;
@@ -40,7 +40,7 @@ export async function suggestForRule(
   };
 }
 
-/** The groups of a pattern's events. An event may be one that has not come lately. */
+/** Groups of a pattern's events, recent or not. */
 function groupsOf(sql: SqlStorage, recent: readonly Group[], pattern: string): readonly Group[] {
   if (pattern === "") return recent;
   if (!pattern.includes("*")) {

@@ -17,7 +17,7 @@ interface Row {
   [column: string]: SqlStorageValue;
   first_seen: number;
   sample_id: string;
-  /** The sample's line; a negative number is one of the log of held signals. */
+  /** Line of the sample; a negative number belongs to the log of held signals. */
   sample_seq: number;
 }
 

@@ -1,4 +1,4 @@
-/** What a person's signals have scored, read off the list of their signals: also of signals that are not kept any more. */
+/** Scores of a person's signals, read from the list of their signals, including dropped signals. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { Facts } from "../log/line.ts";
 import { readEntries } from "../people/timeline-text.ts";
@@ -33,8 +33,8 @@ export function counting({ once, outcomes }: StoreState, personId: number, entry
 }
 
 /**
- * The signals of a person, the latest first, with how many have been looked at; `entry` is null for those that have scored
- * nothing. No more than `look` are looked at.
+ * Signals of a person, latest first, with the number of signals read; `entry` is null if the signal has no score.
+ * Reads at most `look`.
  */
 export function* latestScored(
   state: StoreState,
@@ -55,7 +55,7 @@ export function* latestScored(
   }
 }
 
-/** Entries behind a line, in ascending order: no more than one row of the list has, and some of the person's own row. */
+/** Entries after a line, ascending: at most one row of the list, and some of the person's row. */
 export function nextEntries(
   sql: SqlStorage,
   { id, recent }: ListedPerson,
@@ -69,7 +69,7 @@ export function nextEntries(
       after + 1,
     )
     .toArray();
-  // The row that has `after` may have nothing behind it, so that the next one is read too.
+  // The row that contains `after` may end there, so the next row is read too.
   const whole = rows.slice(0, 2);
   const end = rows[2]?.first_seq ?? Number.POSITIVE_INFINITY;
   const entries = [...whole.flatMap((row) => readEntries(row.entries)), ...readEntries(recent)]

@@ -1,18 +1,18 @@
-/** Ids that a person has been named by, and somebody else as well: each signal is whose the id was when it was received. */
+/** Ids that name a person and other people as well: each signal belongs to the owner of the id at its receipt. */
 import { visitorOfKey } from "../people/visitor-keys.ts";
 import type { SharedId } from "../protocol/people-and-accounts.ts";
 import { keyOfPlace } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
 
-/** Other people, the latest, who have been named by an id of a person and are shown with it. */
+/** Latest other people who share an id with the person and are shown with it. */
 const SHARED_IDS_SHOWN = 20;
 
 type Row = { key: ArrayBuffer; email: string; at: number };
 
 /**
- * Shared ids of a person, the latest first, SHARED_IDS_SHOWN at most.
+ * Shared ids of a person, latest first, at most SHARED_IDS_SHOWN.
  *
- * @param until the claim of the person that is looked at last: somebody may have very many. Null: all are.
+ * @param until last claim of the person to read, because a person may have very many. Null: all.
  */
 export function sharedIds(sql: SqlStorage, personId: number, until: ClaimPlace | null): SharedId[] {
   const last = until ?? { key: "", atMs: 0, ordinal: 0 };

@@ -1,6 +1,6 @@
 /**
- * Signals by what is asked for, the latest first. A page looks at no more than LIST_SCAN_SIGNALS of them, so that a rare
- * combination among very many signals takes more pages, and none takes long.
+ * Signals by a filter, latest first. A page scans at most LIST_SCAN_SIGNALS, so that a rare combination takes more
+ * pages but no page takes long.
  */
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";

@@ -1,6 +1,6 @@
 /**
- * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read, and what the
- * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
+ * Reads of a workspace's Signal Store. They write only the migrations, before any read, and pending changes of event
+ * groups. They wait only for payloads in R2.
  */
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
@@ -113,7 +113,7 @@ export class StoreReads extends RestorableObject {
     return appliedVersions(this.state.sql);
   }
 
-  /** How the store is. */
+  /** State of the store. */
   health(): StoreHealth {
     return storeHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
   }
@@ -122,7 +122,7 @@ export class StoreReads extends RestorableObject {
     return this.state.sql.databaseSize >= storeMaxBytes(this.env);
   }
 
-  /** The books since the beginning, or for one billing period. */
+  /** The books since the beginning, or of one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.state.books.totals, periodStartMs);
   }
@@ -131,12 +131,12 @@ export class StoreReads extends RestorableObject {
     return listEventGroups(this.stateWithGroups, this.coldObjects(), page);
   }
 
-  /** Signals by what is asked for, see signal-list.ts. */
+  /** Signals by a filter, see signal-list.ts. */
   signals(filter: FindFilter, page: Page): FoundSignals {
     return findSignals(this.state, filter, page);
   }
 
-  /** What the live page shows, see latest-signals.ts. */
+  /** Signals of the live page, see latest-signals.ts. */
   latest(cursor: string | null, limit: number): LatestSignals | null {
     return latestSignals(this.state, cursor, limit);
   }
@@ -145,7 +145,7 @@ export class StoreReads extends RestorableObject {
     return traceSignal(this.state, this.coldObjects(), id);
   }
 
-  /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
+  /** Page of the signal queue with its groups, see queue-page.ts. */
   queuePage(
     filter: QueueFilter,
     page: Page,
@@ -156,7 +156,7 @@ export class StoreReads extends RestorableObject {
     return { groups, sources, totals: this.totals(), isFull: this.isFull(), hasPeople: anybody !== undefined };
   }
 
-  /** One group of the signal queue with its signals; null: no such group. */
+  /** A group of the signal queue with its signals; null: unknown group. */
   queueGroup(
     event: string,
     source: string,
@@ -170,7 +170,7 @@ export class StoreReads extends RestorableObject {
     return group && { group, signals: findSignals(this.state, filter, page) };
   }
 
-  /** What a rule's editor proposes, see rule-suggestions.ts. */
+  /** Suggestions for the rule editor, see rule-suggestions.ts. */
   suggestForRule(pattern: string): Promise<RuleSuggestions> {
     return suggestForRule(this.stateWithGroups, this.coldObjects(), pattern);
   }
@@ -189,7 +189,7 @@ export class StoreReads extends RestorableObject {
     return findPeople(this.state, query, page);
   }
 
-  /** The page of one person, see person-page.ts. */
+  /** A person's page, see person-page.ts. */
   personPage(email: string, timeline: PersonTimeline, page: Page): PersonPage | null {
     return readPersonPage(this.state, email, timeline, page);
   }
@@ -237,7 +237,7 @@ export class StoreReads extends RestorableObject {
     return findRuleJob(this.state.sql, ruleId);
   }
 
-  /** What rules have done, see rules/rule-facts.ts. */
+  /** Results of rules, see rules/rule-facts.ts. */
   ruleFacts(ruleIds: string[]): RuleFacts[] {
     return ruleFacts(this.state, ruleIds);
   }
@@ -247,7 +247,7 @@ export class StoreReads extends RestorableObject {
   }
 }
 
-/** How the store is. Pages of the database that were freed do not count: what is deleted makes room at once. */
+/** Fill level of the store. Freed database pages do not count, so deletions make room at once. */
 function storeHealth(
   { sql, originals, books }: StoreState,
   { failingJobs, maxBytes }: { failingJobs: Readonly<StoreHealth["failingJobs"]>; maxBytes: number },

@@ -1,4 +1,4 @@
-/** The whole way of one signal, by its id: in the log, among the held ones, or among the dead letters. */
+/** The trace of one signal, by its id: in the log, among held signals, or among dead letters. */
 import { parsed } from "../../domain/json/json-value.ts";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { Admission } from "../../wire/admission.ts";

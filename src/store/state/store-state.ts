@@ -1,4 +1,4 @@
-/** The state of a workspace's Signal Store: its database, both logs, and what the head of the log keeps besides lines. */
+/** State of a workspace's Signal Store: its database, both logs, and the data in the head of the log. */
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import { RaisedEvents } from "../../notifications/raised-events.ts";
 import { HeldLog, Log, type LogMeta } from "../log/log.ts";
