@@ -48,7 +48,7 @@ async function withPage<T>(
   }
 }
 
-test("a key is created by an admin, used, rotated, and deactivated by an owner; a member sees none of it", async () => {
+test("an admin creates, uses and rotates a key, an owner deactivates it, and a member sees none of it", async () => {
   const workspace = await newWorkspace("life");
   const [first, second] = await withPage(workspace, workspace.admin, async (page) => {
     await page.getByText("No API key yet").waitFor();
@@ -94,7 +94,7 @@ test("a key is created by an admin, used, rotated, and deactivated by an owner; 
 });
 
 describe("the full key is shown once", () => {
-  test("neither a reload nor the way back and forth shows it again, nor makes another", async () => {
+  test("neither a reload nor going back and forward shows it again or creates a second key", async () => {
     const workspace = await newWorkspace("once");
     // As browsers are: they keep a page that was left, and show it again when one goes back.
     const keeping = await launch({ keepPages: true });
@@ -151,7 +151,7 @@ describe("a test signal", () => {
   const testCall = (page: Page) => page.locator("#test-call");
   const sendIt = (page: Page) => page.getByRole("button", { name: "Send a test signal" }).click();
 
-  test("sent from the page of a new key is answered, and followed until it is recorded", async () => {
+  test("sent from the page of a new key shows its answer and follows the signal until it is recorded", async () => {
     const workspace = await newWorkspace("test-signal");
     await withPage(workspace, workspace.owner, async (page) => {
       await formOf(page, workspace, "With a secret");
@@ -166,7 +166,7 @@ describe("a test signal", () => {
     });
   });
 
-  test("sent from Connect takes the key that is typed, and shows a refusal as senders get it", async () => {
+  test("sent from Connect uses the typed key and shows a refusal as senders receive it", async () => {
     const workspace = await newWorkspace("test-connect");
     const key = await workspace.newKey();
     await withPage(workspace, workspace.owner, async (page) => {
@@ -187,7 +187,7 @@ describe("a test signal", () => {
   });
 });
 
-test("a double click on Create makes one key, and shows it", async () => {
+test("a double click on Create creates one key and shows it", async () => {
   const workspace = await newWorkspace("double");
   await withPage(workspace, workspace.owner, async (page, context) => {
     await formOf(page, workspace, "Website");
@@ -198,7 +198,7 @@ test("a double click on Create makes one key, and shows it", async () => {
   });
 });
 
-test("a double click without a script makes one key too, and the second answer says so", async () => {
+test("a double click without JavaScript creates one key too, and the second answer says so", async () => {
   const workspace = await newWorkspace("double-plain");
   const plain = { javaScriptEnabled: false };
   await withPage(
@@ -214,7 +214,7 @@ test("a double click without a script makes one key too, and the second answer s
   );
 });
 
-test("a key is made with the keyboard alone, and one sees where one is", async () => {
+test("a key can be created with the keyboard alone, with a visible focus", async () => {
   const workspace = await newWorkspace("keyboard");
   await withPage(workspace, workspace.owner, async (page) => {
     const focused = () => page.evaluate<string>(FOCUSED);

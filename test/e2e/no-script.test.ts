@@ -44,7 +44,7 @@ test("a key with a payload template is created, used and deactivated", async () 
   expect((await fetch(url, { method: "POST", body: account })).status).toBe(401);
 });
 
-test("a rule gets one condition more, is previewed, and keeps what was typed when it is wrong", async () => {
+test("a rule gets a second condition, is previewed, and keeps its input after an error", async () => {
   const workspace = await newWorkspace("plain-rule");
   const key = await workspace.newKey();
   await send(key, FORM);
@@ -74,7 +74,7 @@ test("a rule gets one condition more, is previewed, and keeps what was typed whe
   await expect.poll(() => workspace.score("jane@example.com")).toBe(7);
 });
 
-test("the live page has a link that looks again", async () => {
+test("the live page has a link to refresh it", async () => {
   const workspace = await newWorkspace("plain-live");
   const key = await workspace.newKey();
   const page = await signInPlain(workspace.member, `${workspace.home}/live?text=jane`);
@@ -87,7 +87,7 @@ test("the live page has a link that looks again", async () => {
   expect(await page.getByRole("cell", { name: "joe@example.com" }).count()).toBe(0);
 });
 
-test("people are found by any part of their company, and a filter that finds nobody is cleared by itself", async () => {
+test("people are found by any part of their company, and an empty filter result can be cleared", async () => {
   const workspace = await newWorkspace("plain-people");
   const key = await workspace.newKey();
   for (const name of ["jane", "joe"]) {

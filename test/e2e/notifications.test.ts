@@ -40,7 +40,7 @@ async function newWebhook(page: Page, home: string): Promise<void> {
 const atCrm = (page: Page) =>
   page.getByRole("navigation", { name: "Where you are" }).getByRole("link", { name: "CRM" });
 
-test("a destination is made, tested, seen to fail, mended, and gets what it missed; then a score crosses", async () => {
+test("a destination is created, tested, fails, is fixed and gets the missed deliveries; then a score crosses a threshold", async () => {
   const workspace = await newWorkspace("told");
   const key = await workspace.newKey();
   const rule = { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 60 };
@@ -80,7 +80,7 @@ test("a destination is made, tested, seen to fail, mended, and gets what it miss
   expect(receiver.forged).toEqual([]);
 });
 
-test("without a script a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
+test("without JavaScript a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
   const workspace = await newWorkspace("told-plainly");
   context = await newContext(browser, { javaScriptEnabled: false });
   const page = await signIn(context, workspace.owner);
@@ -104,7 +104,7 @@ test("without a script a destination is tested with its result at once, paused, 
   expect(receiver.forged).toEqual([]);
 });
 
-test("a receiver that does not answer is shown to be under way, and what came of it without a reload", async () => {
+test("a test to a slow receiver is shown as in progress, then its result without a reload", async () => {
   const workspace = await newWorkspace("told-slowly");
   context = await newContext(browser);
   const page = await signIn(context, workspace.admin);

@@ -141,7 +141,7 @@ function cut(of: Page): Promise<string[]> {
   })()`);
 }
 
-describe("in light and dark, wide and narrow, and without complaints", () => {
+describe("in light and dark, wide and narrow, and without accessibility errors", () => {
   test.each([...PATHS.map((path) => HOME + path), "/sign-in", "/w/"])(
     "%s is accessible and within the screen",
     async (path) => {
@@ -151,7 +151,7 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     },
   );
 
-  test("texts of a score curve do not overlap, whatever the time of day and the span", async () => {
+  test("the labels of a score curve never overlap, at any time of day and for any span", async () => {
     const HOUR = 3_600_000;
     const spans = [1, 2, 3, 6, 12, 24, 47, 49, 72, 7 * 24, 14 * 24, 31 * 24, 90 * 24, 400 * 24, 1_800 * 24];
     // Each end is 61 minutes after the end before it: each chart ends at another minute of the hour, and of the day.
@@ -172,7 +172,7 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     }
   });
 
-  test("a workspace with a long name leaves the menu's button on a phone's screen", async () => {
+  test("a long workspace name keeps the menu button on a phone's screen", async () => {
     await page.goto(`${HOME}/signals`);
     await page.setViewportSize(SIZES.narrow);
     const fits = () => page.locator(".menu-button").evaluate((bar) => bar.scrollWidth <= bar.clientWidth);
@@ -181,7 +181,7 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     expect(await fits()).toBe(true);
   });
 
-  test("names of 100 to 255 characters without a space widen no table, wherever signals and refused calls are listed", async () => {
+  test("unbroken names of 100 to 255 characters widen no table of signals or refused calls", async () => {
     const workspace = await newWorkspace("unbroken");
     const keys = `workspaces/${workspace.id}/keys`;
     const { key } = await workspace.operator.post<{ key: string }>(keys, { name: "K".repeat(100) });
@@ -205,7 +205,7 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     await theirs.close();
   });
 
-  test("a created key is accessible and within the screen", async () => {
+  test("a created key is accessible and fits on the screen", async () => {
     await page.goto(`${HOME}/settings/api-keys/new`);
     await page.getByLabel("Name", { exact: true }).fill("Looked at");
     await page.getByLabel("Secret").check();
@@ -215,7 +215,7 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     expect(said).toEqual([]);
   });
 
-  test("what an action asks first is accessible and within the screen, opens above the page and moves nothing on it", async () => {
+  test("a confirmation is accessible, fits on the screen, opens above the page and moves nothing on it", async () => {
     await page.setViewportSize(SIZES.wide);
     await page.goto(`${HOME}/settings/members`);
     const others = page.getByRole("button", { name: /^(Remove|Leave|Change role)$/ });

@@ -35,7 +35,7 @@ const focused = (page: Page) => page.evaluate<string>("document.activeElement.id
 const proposed = (page: Page, list: string) =>
   page.evaluate<string[]>(`[...document.querySelectorAll("#${list} option")].map((option) => option.value)`);
 
-test("a new rule begins in its name; what is proposed follows the event while it is typed", async () => {
+test("a new rule focuses its name, and its suggestions follow the event while the user types", async () => {
   const workspace = await newWorkspace("proposed");
   const key = await workspace.newKey();
   for (const n of [1, 2]) await send(key, { ...FORM, properties: { form_name: "Demo", plan: `p${n}` } });
@@ -58,7 +58,7 @@ test("a new rule begins in its name; what is proposed follows the event while it
   expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ordered something");
 });
 
-test("a copy is saved as another rule, and applied to the past from the banner", async () => {
+test("a copy is saved as a second rule and applied to the past from the banner", async () => {
   const workspace = await newWorkspace("copied");
   const key = await workspace.newKey();
   await send(key, FORM);

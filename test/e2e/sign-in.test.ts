@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const account = (page: Page) => page.locator(".account");
 
-describe("a member signs in, to the page that was asked for, and out again", () => {
+describe("a member signs in, lands on the requested page, and signs out", () => {
   test("from the list of members", async () => {
     const { home, admin } = await newWorkspace("local");
     const context = await newContext(browser);
@@ -68,7 +68,7 @@ describe("a member signs in, to the page that was asked for, and out again", () 
     }
   });
 
-  test("by Cloudflare Access, which has asked already", async () => {
+  test("by Cloudflare Access, which has already asked", async () => {
     const service = await startService({
       vars: { ACCESS_AUD: "an application" },
       access: { aud: "an application", identity: { email: "owner@acme.example" } },
@@ -90,8 +90,8 @@ describe("a member signs in, to the page that was asked for, and out again", () 
   });
 });
 
-describe("when a session ends in the middle", () => {
-  test("a form says so, and what was typed is sent again after signing in", async () => {
+describe("after a session ends", () => {
+  test("a form says so, and its input is sent again after sign-in", async () => {
     const { home, owner } = await newWorkspace("ended");
     const context = await newContext(browser);
     const page = await signIn(context, owner, `${home}/settings/api-keys/new`);
@@ -121,7 +121,7 @@ describe("when a session ends in the middle", () => {
     await context.close();
   });
 
-  test("a button that changes a form says so too, and what was typed comes back after signing in", async () => {
+  test("a button that changes a form says so too, and the input is restored after sign-in", async () => {
     const { home, owner } = await newWorkspace("ended-editor");
     const context = await newContext(browser);
     const page = await signIn(context, owner, `${home}/rules/new`);
@@ -141,7 +141,7 @@ describe("when a session ends in the middle", () => {
     await context.close();
   });
 
-  test("a member who was removed changes nothing, and is told so", async () => {
+  test("a removed member changes nothing and sees the reason", async () => {
     const { id, home, admin, operator } = await newWorkspace("removed");
     const context = await newContext(browser);
     const page = await signIn(context, admin, `${home}/settings/api-keys/new`);
@@ -153,7 +153,7 @@ describe("when a session ends in the middle", () => {
     await context.close();
   });
 
-  test("the live page leads whoever was removed to sign-in", async () => {
+  test("the live page redirects a removed member to sign-in", async () => {
     const workspace = await newWorkspace("ended-live");
     const key = await workspace.newKey();
     const context = await newContext(browser);

@@ -40,7 +40,7 @@ async function reloadUntil(page: Page, text: string): Promise<void> {
     .toContain(text);
 }
 
-test("a signal goes from the curl line on the page to the score on screen", async () => {
+test("a signal goes from the page's curl command to the score on screen", async () => {
   const workspace = await newWorkspace("curl");
   await withPage(workspace, "/rules/new", async (page) => {
     await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");
@@ -76,7 +76,7 @@ test("a signal goes from the curl line on the page to the score on screen", asyn
   });
 });
 
-test("each curl line of the page works, and none of a deactivated key", async () => {
+test("each curl command of the page works, and none does after the key is deactivated", async () => {
   const workspace = await newWorkspace("curls");
   await withPage(workspace, "/settings/api-keys/new", async (page) => {
     await page.getByLabel("Name", { exact: true }).fill("O'Neill's key");
@@ -97,7 +97,7 @@ test("each curl line of the page works, and none of a deactivated key", async ()
   });
 });
 
-test("a rule is pre-filled from a signal, previewed, and applied to what is stored", async () => {
+test("a rule is pre-filled from a signal, previewed, and applied to stored signals", async () => {
   const workspace = await newWorkspace("prefilled");
   const key = await workspace.newKey();
   for (const email of ["jane@example.com", "joe@example.com"]) await send(key, { ...FORM, email });
@@ -144,7 +144,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
   });
 });
 
-test("beyond the limit signals are held; with overages on they are released, and score", async () => {
+test("signals beyond the limit are held; once overages are enabled they are released and score", async () => {
   const workspace = await newWorkspace("held", 2);
   const key = await workspace.newKey();
   const rule = { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 10 };
@@ -169,7 +169,7 @@ test("beyond the limit signals are held; with overages on they are released, and
   });
 });
 
-test("the live page shows what arrives, filters and pauses", async () => {
+test("the live page shows arriving signals, filters them and pauses", async () => {
   const workspace = await newWorkspace("live");
   const key = await workspace.newKey();
   await withPage(workspace, "/live", async (page) => {

@@ -43,7 +43,7 @@ async function endDev(): Promise<void> {
 }
 
 test(
-  "the README's tour does in a shell what the README says of it",
+  "the README's tour works in a shell as described",
   async () => {
     const [variables = "", ...steps] = await tour();
     expect(variables).toContain("KEY=sk_…");

@@ -46,7 +46,7 @@ async function tested(workspace: EventWorkspace, destination: string): Promise<D
   return delivery;
 }
 
-test("a signal that makes a person cross a threshold is told within seconds, and the library takes the signature", async () => {
+test("a threshold crossing is notified within seconds, and the library verifies its signature", async () => {
   const [workspace, receiver] = [await service.newWorkspace([{ ...RULE, points: 50 }]), await newReceiver()];
   await workspace.call("PUT", "/thresholds", { thresholds: [50] });
   await workspace.tell(receiver);
@@ -62,7 +62,7 @@ test("a signal that makes a person cross a threshold is told within seconds, and
   expect(receiver.forged).toEqual([]);
 });
 
-test("after a secret is rotated both secrets verify until the overlap ends", async () => {
+test("after a rotation both secrets verify until the overlap ends", async () => {
   const [workspace, receiver] = [await service.newWorkspace(), await newReceiver()];
   const id = await workspace.tell(receiver);
   const old = receiver.secret;
@@ -81,7 +81,7 @@ test("after a secret is rotated both secrets verify until the overlap ends", asy
   expect(receiver.forged).toHaveLength(1);
 });
 
-test("a Slack-compatible webhook is sent a sentence with a link", async () => {
+test("a Slack-compatible webhook receives a sentence with a link", async () => {
   const [workspace, receiver] = [await service.newWorkspace([RULE]), await newReceiver()];
   await workspace.tell(receiver, ["person.scored"], "slack");
   await workspace.send([{ email: "b&c@example.com", event: "Visit" }]);
@@ -91,7 +91,7 @@ test("a Slack-compatible webhook is sent a sentence with a link", async () => {
   });
 });
 
-test("a delivery that fails comes again under the same id with the same body, and says so", async () => {
+test("a failed delivery is repeated with the same id and body, and reports the failure", async () => {
   const receiver = await newReceiver((response, nth) => {
     response.statusCode = nth === 1 ? 500 : 200;
     response.end(nth === 1 ? "not now <b>" : "ok");
@@ -109,7 +109,7 @@ test("a delivery that fails comes again under the same id with the same body, an
   ]);
 });
 
-test("a redirect is a failure that says so, and is not followed", async () => {
+test("a redirect counts as a failure, says so, and is not followed", async () => {
   const elsewhere = await newReceiver();
   const receiver = await newReceiver((response) => {
     response.writeHead(307, { location: elsewhere.url }).end();
@@ -121,7 +121,7 @@ test("a redirect is a failure that says so, and is not followed", async () => {
   expect(elsewhere.received).toEqual([]);
 });
 
-test("a receiver that hangs has failed after ten seconds, and holds nobody up", async () => {
+test("a hanging receiver fails after ten seconds and delays no other destination", async () => {
   const [hanging, swift] = [await newReceiver(() => undefined), await newReceiver()];
   const workspace = await service.newWorkspace([RULE]);
   const [id] = [await workspace.tell(hanging, ["person.scored"]), await workspace.tell(swift, ["person.scored"])];
@@ -134,7 +134,7 @@ test("a receiver that hangs has failed after ten seconds, and holds nobody up", 
   expect(attempt?.ms).toBeGreaterThanOrEqual(9_900);
 });
 
-test("of an answer of 10 MB the first KB is kept, and the rest is not taken", async () => {
+test("the first KB of a 10 MB answer is kept, and the rest is not read", async () => {
   let written = 0;
   const receiver = await newReceiver(async (response) => {
     const chunk = Buffer.from("x".repeat(64 * 1024));
@@ -153,7 +153,7 @@ test("of an answer of 10 MB the first KB is kept, and the rest is not taken", as
   await expect.poll(() => written).toBeLessThan(10 * 1024 * 1024);
 });
 
-test("410 ends the destination: nothing is sent there any more, and the others are told", async () => {
+test("a 410 answer switches the destination off, and the other destinations are notified", async () => {
   const gone = await newReceiver((response) => void response.writeHead(410).end("no such hook"));
   const other = await newReceiver();
   const workspace = await service.newWorkspace([RULE]);
@@ -172,7 +172,7 @@ test("410 ends the destination: nothing is sent there any more, and the others a
   expect(gone.received).toHaveLength(1);
 });
 
-test("10,000 scoring signals are told to two destinations, each once, in a delivery a second at most", async () => {
+test("10,000 scoring signals are notified once to each of two destinations, with at most one delivery a second", async () => {
   const [first, second] = [await newReceiver(), await newReceiver()];
   const workspace = await service.newWorkspace([RULE]);
   const ids = [await workspace.tell(first, ["person.scored"]), await workspace.tell(second, ["person.scored"])];

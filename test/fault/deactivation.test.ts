@@ -101,7 +101,7 @@ async function trial(seed: number): Promise<Made> {
 }
 
 test(
-  `no call that begins after the deactivation has returned is accepted, in ${TRIALS} trials with ${SENDERS} senders`,
+  `no call that begins after the deactivation returned is accepted, in ${TRIALS} trials with ${SENDERS} senders`,
   async () => {
     const all: Made = { sent: 0, accepted: 0, after: [] };
     for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {

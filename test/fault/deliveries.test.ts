@@ -89,7 +89,7 @@ function scoringSignals({ body }: Received): string[] {
   return (made as { signal_id: string }[]).map((one) => one.signal_id);
 }
 
-test("after kill -9 at every step every scoring signal and every crossing is told, under one id each, and no two bodies have the same", async () => {
+test("after kill -9 at every step every scoring signal and crossing is notified under one id, and no two bodies share one", async () => {
   const sent: string[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const moment = (["sent", "answered", "any"] as const)[round % 3] ?? "any";

@@ -82,7 +82,7 @@ function told<T>(type: string, of: (data: Record<string, unknown>) => T[]): Map<
 const scored = () =>
   told("person.scored", (data) => (data["scoring_signals"] as { signal_id: string }[]).map((one) => one.signal_id));
 
-test("after kill -9 at any moment each scoring signal, each crossing and each level of usage is told in one message", async () => {
+test("after kill -9 at any moment each scoring signal, crossing and usage level is notified in one message", async () => {
   for (let round = 0; round < ROUNDS; round++) {
     await postUntilKilled(SHORTEST_ROUND_MS + random() * (LONGEST_ROUND_MS - SHORTEST_ROUND_MS));
     await service.start(0, VARS);

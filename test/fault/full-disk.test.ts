@@ -73,9 +73,7 @@ async function postMany(calls: number): Promise<number[]> {
   return statuses;
 }
 
-test("a full disk answers 503, loses nothing that was acknowledged, and goes on when there is room again", async ({
-  skip,
-}) => {
+test("a full disk answers 503, loses no acknowledged signal, and recovers once there is room", async ({ skip }) => {
   if (service === undefined) return skip("needs --disk, and the right to mount");
   const { api, stateDir } = service;
   const ballast = path.join(stateDir, "ballast");

@@ -85,7 +85,7 @@ afterAll(() => service.remove());
 /** By the real clock again. */
 afterEach(() => service.start());
 
-test("spec §6: after kill -9 while a visitor's earlier signals are linked, each is the person's, and scores once", async () => {
+test("spec §6: after kill -9 during the linking of a visitor's earlier signals, each belongs to the person and scores once", async () => {
   const workspace = await provision("link");
   const [email, anonymousId] = ["visitor@example.com", "visitor-browser"];
   const sent = 8_000;
@@ -101,7 +101,7 @@ test("spec §6: after kill -9 while a visitor's earlier signals are linked, each
   expect(all.filter((one) => one.status !== "processed" || one.email !== email)).toEqual([]);
 }, 120_000);
 
-test("design §8.5: after kill -9 while a rule is applied to the past, every signal has its points once", async () => {
+test("design §8.5: after kill -9 during the application of a rule to the past, every signal has its points once", async () => {
   const workspace = await provision("rule");
   const sent = 8_000;
   const ids = await send(workspace, visits(sent));
@@ -125,7 +125,7 @@ test("design §8.5: after kill -9 while a rule is applied to the past, every sig
   );
 }, 120_000);
 
-test("design §8: after kill -9 while a person is deleted, nothing of them is left, and nobody else has lost anything", async () => {
+test("design §8: after kill -9 during a person's deletion, all of their data is gone, and all other data is intact", async () => {
   const { deletion: workspace } = old;
   const before = await scores(workspace);
   const person = `workspaces/${workspace.id}/people/${GONE.email}`;
@@ -148,7 +148,7 @@ test("design §8: after kill -9 while a person is deleted, nothing of them is le
   expect(await scores(workspace)).toEqual(before);
 }, 120_000);
 
-test("after kill -9 while retention deletes, all that is too old is gone, what is not is there, and scores stay", async () => {
+test("after kill -9 during retention, expired data is gone, all other data is there, and scores stay", async () => {
   const { retention: workspace } = old;
   const fresh = await send(workspace, visits(1_000));
   const [first, last] = [sentLongAgo.retention[0] ?? "", sentLongAgo.retention.at(-1) ?? ""];
@@ -167,7 +167,7 @@ test("after kill -9 while retention deletes, all that is too old is gone, what i
   expect(new Set((await scores(workspace)).values())).toEqual(new Set([sent / PEOPLE]));
 }, 120_000);
 
-test("design §6: after kill -9 while held signals are released, each is released, scores and is metered once", async () => {
+test("design §6: after kill -9 during the release of held signals, each is released, scored and metered once", async () => {
   const workspace = await provision("held");
   const limit = 1_500;
   await setPlan("held", { signal_limit: limit });
@@ -184,7 +184,7 @@ test("design §6: after kill -9 while held signals are released, each is release
   expect(usage).toMatchObject({ accepted: 2 * limit, held: 0, overage: limit });
 }, 120_000);
 
-test("design §8: after kill -9 while dead letters are replayed, pressed twice each time, each is recorded once", async () => {
+test("design §8: after kill -9 during a replay of dead letters, requested twice each time, each is recorded once", async () => {
   const workspace = await provision("dead");
   const attributes = Array.from({ length: 24 }, (_, n) => `a${n}`);
   const { key } = await service.api.post<{ key: string }>(`workspaces/${workspace.id}/keys`, {
@@ -229,7 +229,7 @@ test("design §8: after kill -9 while dead letters are replayed, pressed twice e
   expect(items[0]?.attributes).toMatchObject({ a0: "small", extra: extra(dead - 1) });
 }, 120_000);
 
-test("spec §6.1: after kill -9 while payloads move to R2, every one can be read, and R2 holds nothing that nobody needs", async () => {
+test("spec §6.1: after kill -9 during the move of payloads to R2, every payload is readable, and R2 has no orphaned object", async () => {
   const { cold: workspace } = old;
   const moved = () =>
     readStored(service, workspace.id, ({ sql }) => ({
@@ -259,7 +259,7 @@ test("spec §6.1: after kill -9 while payloads move to R2, every one can be read
   expect(all.map(({ payload }) => payload?.properties?.text)).toEqual(texts);
 }, 120_000);
 
-test("an export that kill -9 cuts off does not end as a whole one does; asked for again, it has every signal once", async () => {
+test("an export cut off by kill -9 has no regular end; a second request returns every signal once", async () => {
   const workspace = await provision("export");
   const ids = await send(
     workspace,

@@ -90,7 +90,7 @@ beforeAll(async () => {
 afterAll(() => service.remove());
 
 test(
-  "§1.2: after kill -9 at any moment every signal answered with 202 is in exactly one place, and has scored once",
+  "§1.2: after kill -9 at any moment every signal answered with 202 is in exactly one place and has scored once",
   async () => {
     const answered: string[] = [];
     for (let round = 0; round < ROUNDS; round++) {
@@ -124,7 +124,7 @@ test(
   60_000 + ROUNDS * 20_000,
 );
 
-test("§3.1: a key whose deactivation had returned is still refused after kill -9", async () => {
+test("§3.1: a key whose deactivation returned is still refused after kill -9", async () => {
   const keys = `workspaces/${workspaceId}/keys`;
   const [active] = await service.api.list<{ id: string }>(keys);
   await service.api.post(`${keys}/${active?.id}/deactivate`);

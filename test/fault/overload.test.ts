@@ -69,7 +69,7 @@ async function capacity(): Promise<number> {
 }
 
 test(
-  "§8.7: under four times the capacity each call is answered with 202, or is told when to come again; ten seconds later all is as before, and nothing is lost",
+  "§8.7: under four times the capacity each call gets 202 or a Retry-After; ten seconds later speed and answers are normal, and no signal is lost",
   async () => {
     const perSecond = await capacity();
     const slowness = Math.max(1, USUAL_PER_SECOND / perSecond);

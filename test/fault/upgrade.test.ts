@@ -39,13 +39,13 @@ afterEach(async () => {
   ends = [];
 });
 
-describe.each(leftVersions())("what version %s has left", (version) => {
-  test("was made by migrations that are as they were: what comes new has files of its own", async () => {
+describe.each(leftVersions())("data left by version %s", (version) => {
+  test("was created by unchanged migrations: new changes have their own files", async () => {
     const { left } = await Upgrade.of(version);
     expect(migrationsNow()).toMatchObject(left.migrations);
   });
 
-  test("is read and continued by this version: books, scores, keys, cold payloads, what waited, and every page", async () => {
+  test("is read and continued by this version: books, scores, keys, cold payloads, waiting messages, and every page", async () => {
     const upgrade = await Upgrade.of(version);
     const { left, service } = upgrade;
     await upgrade.start();
@@ -92,7 +92,7 @@ describe.each(leftVersions())("what version %s has left", (version) => {
     expect(await upgrade.pageStatuses([...PAGES, ...MORE_PAGES, ...SETTINGS])).toEqual([]);
   });
 
-  test("a delivery that has waited for a destination that was paused comes when it is resumed, signed by the secret of then", async () => {
+  test("a delivery that waited for a paused destination is sent when it resumes, signed with the secret of that time", async () => {
     const upgrade = await Upgrade.of(version);
     const receiver = await Receiver.listen();
     ends.push(() => receiver.close());
@@ -106,7 +106,7 @@ describe.each(leftVersions())("what version %s has left", (version) => {
     expect(receiver.forged).toEqual([]);
   });
 
-  test("is still right a month later: the period is closed, what was held is gone, and what is cold can be read", async () => {
+  test("is still right a month later: the period is closed, held signals are purged, and cold payloads are readable", async () => {
     const upgrade = await Upgrade.of(version);
     const { left } = upgrade;
     await upgrade.start();
@@ -125,7 +125,7 @@ describe.each(leftVersions())("what version %s has left", (version) => {
     await upgrade.expectToAddUp();
   });
 
-  test("both versions answer while the objects are still of that version, and when they are of this one", async () => {
+  test("both versions answer, with objects of the old version and with objects of this version", async () => {
     const upgrade = await Upgrade.of(version);
     const { left, service } = upgrade;
     const before = await upgrade.before();

@@ -268,8 +268,8 @@ const asCall =
     body: worst.body,
   });
 
-describe("the worst form to every page", () => {
-  test("from a stranger, with an invented session and without one", async () => {
+describe("the largest allowed form to every page", () => {
+  test("from a stranger, with an invented session and without a session", async () => {
     const { origin } = service.running;
     const wrong: string[] = [];
     for (const path of await formPaths()) {
@@ -339,7 +339,7 @@ async function operatorBodyRoutes() {
   );
 }
 
-test("the worst body to every route of the operator API, and with a wrong token", async () => {
+test("the worst body to every route of the operator API, with the right and with a wrong token", async () => {
   const routes = await operatorBodyRoutes();
   expect(routes.length).toBeGreaterThan(10);
   const wrong: string[] = [];
@@ -364,23 +364,26 @@ const ENDPOINTS: [string, number, RegExp][] = [
   ["product-orgs/webhook/KEY", BATCH_MAX_BYTES, SOME],
 ];
 
-test.each(ENDPOINTS)("the worst body from a sender, and with an unknown key: %s", async (path, maxBytes, titles) => {
-  const isOfAccounts = path.startsWith("product-orgs");
-  const options = isOfAccounts ? { endpoint_type: "product_org", payload_template: WORST_TEMPLATE } : {};
-  const to = (key: string): string => `/api/${path.replace("KEY", key)}`;
-  const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
-  // To make them takes seconds, in which the runtime closes the connections that are kept.
-  await sleep(100);
-  const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
-  const wrong: string[] = [];
-  for (const worst of bodies) {
-    // A new key for each body, because the request rate is counted for each key.
-    // oxlint-disable-next-line no-await-in-loop -- one body after the other
-    const { key } = await service.api.newKey(sender.workspaceId, options);
-    // oxlint-disable-next-line no-await-in-loop
-    wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
-  }
-  const unknown = `sk_${"x".repeat(neighbourKey.length - 3)}`;
-  wrong.push(...(await bear(bodies.slice(0, 2).map(asCall("POST", to(unknown), {})))));
-  expect(wrong).toEqual([]);
-});
+test.each(ENDPOINTS)(
+  "the worst body from a sender, with a known and an unknown key: %s",
+  async (path, maxBytes, titles) => {
+    const isOfAccounts = path.startsWith("product-orgs");
+    const options = isOfAccounts ? { endpoint_type: "product_org", payload_template: WORST_TEMPLATE } : {};
+    const to = (key: string): string => `/api/${path.replace("KEY", key)}`;
+    const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
+    // To make them takes seconds, in which the runtime closes the connections that are kept.
+    await sleep(100);
+    const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
+    const wrong: string[] = [];
+    for (const worst of bodies) {
+      // A new key for each body, because the request rate is counted for each key.
+      // oxlint-disable-next-line no-await-in-loop -- one body after the other
+      const { key } = await service.api.newKey(sender.workspaceId, options);
+      // oxlint-disable-next-line no-await-in-loop
+      wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
+    }
+    const unknown = `sk_${"x".repeat(neighbourKey.length - 3)}`;
+    wrong.push(...(await bear(bodies.slice(0, 2).map(asCall("POST", to(unknown), {})))));
+    expect(wrong).toEqual([]);
+  },
+);

@@ -446,7 +446,7 @@ test("§8: one signal after the other, in order and once, gives the people, link
   );
 });
 
-test("§11.5: twins in any order and split leave at least one original to each window, at most one to each receipt, and the books balance", async () => {
+test("§11.5: twins in any order and split leave at least one original per window and at most one per receipt, and the books balance", async () => {
   const twins = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
   const order = fc.array(fc.nat(1_000), { minLength: 12, maxLength: 12 });
   await assertForSoLong(
@@ -477,7 +477,7 @@ test("§11.5: twins in any order and split leave at least one original to each w
   );
 });
 
-test("§11.5: an id that is named by two emails goes, in order of receipt and in any split, by the claim in force: also within a body and a batch", async () => {
+test("§11.5: signals of an id with two emails go to the claim in force in received order, in any split, also within a body and a batch", async () => {
   const call = fc.oneof(
     fc.constantFrom<string[]>("a@example.com", "b@example.com", "c@example.com"),
     fc.constant(null),

@@ -26,7 +26,7 @@ afterEach(() => {
 });
 
 test.each(RATES)(
-  `with faults in %d of all calls, each signal answered with 202 is in one place in the end, in ${SEEDS} lives`,
+  `with faults in %d of all calls, each signal answered with 202 ends in one place, in ${SEEDS} runs`,
   async (rate) => {
     expect.hasAssertions();
     const faults = new Map<string, number>();

@@ -71,7 +71,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
 }
 
 test(
-  `every answer and every count is what the model says, in ${LIVES} lives of a workspace`,
+  `every answer and every count match the model, in ${LIVES} lives of a workspace`,
   async () => {
     expect.hasAssertions();
     await fc.assert(

@@ -71,7 +71,7 @@ async function sealed(ms: number): Promise<void> {
 
 describe(`for ${OUTAGE_HOURS} hours`, () => {
   test.each(OUTAGES)(
-    "%s: every signal is acknowledged, and within 20 minutes after it all are processed, linked and counted once",
+    "%s: every signal is acknowledged, and all are processed, linked and counted once within 20 minutes after it",
     async (_, outage) => {
       // The first visitor's payload is in R2 when it begins, the second one's is to be moved there meanwhile.
       await run.send(visitor("first"));
@@ -106,9 +106,9 @@ describe(`for ${OUTAGE_HOURS} hours`, () => {
   );
 });
 
-describe("where D1 does not answer for hours", () => {
+describe("while D1 does not answer for hours", () => {
   test(
-    "senders are told to come again once their key is no longer known; what was acknowledged is processed after it",
+    "senders get a Retry-After once their key leaves the cache; acknowledged signals are processed afterwards",
     async () => {
       await run.send({ email: "a@example.com" });
       run.begin([[/^DB\./, "is never answered"]]);
@@ -131,7 +131,7 @@ describe("where D1 does not answer for hours", () => {
   );
 });
 
-describe("where so much waits that the outbox is full", () => {
+describe("while so many signals wait that the outbox is full", () => {
   test.each([
     ["the queue fails", QUEUE_FAILS],
     ["the queue does not answer", QUEUE_HANGS],
@@ -163,7 +163,7 @@ describe("where so much waits that the outbox is full", () => {
   );
 
   test(
-    "since the Signal Store is, for hours, as R2 takes nothing: once that answers there is room, and all drains",
+    "because the Signal Store has been full for hours while R2 refuses writes: once R2 recovers there is room, and the outbox drains",
     async () => {
       for (let n = 0; n < 30; n++) await run.send(large());
       await sealed(MINUTE);

@@ -123,30 +123,33 @@ const RULE: [string, string][] = [
   ["enabled", "on"],
 ];
 
-trials("of two who save the same version of a rule one is told, and the rule is the other's", async (chance) => {
-  const team = await newMembers();
-  const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
-  const { id } = await team.workspace.operator<{ id: string }>("POST", "/rules", rule);
-  const points = twoOf(team, chance).map((browser, nth) => ({ browser, points: 10 + nth }));
-  const answers = await atOnce(
-    chance,
-    points.map(
-      ({ browser, points: wanted }) =>
-        () =>
-          browser.post(`${team.home}/rules/${id}`, [
-            ...RULE,
-            ["points", String(wanted)],
-            ["version", "1"],
-            ["do", "save"],
-          ]),
-    ),
-  );
-  expect(statusesOf(answers)).toEqual([303, 409]);
-  const won = points[answers.findIndex(({ status }) => status === 303)]?.points;
-  expect(await team.workspace.operator("GET", `/rules/${id}`)).toMatchObject({ points: won, version: 2 });
-});
+trials(
+  "of two concurrent edits of a rule version, one is refused and the rule has the content of the other",
+  async (chance) => {
+    const team = await newMembers();
+    const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
+    const { id } = await team.workspace.operator<{ id: string }>("POST", "/rules", rule);
+    const points = twoOf(team, chance).map((browser, nth) => ({ browser, points: 10 + nth }));
+    const answers = await atOnce(
+      chance,
+      points.map(
+        ({ browser, points: wanted }) =>
+          () =>
+            browser.post(`${team.home}/rules/${id}`, [
+              ...RULE,
+              ["points", String(wanted)],
+              ["version", "1"],
+              ["do", "save"],
+            ]),
+      ),
+    );
+    expect(statusesOf(answers)).toEqual([303, 409]);
+    const won = points[answers.findIndex(({ status }) => status === 303)]?.points;
+    expect(await team.workspace.operator("GET", `/rules/${id}`)).toMatchObject({ points: won, version: 2 });
+  },
+);
 
-trials("of two owners who remove each other, or leave, one stays", async (chance) => {
+trials("if two owners remove each other or leave at the same time, one stays", async (chance) => {
   const team = await newMembers({ key: null });
   const { home, owner, workspace } = team;
   await workspace.operator("PATCH", `/members/${team.admin.email}`, { role: "owner" });
@@ -164,7 +167,7 @@ trials("of two owners who remove each other, or leave, one stays", async (chance
   expect(items.filter(({ role }) => role === "owner")).toHaveLength(1);
 });
 
-trials("what two make of plan and overages at once, the counter goes by as well", async (chance) => {
+trials("after two concurrent changes of plan and overages the counter has the stored configuration", async (chance) => {
   const team = await newMembers({ key: null });
   const plans = [await newPlan(10 + chance.below(90)), await newPlan(100 + chance.below(900))];
   const { workspace } = team;
@@ -196,7 +199,7 @@ async function limitOf(plan: string): Promise<number | undefined> {
   return found?.signal_limit;
 }
 
-trials("held signals that two release at once are released once", async (chance) => {
+trials("two concurrent releases release held signals once", async (chance) => {
   const limit = 5 + chance.below(10);
   const team = await newMembers({ signalLimit: limit });
   const { workspace } = team;
@@ -223,7 +226,7 @@ trials("held signals that two release at once are released once", async (chance)
 });
 
 trials(
-  "a key that is renamed, rotated and deactivated at once is deactivated, and each successor that was shown works",
+  "a key that is renamed, rotated and deactivated concurrently is deactivated, and each shown successor works",
   async (chance) => {
     const team = await newMembers();
     const { home, workspace } = team;
@@ -256,66 +259,63 @@ trials(
 /** Who is never deleted: what they score must be exact whatever happens around them. */
 const STAY = 4;
 
-trials(
-  "recording, linking, rules and deletion on the same lines leave what they would one after the other",
-  async (chance) => {
-    const workspace = await newWorkspace({ signalLimit: 1_000_000 });
-    const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
-    const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
-    const visits = Array.from({ length: STAY }, () => 0);
-    let sent = 0;
-    const send = async (body: unknown): Promise<void> => {
-      const answer = await workspace.send(body);
-      await answer.body?.cancel();
-      if (answer.status !== 202) throw new Error(`answered ${answer.status}`);
-    };
-    const visit = (person: number) => () => {
-      const named = chance.oneIn(2) ? { email: `stays${person}@example.com` } : { anonymousId: `visitor-${person}` };
-      const visited = { type: "track", event: "Visit", messageId: `m${sent++}`, ...named };
-      visits[person] = (visits[person] ?? 0) + 1;
-      return send(visited);
-    };
-    const identify = (person: number) => () =>
-      send({
-        type: "identify",
-        messageId: `m${sent++}`,
-        anonymousId: `visitor-${person}`,
-        traits: { email: `stays${person}@example.com` },
-      });
-    const goes = () =>
-      send([
-        { event: "Visit", messageId: `m${sent++}`, anonymousId: "goer" },
-        { type: "identify", messageId: `m${sent++}`, anonymousId: "goer", traits: { email: "goes@example.com" } },
-        { event: "Visit", messageId: `m${sent++}`, email: "goes@example.com" },
-      ]);
-    const others = [
-      goes,
-      () => workspace.operator("DELETE", "/people/goes@example.com").then(() => undefined),
-      () => workspace.operator("PATCH", `/rules/${ruleId}`, { points: 1 + chance.below(9) }).then(() => undefined),
-      () => workspace.operator("POST", `/rules/${ruleId}/apply`).then(() => undefined),
-      () => ring(workspace.id, { seal: chance.oneIn(3) }),
-      () => ring(workspace.id),
-    ];
-    for (let round = 0; round < 4; round++) {
-      const actions = Array.from({ length: 12 }, () => {
-        const person = chance.below(STAY);
-        return chance.oneIn(2) ? visit(person) : chance.oneIn(3) ? identify(person) : chance.pick(others);
-      });
-      // oxlint-disable-next-line no-await-in-loop
-      await atOnce(chance, actions);
-    }
-    for (let person = 0; person < STAY; person++) await identify(person)();
-    await workspace.settled();
-    await workspace.operator("DELETE", "/people/goes@example.com");
-    await workspace.operator("PATCH", `/rules/${ruleId}`, { points: 3 });
-    await workspace.operator("POST", `/rules/${ruleId}/apply`);
-    await ringUntilQuiet(workspace.id);
-    const books = await workspace.settled();
-    expect(books).toMatchObject({ balanced: true, dead_lettered: 0, duplicates: 0, in_flight: 0 });
-    const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
-    expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(
-      visits.map((count, person) => [`stays${person}@example.com`, 3 * count]),
-    );
-    await expectToAddUp(workspace.id);
-  },
-);
+trials("concurrent recording, linking, rules and deletion leave the same data as sequential ones", async (chance) => {
+  const workspace = await newWorkspace({ signalLimit: 1_000_000 });
+  const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
+  const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+  const visits = Array.from({ length: STAY }, () => 0);
+  let sent = 0;
+  const send = async (body: unknown): Promise<void> => {
+    const answer = await workspace.send(body);
+    await answer.body?.cancel();
+    if (answer.status !== 202) throw new Error(`answered ${answer.status}`);
+  };
+  const visit = (person: number) => () => {
+    const named = chance.oneIn(2) ? { email: `stays${person}@example.com` } : { anonymousId: `visitor-${person}` };
+    const visited = { type: "track", event: "Visit", messageId: `m${sent++}`, ...named };
+    visits[person] = (visits[person] ?? 0) + 1;
+    return send(visited);
+  };
+  const identify = (person: number) => () =>
+    send({
+      type: "identify",
+      messageId: `m${sent++}`,
+      anonymousId: `visitor-${person}`,
+      traits: { email: `stays${person}@example.com` },
+    });
+  const goes = () =>
+    send([
+      { event: "Visit", messageId: `m${sent++}`, anonymousId: "goer" },
+      { type: "identify", messageId: `m${sent++}`, anonymousId: "goer", traits: { email: "goes@example.com" } },
+      { event: "Visit", messageId: `m${sent++}`, email: "goes@example.com" },
+    ]);
+  const others = [
+    goes,
+    () => workspace.operator("DELETE", "/people/goes@example.com").then(() => undefined),
+    () => workspace.operator("PATCH", `/rules/${ruleId}`, { points: 1 + chance.below(9) }).then(() => undefined),
+    () => workspace.operator("POST", `/rules/${ruleId}/apply`).then(() => undefined),
+    () => ring(workspace.id, { seal: chance.oneIn(3) }),
+    () => ring(workspace.id),
+  ];
+  for (let round = 0; round < 4; round++) {
+    const actions = Array.from({ length: 12 }, () => {
+      const person = chance.below(STAY);
+      return chance.oneIn(2) ? visit(person) : chance.oneIn(3) ? identify(person) : chance.pick(others);
+    });
+    // oxlint-disable-next-line no-await-in-loop
+    await atOnce(chance, actions);
+  }
+  for (let person = 0; person < STAY; person++) await identify(person)();
+  await workspace.settled();
+  await workspace.operator("DELETE", "/people/goes@example.com");
+  await workspace.operator("PATCH", `/rules/${ruleId}`, { points: 3 });
+  await workspace.operator("POST", `/rules/${ruleId}/apply`);
+  await ringUntilQuiet(workspace.id);
+  const books = await workspace.settled();
+  expect(books).toMatchObject({ balanced: true, dead_lettered: 0, duplicates: 0, in_flight: 0 });
+  const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+  expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(
+    visits.map((count, person) => [`stays${person}@example.com`, 3 * count]),
+  );
+  await expectToAddUp(workspace.id);
+});

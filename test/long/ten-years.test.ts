@@ -34,7 +34,7 @@ const RULES: readonly RuleMatch[] = Array.from({ length: WORKSPACE_MAX_RULES }, 
   ...(n % ONCE_EVERY === 0 ? { frequency: "once_per_day" as const } : {}),
 }));
 
-test("records ten years of 1,000 rules that score daily: rows stay bounded, and the rules' charts are right", () =>
+test("records ten years of 1,000 rules that score daily, with bounded rows and correct charts", () =>
   inStore(async (store) => {
     setRetention(store.sql, { retentionDays: RETENTION_DAYS }, START);
     for (let day = 0; day < DAYS; day++) {

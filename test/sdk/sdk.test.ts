@@ -92,7 +92,7 @@ async function people(workspace: Workspace): Promise<Person[]> {
 }
 
 describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
-  test("each type of call is answered with 202 and delivered at the first attempt, its source detected", async () => {
+  test("each type of call is answered with 202 and delivered at the first attempt, and its source is detected", async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
     sender.call("identify", { ...ANONYMOUS, ...USER, traits: TRAITS });
@@ -114,7 +114,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     expect(new Set(stored.map(({ source }) => source))).toEqual(new Set([vendor.source]));
   });
 
-  test(`requests come as the SDK labels them: ${Object.values(vendor.wire).join(", ")}`, async () => {
+  test(`requests have the SDK's documented headers and fields: ${Object.values(vendor.wire).join(", ")}`, async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
     // Of characters that a form decoder or a wrong charset would spoil.
@@ -129,7 +129,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     expect(await workspace.get(`/signals/${stored?.id}`)).toMatchObject({ event: "Typed", payload: { properties } });
   });
 
-  test("an identify makes the person, and what the visitor and the user did before and after becomes theirs", async () => {
+  test("an identify creates the person and links the earlier and later signals of the visitor and the user", async () => {
     const workspace = await service.newWorkspace(RULES);
     const sender = workspace.newSender(vendor);
     sender.call("track", { ...ANONYMOUS, ...demoRequest });
@@ -170,7 +170,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     expect(new Set((await signals(workspace)).map(({ status }) => status))).toEqual(new Set(["processed"]));
   });
 
-  test("an event that is refused is lost alone, not the batch around it", async () => {
+  test("a refused event is lost alone, not the batch around it", async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
     // RudderStack's SDK sends its first event at once.
@@ -192,7 +192,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     expect((await signals(workspace)).map(({ event }) => event).toSorted()).toEqual(["After", "Before", "First"]);
   });
 
-  test("a deactivated key is told to the application once, and not tried again", async () => {
+  test("the SDK reports a deactivated key to the application once and does not retry", async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
     sender.call("track", { ...USER, event: "In time" });
@@ -210,7 +210,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
   });
 });
 
-describe("§4.2 a batch in the SDKs' form with one bad event", () => {
+describe("§4.2 a batch in the SDKs' format with one bad event", () => {
   const BATCH = {
     batch: [
       { type: "track", messageId: "m-1", userId: "u-1", event: "Before" },
@@ -252,7 +252,7 @@ describe("§7, §8.7 429", () => {
 
   afterAll(() => slow?.stop());
 
-  test.each(VENDORS)("$source waits as long as Retry-After says, and everything arrives", async (vendor) => {
+  test.each(VENDORS)("$source waits as long as Retry-After says, and every event arrives", async (vendor) => {
     const workspace = await slow.newWorkspace();
     const sender = workspace.newSender(vendor);
     sender.call("track", { ...USER, event: "First" });

@@ -30,7 +30,7 @@ afterAll(async () => {
   removeScratch();
 });
 
-test("Access is what a deployment has that says nothing else; the pages know who comes, and need no sign-in page", async () => {
+test("Access is the default for a deployment; the pages know the visitor and need no sign-in page", async () => {
   const browser = new Browser();
   const page = await browser.follow(`${owner.address}/`);
   expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/signals"]);
@@ -40,7 +40,7 @@ test("Access is what a deployment has that says nothing else; the pages know who
   expect([signIn.status, location(signIn).pathname]).toEqual([303, "/w/acme/usage"]);
 });
 
-test("who does not come through Access gets nothing, whatever the request says", async () => {
+test("a request that bypasses Access gets nothing, whatever it contains", async () => {
   const browser = new Browser();
   // The Worker's own socket: nobody stands in front of it.
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
@@ -54,18 +54,18 @@ test("who does not come through Access gets nothing, whatever the request says",
   expect((await fetch(`${owner.origin}/w/acme/usage`, { headers })).status).toBe(401);
 });
 
-test("a form of another site is refused behind Access too, whose cookie comes with it", async () => {
+test("a cross-site form is refused behind Access too, although the browser sends its cookie", async () => {
   const headers = { origin: "https://evil.example", "content-type": "application/x-www-form-urlencoded" };
   const answer = await fetch(`${owner.address}/w/acme/settings/members`, { method: "POST", headers, body: "a=b" });
   expect(answer.status).toBe(403);
 });
 
-test("sign-out leads to where Access ends its session", async () => {
+test("sign-out leads to the URL where Access ends its session", async () => {
   const answer = await new Browser().ask(`${owner.address}/sign-out`, {});
   expect([answer.status, answer.headers["refresh"]]).toEqual([200, "0; url=/cdn-cgi/access/logout"]);
 });
 
-test("a member who is removed is out at once, though Access still lets them through", async () => {
+test("a removed member loses access at once, though Access still lets them through", async () => {
   const browser = new Browser();
   const member = await behindAccess({ email: "member@acme.example" });
   expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(200);
@@ -75,7 +75,7 @@ test("a member who is removed is out at once, though Access still lets them thro
   expect([first.status, first.body.includes("member of no workspace")]).toEqual([403, true]);
 });
 
-test("an identity without an email, as of a service token, is nobody", async () => {
+test("an identity without an email, such as a service token, is no member", async () => {
   const machine = await behindAccess({ common_name: "a machine" });
   expect((await new Browser().ask(`${machine.address}/w/acme/usage`)).status).toBe(401);
 });
@@ -96,7 +96,7 @@ test.each([
   30_000,
 );
 
-test("an email that Unicode takes for a member's is nobody's", async () => {
+test("an email that only Unicode normalization makes equal to a member's is no member", async () => {
   const lookalike = await behindAccess({ email: "owner@acme.e\uFF58ample" });
   expect((await new Browser().ask(`${lookalike.address}/w/acme/usage`)).status).toBe(401);
 });

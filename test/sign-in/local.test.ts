@@ -54,21 +54,21 @@ function ask(
 /** What the proxy takes for the address, and with it for the Host header. */
 const renamed = (to: string) => ({ host: EVIL, "mf-original-url": service.origin + to });
 
-test("a browser at this machine's own name sees the members, and signs in as one of them", async () => {
+test("a browser at this machine's own name sees the members and signs in as any of them", async () => {
   const seen = await ask("GET", "/sign-in", { "sec-fetch-site": "none" });
   expect([seen.status, seen.body.includes(MEMBER)]).toEqual([200, true]);
   const signedIn = await ask("POST", "/sign-in/local", { origin: service.origin });
   expect([signedIn.status, signedIn.cookies.length]).toEqual([303, 1]);
 });
 
-test("at another name local sign-in answers nothing, not even with the right operator token", async () => {
+test("under another host name local sign-in answers nothing, even with the right operator token", async () => {
   for (const to of ["/sign-in", "/w/", "/operator/workspaces", "/docs", "/healthz"]) {
     const answer = await ask("GET", to, { host: EVIL, authorization: `Bearer ${TOKEN}`, "sec-fetch-site": "none" });
     expect([to, answer.status]).toEqual([to, 403]);
   }
 });
 
-test("a script of another name that tells the proxy this one sees no members, and signs nobody in", async () => {
+test("a script on another host that sends this host's name sees no members and cannot sign in", async () => {
   for (const disguise of [{}, { "mf-sec-fetch-mode": "navigate" }]) {
     const seen = await ask("GET", "/sign-in", { ...renamed("/sign-in"), ...disguise });
     expect(seen.body).not.toContain(MEMBER);

@@ -70,7 +70,7 @@ async function outcome(browser: Browser, answer: Answer) {
 const nobody = (status: number, title: string) => ({ status, title, cookie: undefined, page: 303 });
 
 describe("a member who signs in", () => {
-  test("ends on the page that was asked for; the provider was asked with PKCE, state and nonce", async () => {
+  test("ends on the requested page; the provider was asked with PKCE, state and nonce", async () => {
     const browser = new Browser();
     const page = await signIn(browser);
     expect([page.status, page.url.pathname + page.url.search]).toEqual([200, PAGE]);
@@ -89,7 +89,7 @@ describe("a member who signs in", () => {
     });
   });
 
-  test("does so with new values each time, and gets a new session", async () => {
+  test("gets new values at each attempt, and a new session", async () => {
     const [one, two] = [new Browser(), new Browser()];
     for (const browser of [one, two]) await signIn(browser);
     const asked = [one, two].map(
@@ -101,7 +101,7 @@ describe("a member who signs in", () => {
     expect(one.cookies(service.origin).get("session")).not.toBe(two.cookies(service.origin).get("session"));
   });
 
-  test("does not have the provider's description read at every sign-in, but once", async () => {
+  test("has the provider's metadata read once, not at every sign-in", async () => {
     await signIn(new Browser());
     provider.asked.length = 0;
     await signIn(new Browser());
@@ -109,7 +109,7 @@ describe("a member who signs in", () => {
     expect(provider.asked).not.toContain("/.well-known/openid-configuration");
   });
 
-  test("leaves no session in the database after signing out", async () => {
+  test("leaves no session in the database after sign-out", async () => {
     const browser = new Browser();
     await signIn(browser);
     const before = await sessions();
@@ -119,7 +119,7 @@ describe("a member who signs in", () => {
     expect((await browser.ask(service.origin + PAGE)).status).toBe(303);
   });
 
-  test("needs no word on whether the email is verified: a company's own provider has made the addresses", async () => {
+  test("needs no verified email, because a company's own provider creates the addresses", async () => {
     provider.account = { email: "member@acme.example" };
     expect((await signIn(new Browser())).status).toBe(200);
   });
@@ -137,14 +137,14 @@ test.each(["https://evil.example/w/", "//evil.example/w/", "/w/..//evil.example/
   },
 );
 
-describe("nobody is signed in", () => {
-  test.each([false, "false", "no"])("when the email is not verified: %j", async (verified) => {
+describe("sign-in fails and creates no session", () => {
+  test.each([false, "false", "no"])("if the email is not verified: %j", async (verified) => {
     provider.account = { ...OWNER, email_verified: verified };
     const browser = new Browser();
     expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is not verified"));
   });
 
-  test("when the email is one that Unicode takes for a member's", async () => {
+  test("if only Unicode normalization makes the email equal to a member's", async () => {
     await service.operator.call("POST", `workspaces/${service.workspaceId}/members`, {
       email: "kevin@acme.example",
       role: "owner",
@@ -154,7 +154,7 @@ describe("nobody is signed in", () => {
     expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email cannot be used here"));
   });
 
-  test("when the provider tells no email", async () => {
+  test("if the provider returns no email", async () => {
     provider.account = {};
     const browser = new Browser();
     expect(await outcome(browser, await signIn(browser))).toEqual(
@@ -162,7 +162,7 @@ describe("nobody is signed in", () => {
     );
   });
 
-  test("who is a member of nothing; no session is kept for strangers", async () => {
+  test("for a person without a membership", async () => {
     provider.account = { email: "stranger@elsewhere.example", email_verified: true };
     const before = await sessions();
     const browser = new Browser();
@@ -170,20 +170,20 @@ describe("nobody is signed in", () => {
     expect(await sessions()).toEqual(before);
   });
 
-  test("who says no at the provider", async () => {
+  test("if the person declines at the provider", async () => {
     provider.account = null;
     const browser = new Browser();
     expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your provider has refused"));
   });
 
-  test("when the answer's state is not this attempt's", async () => {
+  test("if the answer's state belongs to another attempt", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
     answer.searchParams.set("state", "another");
     expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
-  test("when the answer names another provider", async () => {
+  test("if the answer names another provider", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
     expect(answer.searchParams.get("iss")).toBe(provider.issuer);
@@ -191,7 +191,7 @@ describe("nobody is signed in", () => {
     expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
-  test("when the token's nonce is not this attempt's", async () => {
+  test("if the token's nonce belongs to another attempt", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("nonce", "another"));
     expect(await outcome(browser, await browser.follow(answer))).toEqual(
@@ -199,7 +199,7 @@ describe("nobody is signed in", () => {
     );
   });
 
-  test("when the code was asked for with another challenge: PKCE", async () => {
+  test("if the code was requested with another PKCE challenge", async () => {
     const browser = new Browser();
     const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("code_challenge", challenge));
@@ -208,7 +208,7 @@ describe("nobody is signed in", () => {
     );
   });
 
-  test("with the code of somebody else, slipped into one's own answer", async () => {
+  test("with another person's code injected into the answer", async () => {
     const [victim, attacker] = [new Browser(), new Browser()];
     const stolen = await answerOf(victim);
     const own = await answerOf(attacker);
@@ -218,7 +218,7 @@ describe("nobody is signed in", () => {
     );
   });
 
-  test("in another browser than the one that began", async () => {
+  test("in another browser than the one that started", async () => {
     const answer = await answerOf(new Browser());
     const other = new Browser();
     expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
@@ -226,7 +226,7 @@ describe("nobody is signed in", () => {
     expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
-  test("a second time with the same answer, also when the cookie was kept", async () => {
+  test("with a repeated answer, even if the cookie was kept", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
     const kept = browser.cookies(service.origin).get("sign-in") ?? "";
@@ -247,7 +247,7 @@ describe("nobody is signed in", () => {
   });
 });
 
-describe("where the ID token has the email, whether it signs in is decided by what is said against it", () => {
+describe("if the ID token has the email, claims about its verification decide the sign-in", () => {
   let other: TestProvider;
   let theirs: Service;
 
@@ -279,8 +279,8 @@ describe("where the ID token has the email, whether it signs in is decided by wh
       403,
     ],
     ["verified in the user info", { email_verified: true }, {}, 200],
-    ["said of in neither", {}, {}, 200],
-  ])("an email that is %s", async (_, userInfo, idToken, status) => {
+    ["without a claim in either", {}, {}, 200],
+  ])("an email %s", async (_, userInfo, idToken, status) => {
     other.account = { email: OWNER.email, ...userInfo };
     other.inIdToken = { email: OWNER.email, ...idToken };
     const browser = new Browser();
@@ -290,7 +290,7 @@ describe("where the ID token has the email, whether it signs in is decided by wh
   });
 });
 
-describe("where ID token and user info name different emails", () => {
+describe("if ID token and user info name different emails", () => {
   let other: TestProvider;
   let theirs: Service;
   const STRANGER = "stranger@acme.example";
@@ -308,19 +308,19 @@ describe("where ID token and user info name different emails", () => {
   });
 
   test.each([
+    ["the user info verifies its own email", { email: OWNER.email }, { email: STRANGER, email_verified: true }, 403],
+    ["the user info rejects its own email", { email: OWNER.email }, { email: STRANGER, email_verified: false }, 403],
+    ["the ID token rejects its own email", { email: OWNER.email, email_verified: false }, { email: STRANGER }, 403],
     [
-      "the user info says that its own is verified",
-      { email: OWNER.email },
-      { email: STRANGER, email_verified: true },
+      "the ID token verifies without naming an email",
+      { email_verified: true },
+      { email: OWNER.email, email_verified: false },
       403,
     ],
-    ["the user info says that its own is not", { email: OWNER.email }, { email: STRANGER, email_verified: false }, 403],
-    ["the ID token says that its own is not", { email: OWNER.email, email_verified: false }, { email: STRANGER }, 403],
-    ["the ID token says so of no email", { email_verified: true }, { email: OWNER.email, email_verified: false }, 403],
-    ["the user info says that the member's is verified", { email: STRANGER }, OWNER, 200],
-    ["the ID token says that the member's is verified", OWNER, { email: STRANGER, email_verified: false }, 200],
-    ["neither says anything", { email: OWNER.email }, { email: STRANGER }, 200],
-  ])("`email_verified` counts only with the email that it came with: %s", async (_, inIdToken, userInfo, status) => {
+    ["the user info verifies the member's email", { email: STRANGER }, OWNER, 200],
+    ["the ID token verifies the member's email", OWNER, { email: STRANGER, email_verified: false }, 200],
+    ["neither has the claim", { email: OWNER.email }, { email: STRANGER }, 200],
+  ])("`email_verified` counts only for the email of the same source: %s", async (_, inIdToken, userInfo, status) => {
     other.account = userInfo;
     other.inIdToken = inIdToken;
     const browser = new Browser();
@@ -334,8 +334,11 @@ describe("a provider", () => {
   const SECRET = "a secret with + / : and %41";
 
   test.each([
-    ["with a secret in the header", { method: "client_secret_basic", idToken: false }],
-    ["with a secret in the body, and the email in the ID token", { method: "client_secret_post", idToken: true }],
+    ["accepts the secret in the header", { method: "client_secret_basic", idToken: false }],
+    [
+      "accepts the secret in the body, and sends the email in the ID token",
+      { method: "client_secret_post", idToken: true },
+    ],
   ] as const)(
     "%s",
     async (_, { method, idToken }) => {
@@ -366,7 +369,7 @@ describe("a provider", () => {
     30_000,
   );
 
-  test("that is not there, or says that it is another one, is told plainly, and nothing is kept", async () => {
+  test("that is missing or reports another issuer is named in the error, and nothing is stored", async () => {
     const gone = await startProvider();
     gone.close();
     for (const issuer of [gone.issuer, provider.issuer.replace("127.0.0.1", "localhost")]) {

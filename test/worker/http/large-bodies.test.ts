@@ -109,7 +109,7 @@ describe("while large bodies use the whole memory share of an isolate", () => {
     expect(await workspace.settled()).toMatchObject({ accepted: 4, balanced: true });
   });
 
-  test("ended calls keep no memory, whatever their outcome", async () => {
+  test("ended calls keep no memory, with any outcome", async () => {
     const workspace = await newWorkspace();
     const path = "/api/signal-staging/bulk/{key}";
     const packed = await gzip(" ".repeat(BULK_MAX_BYTES + 1));

@@ -368,7 +368,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
     };
   }
 
-  test("without asking the counter, except for one call a second", async () => {
+  test("at once, while one call a second still asks the counter", async () => {
     stopClock();
     const { send, reached } = sender(await newWorkspace());
     const statuses: number[] = [];
@@ -482,7 +482,7 @@ describe("design §5: failed authentications are limited by client network", () 
     expect((await workspace.send(SIGNAL, { key: unknownKey(), headers })).status).toBe(429);
   });
 
-  test("so that guesses of a secret lock nobody out, and malformed keys are free", async () => {
+  test("so that guessed secrets lock out no sender, and malformed keys cost nothing", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const [guessing, noisy] = [newAddress(), newAddress()];

@@ -483,7 +483,7 @@ describe("design §9: a JSON error names position and reason", () => {
 });
 
 describe("§8.9: limits", () => {
-  test("allow a signal of 65,536 bytes, whatever its characters", async () => {
+  test("allow a signal of 65,536 bytes, with any characters", async () => {
     const workspace = await newWorkspace();
     const sized = (bytes: number, character: string) => {
       const width = utf8(character).length;
@@ -682,7 +682,7 @@ describe("design §9: stores a payload as sent", () => {
 });
 
 describe("design §8.2: Idempotency-Key", () => {
-  test("makes a second call a duplicate whatever its content, but not the items of one call", async () => {
+  test("makes a second call a duplicate even with another content, but not the items of one call", async () => {
     const workspace = await newWorkspace();
     const headers = { "idempotency-key": "order 1" };
     expect((await workspace.send([signal("a"), signal("a")], { headers })).status).toBe(202);

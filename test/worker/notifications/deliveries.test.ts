@@ -389,7 +389,7 @@ describe("many scoring signals", () => {
     expect(events).toBeLessThan(WAITING_MAX_BYTES * 2);
   });
 
-  test("that exceed a row are counted as dropped and block nothing", async () => {
+  test("larger than a row are counted as dropped and block nothing", async () => {
     stopClock();
     const { id } = await told.create(receiver, { events: ["person.scored"] });
     const huge = batch(0);

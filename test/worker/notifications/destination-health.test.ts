@@ -89,7 +89,7 @@ test("health names a switched-off destination for a week and counts it until it 
   expect(await figure("switched_off_destinations")).toBe("0");
 });
 
-test("health does not name a paused destination, whatever its state before", async () => {
+test("health never names a paused destination", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
   const { id } = await told.create(receiver);

@@ -56,7 +56,7 @@ describe("email, with a binding and a sender", () => {
     });
   });
 
-  test("that the platform refuses fails with its error code only", async () => {
+  test("fails with only the error code if the platform refuses it", async () => {
     const send = vi
       .fn<SendEmail["send"]>()
       .mockRejectedValue(Object.assign(new Error("ops@example.com"), { code: "E_SUPPRESSED" }));

@@ -61,7 +61,7 @@ const one = (of: Members, externalId: string): string =>
   `${of.home}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 
 describe("the list of accounts", () => {
-  test("if empty, explains the keys that fill it, and lets managers create one", async () => {
+  test("if empty, explains the keys that fill it and lets managers create one", async () => {
     const newKeyPath = `${members.home}/settings/api-keys/new?endpoint_type=product_org`;
     const forOwner = await members.owner.read(`${members.home}/accounts`);
     expect(forOwner.text).toContain("Product Org Updates");
@@ -72,7 +72,7 @@ describe("the list of accounts", () => {
     expect(forMember.targets).not.toContain(newKeyPath);
   });
 
-  test("comes newest first or as last seen, in pages, and is searched by the beginning of the external id", async () => {
+  test("is sorted newest first or by last seen, in pages, and searched by the beginning of the external id", async () => {
     const of = await newMembers();
     const key = await newKey(of);
     const ids = Array.from({ length: 30 }, (_, index) => `acme-${String(index).padStart(2, "0")}`);
@@ -100,7 +100,7 @@ describe("the list of accounts", () => {
 });
 
 describe("an account", () => {
-  test("has fields, flags, attributes, where each comes from, and its history before and after", async () => {
+  test("shows fields, flags, attributes, the source of each, and its history before and after", async () => {
     const of = await newMembers();
     const key = await newKey(of);
     const [, second, third] = await update(of, key, [
@@ -150,7 +150,7 @@ describe("an account", () => {
     expect(textOf(forMember)).toContain("Growth");
   });
 
-  test("has its history in pages, nothing twice and nothing missing", async () => {
+  test("shows its history in pages, each entry once", async () => {
     const of = await newMembers();
     const key = await newKey(of);
     await update(
@@ -171,7 +171,7 @@ describe("an account", () => {
     expect(changes).toEqual(expected);
   });
 
-  test("of another workspace is not there", async () => {
+  test("of another workspace is not found", async () => {
     const of = await newMembers();
     await update(of, await newKey(of), [{ id: "secret-acme" }]);
     expect((await of.member.get(one(of, "secret-acme"))).status).toBe(200);
@@ -179,7 +179,7 @@ describe("an account", () => {
     expect((await of.stranger.get(one(of, "secret-acme"))).status).toBe(404);
   });
 
-  test("with values as large as a signal is shown with their beginnings", async () => {
+  test("with values as large as a signal shows the beginning of each", async () => {
     const of = await newMembers();
     await update(of, await newKey(of), [{ id: "big", name: "n".repeat(20_000), flags: { text: "f".repeat(30_000) } }]);
     const list = await of.member.see(`${of.home}/accounts`);

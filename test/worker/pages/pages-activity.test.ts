@@ -39,7 +39,7 @@ async function written(
 }
 
 describe("the activity page", () => {
-  test("says what was done as sentences, newest first, with links", async () => {
+  test("lists changes as sentences, newest first, with links", async () => {
     const of = await newMembers({ key: null });
     await of.owner.post(`${of.home}/settings/members`, { email: "new@example.com", role: "admin" });
     const rule = await operator<{ id: string }>("POST", `/workspaces/${of.workspace.id}/rules`, {
@@ -64,7 +64,7 @@ describe("the activity page", () => {
     expect(readHtml(html).inlineScripts).toHaveLength(0);
   });
 
-  test("says what was changed of the workspace, with the plan's name", async () => {
+  test("names the changed settings of the workspace, and the plan", async () => {
     const of = await newMembers({ key: null });
     await operator("PUT", "/plans/large-one", { name: "Large & wide", signal_limit: 5, paid: true });
     await of.owner.post(`${of.home}/usage/overages`, { overages: "on" });
@@ -77,7 +77,7 @@ describe("the activity page", () => {
     ]);
   });
 
-  test("shows members nothing of the API keys, by whatever filter", async () => {
+  test("shows members no entries about API keys, with any filter", async () => {
     const of = await newMembers({ key: null });
     const { id } = await newKey(of, "Hidden key");
     for (const query of ["", "?action=key.created", "?actor=operator&action=key.created"]) {
@@ -92,7 +92,7 @@ describe("the activity page", () => {
     expect(await of.member.see(path(of))).toContain("created this workspace");
   });
 
-  test("is filtered by what was done and by whom, and keeps both over its pages", async () => {
+  test("filters by action and by actor, and keeps both filters across pages", async () => {
     const of = await newMembers({ key: null });
     await written(of.workspace.id, 60, (index) => ({
       actor: index % 2 === 0 ? "ann@example.com" : "bob@example.com",
@@ -108,7 +108,7 @@ describe("the activity page", () => {
     expect((await of.member.read(`${path(of)}?action=%3Cscript%3E`)).inlineScripts).toHaveLength(0);
   });
 
-  test("is narrowed down to days, both included, and keeps them over its pages", async () => {
+  test("filters by days, first and last included, and keeps them across pages", async () => {
     const firstDay = new Date().toISOString().slice(0, 10);
     const of = await newMembers({ key: null });
     // Midnight may have passed since the first entry.
@@ -122,7 +122,7 @@ describe("the activity page", () => {
     expect((await of.owner.read(`${path(of)}?from=${firstDay}`)).field("from").value).toBe(firstDay);
   });
 
-  test("is narrowed down to a key, together with all else, and keeps it over its pages; members ask in vain", async () => {
+  test("filters by key together with other filters, and keeps it across pages; members cannot filter by key", async () => {
     const of = await newMembers({ key: null });
     const [key, other] = [await newKey(of, "CRM"), await newKey(of, "Shop")];
     for (let n = 0; n < 30; n++) {
@@ -161,13 +161,13 @@ describe("the activity page", () => {
     ]);
   });
 
-  test("is the workspace's own, and kept by no cache", async () => {
+  test("shows only its workspace, and no cache may store it", async () => {
     const of = await newMembers({ key: null });
     expect((await of.stranger.get(path(of))).status).toBe(404);
     expect((await of.member.get(path(of))).headers.get("cache-control")).toBe("no-store");
   });
 
-  test("has a sentence for what this version does not know", async () => {
+  test("has a sentence for actions that this version does not know", async () => {
     const of = await newMembers({ key: null });
     await written(of.workspace.id, 2, (index) => ({
       actor: "x@example.com",
@@ -194,7 +194,7 @@ describe("the query of the activity log", () => {
     return { targets, pages };
   }
 
-  test("finds all of it in bounded pages, also where nothing fits for thousands of entries", async () => {
+  test("finds every entry in bounded pages, even if no entry matches for thousands of entries", async () => {
     const id = `ws-audit-${crypto.randomUUID()}`;
     // Of 2,500 entries, ten are not of keys; ann did five of those.
     const isRule = (index: number) => index % 250 === 0;
@@ -215,7 +215,7 @@ describe("the query of the activity log", () => {
     expect((await all(id, { forManagers: true })).targets).toHaveLength(2_500);
   });
 
-  test("goes by an index, whatever is asked for", async () => {
+  test("uses an index for every combination of filters", async () => {
     const { d1, queries, plans } = recordD1(env.DB);
     const filters = [
       {},

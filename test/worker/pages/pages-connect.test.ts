@@ -17,7 +17,7 @@ function newKey({ workspace }: Members, body: Record<string, unknown>): Promise<
 }
 
 describe("managers who connect a sender", () => {
-  test("without a key are told to create one first", async () => {
+  test("without a key are asked to create one first", async () => {
     const { owner, home } = await newMembers({ key: null });
     const html = await owner.see(`${home}/connect`);
     expect(textOf(html)).toContain("Create an API key first");
@@ -58,7 +58,7 @@ describe("managers who connect a sender", () => {
     expect(html).not.toContain(secret);
   });
 
-  test("compose the event of a member status and a program name", async () => {
+  test("build the event from a member status and a program name", async () => {
     const members = await newMembers({ key: null });
     await newKey(members, { name: "Campaigns" });
     const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
@@ -66,7 +66,7 @@ describe("managers who connect a sender", () => {
     expect(textOf(html)).toContain(String.raw`"event": "Attended - <b>\"Demo\" day"`);
   });
 
-  test("see a product org key's own example, which is taken as it is", async () => {
+  test("see the example of a product org key, which the endpoint accepts unchanged", async () => {
     const members = await newMembers({ key: null });
     const template = [
       { target: "external_id", path: "company.id", type: "string" },
@@ -86,7 +86,7 @@ describe("managers who connect a sender", () => {
     expect(answer.status).toBe(202);
   });
 
-  test("wait for the first signal, in a line that asks again until one has come", async () => {
+  test("wait for the first signal in a line that refreshes until one arrives", async () => {
     const members = await newMembers({ key: null });
     const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
     const path = `${members.home}/connect?key=${id}`;
@@ -100,7 +100,7 @@ describe("managers who connect a sender", () => {
     expect([after.attribute("class"), after.attribute("data-refresh")]).toEqual(["notice good", undefined]);
   });
 
-  test("see what came while every call was refused, how often and why, until one is accepted", async () => {
+  test("see how many calls were refused, and why, until one is accepted", async () => {
     const members = await newMembers({ key: null });
     const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
     const path = `${members.home}/connect?key=${id}`;
@@ -127,7 +127,7 @@ describe("managers who connect a sender", () => {
     expect(await said()).toContain("Calls after it were refused: Not JSON. See Rejections.");
   });
 
-  test("see active keys only, and choose among them", async () => {
+  test("see active keys only and choose among them", async () => {
     const members = await newMembers({ key: null });
     const [ended, , kept] = [
       await newKey(members, { name: "Ended one" }),
@@ -162,7 +162,7 @@ describe("managers who connect a sender", () => {
   });
 });
 
-test("members who connect a sender see the steps, whom to ask, and nothing of any key", async () => {
+test("members who connect a sender see the steps and whom to ask, but no key", async () => {
   const members = await newMembers({ name: "Initech", key: null });
   const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
   const html = await members.member.see(`${members.home}/connect?key=${id}`);
@@ -178,7 +178,7 @@ test("members who connect a sender see the steps, whom to ask, and nothing of an
     expect(html).not.toContain(text);
 });
 
-test("a stranger finds nothing on how to connect a sender", async () => {
+test("a stranger cannot open the Connect page", async () => {
   const members = await newMembers({ key: null });
   expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
 });

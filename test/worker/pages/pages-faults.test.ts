@@ -52,8 +52,8 @@ async function expectFaultPage(answer: Response): Promise<void> {
   expect(html).not.toContain(SECRET);
 }
 
-describe("where the platform fails", () => {
-  test.each(FAULTS)("%s: the page says so", async (_, bindings, paths) => {
+describe("while the platform fails", () => {
+  test.each(FAULTS)("%s: the page reports the failure", async (_, bindings, paths) => {
     const { slug, owner } = await newMembers();
     vi.spyOn(console, "log").mockImplementation(() => {});
     const statuses: number[] = [];

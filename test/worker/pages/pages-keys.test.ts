@@ -87,12 +87,12 @@ const TEMPLATE = {
 };
 
 describe("§5.6: who may see and manage keys", () => {
-  test("an owner and an admin see the list", async () => {
+  test("owners and admins see the list", async () => {
     await expect(members.owner.see(keysPath)).resolves.toContain("Create API Key");
     await expect(members.admin.see(keysPath)).resolves.toContain("Create API Key");
   });
 
-  test("another member who opens a URL of it sees an explanation and no list, and changes nothing", async () => {
+  test("a member who opens its URL sees an explanation instead of the list, and cannot change anything", async () => {
     await create(members.owner, { name: "Hidden from members" });
     const { id, masked_key } = await newest();
     const count = (await listed()).length;
@@ -161,7 +161,7 @@ describe("§3.1: creating a key", () => {
     }
   });
 
-  test("with the toggle, shows a secret that calls must carry", async () => {
+  test("with the toggle, shows a secret that calls must contain", async () => {
     const html = await create(members.owner, { secret: "on" });
     const [key, secret] = [copied(html, "new-key"), copied(html, "new-secret")];
     expect(copied(html, "curl-universal")).toContain(`-H 'X-Api-Secret: ${secret}'`);
@@ -179,7 +179,7 @@ describe("§3.1: creating a key", () => {
     }
   });
 
-  test("sent again, the form makes no second key and shows none", async () => {
+  test("a repeated form creates no second key and shows none", async () => {
     const form = await newForm(members.owner, { name: "Once" });
     const first = await (await members.owner.post(`${keysPath}/new`, form)).text();
     const count = (await listed()).length;
@@ -198,7 +198,7 @@ describe("§3.1: creating a key", () => {
     expect(await listed()).toHaveLength(count);
   });
 
-  test("sent eight times at once, it makes one key and one entry of the activity log, and one answer shows it", async () => {
+  test("the same form sent eight times at once creates one key and one audit entry, and one answer shows the key", async () => {
     const form = await newForm(members.owner, { name: "Double click" });
     const answers = await Promise.all(Array.from({ length: 8 }, () => members.owner.post(`${keysPath}/new`, form)));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409, 409, 409]);
@@ -209,7 +209,7 @@ describe("§3.1: creating a key", () => {
     expect((await entries.bind(members.workspace.id).all()).results).toHaveLength(1);
   });
 
-  test("the same token in another workspace makes a key there: tokens tell nothing across workspaces", async () => {
+  test("the same token in another workspace creates a key there: tokens reveal nothing across workspaces", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
     const other = await newMembers({ key: null });
@@ -225,12 +225,12 @@ describe("§3.1: creating a key", () => {
     expect(Date.parse((await newest()).expires_at ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + days, 2);
   });
 
-  test("the expiration is UTC, to the minute that was typed", async () => {
+  test("the expiration is in UTC, exact to the typed minute", async () => {
     await create(members.owner, { lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z", endpoint_type: "signal_staging" });
   });
 
-  test("begins with the name, and comes back with the first field that has an error", async () => {
+  test("the form focuses the name, and after an error the first invalid field", async () => {
     expect(focusedIn(await members.owner.see(`${keysPath}/new`))).toBe("name");
     const focused = async (fields: Record<string, string>) => {
       const answer = await members.owner.post(`${keysPath}/new`, await newForm(members.owner, fields));
@@ -241,7 +241,7 @@ describe("§3.1: creating a key", () => {
     expect(await focused({ ...TEMPLATE, "rows.1.attribute": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
   });
 
-  test("what is wrong is told field by field, and what was typed is kept", async () => {
+  test("errors are shown at their fields, and the input is kept", async () => {
     const count = (await listed()).length;
     const typed = await newForm(members.owner, {
       ...TEMPLATE,
@@ -296,7 +296,7 @@ describe("§3.1: creating a key", () => {
 });
 
 describe("§2.1: the payload template", () => {
-  test("makes a product org key whose curl line's body is taken", async () => {
+  test("creates a product org key whose curl example is accepted", async () => {
     const html = await create(members.owner, { ...TEMPLATE, name: "Accounts" });
     const key = copied(html, "new-key");
     expect((await newest()).payload_template).toEqual([
@@ -309,7 +309,7 @@ describe("§2.1: the payload template", () => {
     expect(answer.status).toBe(202);
   });
 
-  test("is edited without a script: rows come and go, and everything typed stays", async () => {
+  test("is edited without JavaScript: rows can be added and removed, and all input stays", async () => {
     const typed = await newForm(members.owner, { ...TEMPLATE, name: "Kept", sample: "{ not yet" });
     const more = readHtml(await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "add" })).text());
     expect(more.fields("rows.2.target")).toHaveLength(1);
@@ -321,7 +321,7 @@ describe("§2.1: the payload template", () => {
     expect(fewer.text).not.toContain("Nothing was saved");
   });
 
-  test("maps a sample at once, or says exactly why not", async () => {
+  test("maps a sample at once, or reports the exact error", async () => {
     const preview = async (fields: Record<string, string>): Promise<Part> => {
       const answer = await members.owner.post(`${keysPath}/new/preview`, { ...TEMPLATE, ...fields });
       expect(answer.status).toBe(200);
@@ -354,12 +354,12 @@ describe("§2.1: the payload template", () => {
 });
 
 describe("§2.1: the list of keys", () => {
-  test("is empty at first, and says what to do", async () => {
+  test("is empty at first and says what to do", async () => {
     const fresh = await newMembers({ key: null });
     expect(await fresh.owner.see(`${fresh.home}/settings/api-keys`)).toContain("No API key yet");
   });
 
-  test("has name, masked key, endpoint type, created, expires, status and last used, and nothing to copy", async () => {
+  test("shows name, masked key, endpoint type, created, expires, status and last used, and no full key", async () => {
     const key = copied(await create(members.owner, { name: "<script>alert(1)</script>", secret: "on" }), "new-key");
     const html = await members.owner.see(keysPath);
     expect(readHtml(html).inlineScripts).toHaveLength(0);
@@ -370,7 +370,7 @@ describe("§2.1: the list of keys", () => {
     for (const text of ["Signal Staging", "Never", "Active", "Secret", "Last Used"]) expect(html).toContain(text);
   });
 
-  test("has deactivated and expired keys too, as Inactive, with when", async () => {
+  test("shows deactivated and expired keys as Inactive, with the time", async () => {
     const fresh = await newMembers({ key: null });
     const path = `${fresh.home}/settings/api-keys`;
     await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: "ends" });
@@ -389,14 +389,14 @@ describe("§2.1: the list of keys", () => {
     }
   });
 
-  test("says when a key was last used", async () => {
+  test("shows the last use of a key", async () => {
     const html = await create(members.owner, { name: "Used" });
     await members.workspace.send(SIGNAL, { key: copied(html, "new-key") });
     const { id } = await newest();
     expect((await members.owner.read(keysPath)).one(`tr[id="${id}"]`).text).toContain("just now");
   });
 
-  test("goes on from page to page", async () => {
+  test("has several pages", async () => {
     const fresh = await newMembers({ key: null });
     const path = `${fresh.home}/settings/api-keys`;
     for (let at = 0; at < 26; at++) {
@@ -412,7 +412,7 @@ describe("§2.1: the list of keys", () => {
 });
 
 describe("§3.1: deactivating a key", () => {
-  test("asks first and says what will happen; then no call is accepted, and the activity log has it", async () => {
+  test("asks for confirmation and names the effect; then no call is accepted, and the activity log has an entry", async () => {
     const key = copied(await create(members.owner, { name: "To end" }), "new-key");
     const { id } = await newest();
     expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
@@ -443,7 +443,7 @@ describe("the page of a key", () => {
     return { id, value, path: `${keysPath}/${id}` };
   }
 
-  test("says what the key is, who made it, what fills what, and nothing of its value but the masked one", async () => {
+  test("shows the key's settings, creator and mapping, and only its masked value", async () => {
     const { path, value } = await made("CRM updates", { ...TEMPLATE, secret: "on", lifetime: "90d" });
     const html = await members.admin.see(path);
     const text = textOf(html);
@@ -463,7 +463,7 @@ describe("the page of a key", () => {
     expect(readHtml(html).targets).toContain(`${path}/rotate`);
   });
 
-  test("says what was refused of its calls, by reason, and when", async () => {
+  test("shows the refused calls of the key by reason, with times", async () => {
     const { path, value } = await made("Sender");
     const other = await made("Other sender");
     for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key: value });
@@ -474,7 +474,7 @@ describe("the page of a key", () => {
     expect(text).not.toMatch(/Last Used Never/);
   });
 
-  test("leads from a key to its successor and back", async () => {
+  test("links a key to its successor and back", async () => {
     const { id, path } = await made("Chained");
     const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime: "never" };
     await members.owner.post(`${path}/rotate`, form);
@@ -487,7 +487,7 @@ describe("the page of a key", () => {
     expect((await members.member.get(`${keysPath}/${id}`)).status).toBe(403);
   });
 
-  test("gives it another name, once in the log; a name that is none changes nothing", async () => {
+  test("renames the key with one audit entry; an invalid name changes nothing", async () => {
     const { id, path } = await made("Before");
     for (const name of ["", "two\nlines", `sk_${"aB3".repeat(13)}x`]) {
       const refused = await members.owner.post(`${path}/name`, { name });
@@ -509,7 +509,7 @@ describe("the page of a key", () => {
 });
 
 describe("the list of keys", () => {
-  test("shows a key in amber from thirty days before its end, and no other", async () => {
+  test("highlights a key from thirty days before its expiration, and no other key", async () => {
     const of = await newMembers({ key: null });
     const path = `${of.home}/settings/api-keys`;
     const now = Date.now();
@@ -528,7 +528,7 @@ describe("the list of keys", () => {
     }
   });
 
-  test("folds inactive keys away, unless there is no other", async () => {
+  test("collapses inactive keys, unless there is no active one", async () => {
     const of = await newMembers({ key: null });
     const path = `${of.home}/settings/api-keys`;
     const { id } = await of.workspace.newKey({ name: "Ended" });
@@ -555,7 +555,7 @@ describe("design §5: rotating a key", () => {
     return { id, old, form: { form_token: tokenIn(html), overlap, lifetime: "never" } };
   }
 
-  test("shows the successor once, both keys work, and the list tells which is still in use", async () => {
+  test("shows the successor once, keeps both keys working, and the list shows which is still in use", async () => {
     const { id, old, form } = await rotation("1h");
     const answer = await members.owner.post(`${keysPath}/${id}/rotate`, form);
     expect(answer.status).toBe(200);
@@ -575,7 +575,7 @@ describe("design §5: rotating a key", () => {
     expect(await auditActions(id)).toContainEqual({ action: "key.rotated", actor: members.owner.email });
   });
 
-  test("without an overlap the old key has ended before the new one is shown; sent again, nothing more happens", async () => {
+  test("without an overlap ends the old key before the new one is shown; a repeated form changes nothing", async () => {
     const { id, old, form } = await rotation("none");
     const html = await (await members.owner.post(`${keysPath}/${id}/rotate`, form)).text();
     expect(html).toContain("The old key has ended");
@@ -589,7 +589,7 @@ describe("design §5: rotating a key", () => {
     expect((await members.owner.post(`${keysPath}/${id}/rotate`, other)).status).toBe(409);
   });
 
-  test("sent eight times at once, it makes one successor and one entry, and the old key ends as that one said", async () => {
+  test("the same form sent eight times at once creates one successor and one audit entry, and the old key ends as that request said", async () => {
     const { id, form } = await rotation("24h");
     const overlaps = ["1h", "24h", "7d", "1h", "24h", "7d", "1h", "24h"];
     const answers = await Promise.all(
@@ -610,7 +610,7 @@ describe("design §5: rotating a key", () => {
     expect(keys.find((key) => key.id === id)?.expires_at).toBe(new Date(end).toISOString());
   });
 
-  test("a form that made another key ends nothing when it is sent for this one", async () => {
+  test("a form that created another key ends nothing if it is sent for this key", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
     const { id, old, form: rotating } = await rotation("none");
@@ -620,7 +620,7 @@ describe("design §5: rotating a key", () => {
     expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
   });
 
-  test("wants to know when the old key ends and when the new one expires, and keeps what was chosen", async () => {
+  test("requires the end of the old key and the expiration of the new one, and keeps the input", async () => {
     const { id } = await rotation("1h");
     const post = (fields: Record<string, string>) =>
       members.owner.post(`${keysPath}/${id}/rotate`, { form_token: crypto.randomUUID(), ...fields });
@@ -636,7 +636,7 @@ describe("design §5: rotating a key", () => {
     expect(chosenIn(again, "overlap")).toEqual(["7d"]);
   });
 
-  test("asks for the successor's expiration where the old key has one, and offers to keep that", async () => {
+  test("asks for the successor's expiration if the old key has one, and offers to keep it", async () => {
     await create(members.owner, { name: "Expiring", lifetime: "30d" });
     const { id, expires_at: old } = await newest();
     const html = await members.owner.see(`${keysPath}/${id}/rotate`);
@@ -652,7 +652,7 @@ describe("design §5: rotating a key", () => {
   });
 });
 
-describe("a workspace with as many API keys as it may have", () => {
+describe("a workspace with the maximum number of API keys", () => {
   let full: Members;
   let path: string;
   let ids: string[];
@@ -671,7 +671,7 @@ describe("a workspace with as many API keys as it may have", () => {
 
   const LIMIT = "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.";
 
-  test("refuses another one, says what to do, keeps what was typed, and takes the same form after that", async () => {
+  test("refuses a further key, says what to do, keeps the input, and accepts the same form later", async () => {
     const form = {
       form_token: tokenIn(await full.owner.see(`${path}/new`)),
       name: "Shop",
@@ -694,7 +694,7 @@ describe("a workspace with as many API keys as it may have", () => {
     expect((await full.owner.post(`${path}/new`, form)).status).toBe(409);
   });
 
-  test("takes a rotation of each key, and refuses a second one while its successor is active", async () => {
+  test("accepts a rotation of each key, and refuses a second one while its successor is active", async () => {
     const rotate = (fields: Record<string, string>) =>
       full.owner.post(`${path}/${ids[0] ?? ""}/rotate`, { form_token: crypto.randomUUID(), ...fields });
     expect((await rotate({ overlap: "7d", lifetime: "never" })).status).toBe(200);
@@ -707,7 +707,7 @@ describe("a workspace with as many API keys as it may have", () => {
     expect((await listed(full))[0]).toMatchObject({ successor_of: ids[0] });
   });
 
-  test("refuses a payload template that is too large, by itself, before it looks at the number of keys", async () => {
+  test("refuses an oversized payload template before it checks the number of keys", async () => {
     const rows = Array.from({ length: 100 }, (_, n) => ({
       [`rows.${n}.target`]: n === 0 ? "external_id" : "attributes",
       [`rows.${n}.attribute`]: `a${n}`,

@@ -53,8 +53,8 @@ class Watcher {
 
 const signal = (n: number) => ({ event: "Signed Up", email: `p${n}@example.com`, properties: { n } });
 
-describe("while somebody looks", () => {
-  test("each signal comes once, when it is recorded, with its status and why; in between the answer is empty", async () => {
+describe("while the live page is open", () => {
+  test("each signal appears once when it is recorded, with its status and reason; otherwise the answer is empty", async () => {
     const { workspace, member, path } = await atLive({ signalLimit: 3 });
     await workspace.operator("POST", "/rules", { name: "up", event: "Signed Up", scoring_signal: "up", points: 7 });
     await workspace.send({ event: "Before" });
@@ -77,7 +77,7 @@ describe("while somebody looks", () => {
     ]);
   });
 
-  test("each refused call comes once, with its reason", async () => {
+  test("each refused call appears once, with its reason", async () => {
     const { workspace, member, path } = await atLive();
     const watcher = await Watcher.begin(member, path, "rejections");
     expect(await watcher.ask()).toBe(204);
@@ -87,7 +87,7 @@ describe("while somebody looks", () => {
     expect(watcher.rows).toEqual([expect.stringContaining("Rejected")]);
   });
 
-  test("no more than 50 rows come at a time; the rest is counted", async () => {
+  test("an answer has at most 50 rows, and counts the rest", async () => {
     const { workspace, member, path } = await atLive();
     const watcher = await Watcher.begin(member, path, "signals");
     await workspace.send(Array.from({ length: 130 }, (_, n) => signal(n)));
@@ -98,7 +98,7 @@ describe("while somebody looks", () => {
     expect(await watcher.ask()).toBe(204);
   });
 
-  test("a page from before a restore, and one that asks nonsense, gets the latest", async () => {
+  test("a cursor from before a restore and an invalid one return the latest rows", async () => {
     const { workspace, member, path } = await atLive();
     await workspace.send(signal(1));
     await workspace.settled();
@@ -110,7 +110,7 @@ describe("while somebody looks", () => {
     }
   });
 
-  test("who has been removed, or has signed out, is told nothing more; nobody hears of another workspace", async () => {
+  test("removed and signed-out members get no more rows, and nobody sees another workspace", async () => {
     const { workspace, path, owner, member, stranger } = await atLive();
     const watcher = await Watcher.begin(member, path, "signals");
     const other = await Watcher.begin(owner, path, "signals");
@@ -125,7 +125,7 @@ describe("while somebody looks", () => {
 });
 
 describe("the live page", () => {
-  test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
+  test("shows the latest signals and refused calls, newest first, and filters them without JavaScript", async () => {
     const { workspace, path, owner, member } = await atLive();
     await workspace.send({ ...signal(1), source: "web" });
     await workspace.settled();
@@ -144,14 +144,14 @@ describe("the live page", () => {
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
   });
 
-  test("says what to do when nothing has arrived", async () => {
+  test("says what to do if nothing has arrived", async () => {
     const { path, owner } = await atLive();
     const html = await owner.see(path);
     expect(textOf(html)).toContain("Nothing has arrived yet");
     expect(readHtml(html).one("main").targets).toContain(path.replace(/live$/, "connect"));
   });
 
-  test("hostile events, sources and key names are text", async () => {
+  test("hostile events, sources and key names appear as text", async () => {
     const { workspace, path, owner } = await atLive();
     const evil = `"><script>alert(1)</script>`;
     const key = await workspace.newKey({ name: evil });
@@ -164,7 +164,7 @@ describe("the live page", () => {
     expect((await owner.read(path)).text).toContain("<script>alert(1)</script>");
   });
 
-  test("is not there for a stranger", async () => {
+  test("is not found by a stranger", async () => {
     const { path, stranger } = await atLive();
     expect((await stranger.get(path)).status).toBe(404);
   });

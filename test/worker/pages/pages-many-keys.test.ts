@@ -29,11 +29,14 @@ beforeAll(async () => {
 
 const PAGES = ["signals/all", "settings/activity", "live", "rejections", "connect", "settings/api-keys"];
 
-test.each(PAGES)("however many keys a workspace has, this page names a hundred and is short: %s", async (path) => {
-  const html = await of.owner.see(`${of.home}/${path}`);
-  expect(new Set(html.match(/Region \d{4}/g)).size).toBeLessThanOrEqual(KEYS_OFFERED);
-  expect(html.length).toBeLessThanOrEqual(PAGE_MAX_BYTES);
-});
+test.each(PAGES)(
+  "with any number of keys in a workspace, the page names at most one hundred and stays short: %s",
+  async (path) => {
+    const html = await of.owner.see(`${of.home}/${path}`);
+    expect(new Set(html.match(/Region \d{4}/g)).size).toBeLessThanOrEqual(KEYS_OFFERED);
+    expect(html.length).toBeLessThanOrEqual(PAGE_MAX_BYTES);
+  },
+);
 
 describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (path) => {
   const see = async (query: Record<string, string>): Promise<Part> =>
@@ -44,7 +47,7 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
       .all("option")
       .flatMap((option) => option.attribute("value") || []);
 
-  test("offers the newest keys, and always the one that is chosen", async () => {
+  test("offers the newest keys, and always the chosen key", async () => {
     const page = await see({});
     expect(offered(page).slice(1)).toEqual(idsDownFrom(KEYS - 1, KEYS_OFFERED - 1));
     expect(page.field("key").value).toBe("");
@@ -53,7 +56,7 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
     expect(old.field("key").value).toBe(idOf(7));
   });
 
-  test("takes a part of a name, in any case, where one key alone has it", async () => {
+  test("accepts a part of a name, in any case, if one key alone matches", async () => {
     const page = await see({ key_name: " region 0007 " });
     expect(page.field("key").value).toBe(idOf(7));
     expect(page.field("key_name").value).toBe("region 0007");
@@ -61,7 +64,7 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
     expect(page.text).toContain("Region 0007");
   });
 
-  test("offers those that have it in their name where several do, and says so; then one of them is kept", async () => {
+  test("offers all matches if several keys match, and says so; then one of them can be chosen", async () => {
     const page = await see({ key_name: "Region 000" });
     expect(offered(page)).toEqual(idsDownFrom(9, 10));
     expect(page.text).toContain("10 keys have this in their name: choose one.");
@@ -69,19 +72,19 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
     expect((await see({ key_name: "Region 000", key: idOf(3) })).field("key").value).toBe(idOf(3));
   });
 
-  test("leaves the key that was chosen before when another name is typed", async () => {
+  test("ignores the key chosen before if another name is typed", async () => {
     const page = await see({ key_name: "Region 0007", key: idOf(3) });
     expect(page.field("key").value).toBe(idOf(7));
     expect(offered(page)).toEqual([idOf(7)]);
   });
 
-  test("says that no key has it in its name, also where it means something to the database", async () => {
+  test("says that no key has the name, also for characters with a meaning in LIKE", async () => {
     for (const name of ["Nobody", "_egion", "Region%"]) {
       expect((await see({ key_name: name })).text).toContain("No key has this in its name.");
     }
   });
 
-  test("is the only key's own field where all of them are offered: there is no name to type", async () => {
+  test("shows only the list of keys if it offers all of them, without a name to type", async () => {
     const few = await newMembers();
     const page = readHtml(await few.owner.see(`${few.home}/${path}`));
     expect(page.fields("key_name")).toHaveLength(0);
@@ -89,14 +92,14 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
   });
 });
 
-test("All signals are those of the key whose name was typed", async () => {
+test("All signals filters by the key whose name was typed", async () => {
   const read = (name: string) =>
     of.owner.read(`${of.home}/signals/all?${new URLSearchParams({ key_name: name }).toString()}`);
   expect((await read("shop 10%")).rows).toHaveLength(2);
   expect((await read("Region 0007")).rows).toHaveLength(0);
 });
 
-test("Live and Rejections name the key of a refused call, however old it is", async () => {
+test("Live and Rejections name the key of a refused call, however old the key is", async () => {
   await of.workspace.counter.refused({
     keyId: idOf(7),
     code: "body_empty",

@@ -31,14 +31,14 @@ const email = (of: Members, who: string): string => `${who}-${of.slug}@example.c
 const START = { owner: "owner", admin: "admin", member: "member" };
 
 describe("the page of members", () => {
-  test("lists everybody with role and since when, and marks who looks", async () => {
+  test("lists everybody with role and joining date, and marks the current person", async () => {
     const of = await newMembers();
     const page = await of.member.read(path(of));
     const rows = page.rows.map((row) => row.cells.slice(0, 1));
     expect(rows.toSorted()).toEqual([[email(of, "admin")], [`${email(of, "member")} You`], [email(of, "owner")]]);
   });
 
-  test("is read-only for members, whatever they post", async () => {
+  test("is read-only for members, who cannot change anything by posting", async () => {
     const of = await newMembers();
     expect((await of.owner.read(path(of))).forms(/members/).length).toBeGreaterThan(0);
     expect((await of.member.read(path(of))).forms(/members/)).toHaveLength(0);
@@ -57,7 +57,7 @@ describe("the page of members", () => {
 });
 
 describe("adding a member", () => {
-  test("makes a member, gives a text to send, and leaves an entry", async () => {
+  test("creates a member, offers a text to send, and adds an audit entry", async () => {
     const of = await newMembers({ name: "A <b>bold</b> name" });
     const added = await of.admin.post(path(of), { email: ` New-${of.slug}@Example.com`, role: "admin" });
     expect(added.status).toBe(303);
@@ -96,7 +96,7 @@ describe("adding a member", () => {
   });
 });
 
-test("at the most members that a workspace may have, a new one is refused, with what was typed", async () => {
+test("is refused at the maximum number of members, and keeps the input", async () => {
   const of = await newMembers();
   await env.DB.prepare(
     `INSERT INTO members (workspace_id, email, role, created_at)
@@ -133,7 +133,7 @@ describe("changing and removing members", () => {
     expect((await of.admin.get(path(of))).status).toBe(404);
   });
 
-  test("admins neither touch owners nor make them, and see no form for it", async () => {
+  test("admins cannot change owners or appoint them, and see no form for it", async () => {
     const of = await newMembers();
     const page = await of.admin.read(path(of));
     const changed = page.fields("email").map(({ value }) => value);
@@ -159,7 +159,7 @@ describe("changing and removing members", () => {
     expect(await roles(of)).toEqual({ ...START, member: "admin" });
   });
 
-  test("a form without a role changes nobody's role", async () => {
+  test("a form without a role changes no role", async () => {
     const of = await newMembers();
     for (const role of [{}, { role: "" }, { role: "superuser" }, { role: "toString" }]) {
       const refused = await of.owner.post(`${path(of)}/role`, { email: email(of, "admin"), ...role });
@@ -185,7 +185,7 @@ describe("changing and removing members", () => {
     expect(await audited(of)).toEqual([]);
   });
 
-  test("a member who leaves is warned and loses access", async () => {
+  test("a member who leaves is warned first and loses access", async () => {
     const of = await newMembers();
     expect(await of.admin.see(path(of))).toContain("This is you: you will not see this workspace any more");
     const left = await of.admin.post(`${path(of)}/remove`, { email: email(of, "admin") });

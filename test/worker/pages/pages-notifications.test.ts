@@ -62,8 +62,8 @@ async function testOf({ of, at }: Made): Promise<string> {
   return answer.headers.get("location") ?? "";
 }
 
-describe("who sees notifications", () => {
-  test("owners and admins do; a member is told whom to ask, and sees neither the entry nor what was done", async () => {
+describe("who may see notifications", () => {
+  test("owners and admins see them; a member learns whom to ask, and sees neither the menu entry nor the log entries", async () => {
     const { of, at } = await newWebhook();
     expect(textOf(await of.owner.see(pathOf(of)))).toContain("CRM Webhook");
     const refused = await of.member.get(pathOf(of));
@@ -79,7 +79,7 @@ describe("who sees notifications", () => {
     expect(activity).not.toContain("Destination created");
   });
 
-  test("a destination of another workspace is not there", async () => {
+  test("a destination of another workspace is not found", async () => {
     const { at } = await newWebhook();
     const other = await newMembers({ key: null });
     const elsewhere = `${pathOf(other)}/${DESTINATION.exec(at)?.[0]}`;
@@ -91,7 +91,7 @@ describe("who sees notifications", () => {
 });
 
 describe("a new destination", () => {
-  test("is what an empty page asks for first", async () => {
+  test("is the first action on an empty page", async () => {
     const of = await newMembers({ key: null });
     const html = await of.admin.see(pathOf(of));
     expect(textOf(html)).toContain("Nobody is told anything yet");
@@ -99,7 +99,7 @@ describe("a new destination", () => {
     expect(focusedIn(await of.admin.see(`${pathOf(of)}/new`))).toBe("name");
   });
 
-  test("shows its secret once, on a page that nobody keeps, and how to verify in three languages", async () => {
+  test("shows its secret once, on a page that is not cached, with code to verify it in three languages", async () => {
     const { of, at, secret, answer, form, receiver } = await newWebhook();
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/=]{32,}$/);
     expect(answer.headers.get("cache-control")).toBe("no-store");
@@ -117,7 +117,7 @@ describe("a new destination", () => {
     expect(receiver.received).toEqual([]);
   });
 
-  test("tells what is wrong at its field, keeps what was typed, and begins in the first that has an error", async () => {
+  test("shows errors at their fields, keeps the input, and focuses the first invalid field", async () => {
     const of = await newMembers({ key: null });
     const typed = { name: "<b>", type: "webhook", target: "http://127.0.0.1/x", events: "key.silent" };
     const post = async (fields: Record<string, string>) => {
@@ -142,7 +142,7 @@ describe("a new destination", () => {
     expect(textOf(await of.admin.see(pathOf(of)))).toContain("Nobody is told anything yet");
   });
 
-  test("is offered with an example of each event, as it will be sent", async () => {
+  test("is offered with an example of each event, as it is sent", async () => {
     const of = await newMembers({ key: null });
     const text = textOf(await of.admin.see(`${pathOf(of)}/new`));
     expect(text).toContain(`"type": "person.score_crossed"`);
@@ -152,7 +152,7 @@ describe("a new destination", () => {
 });
 
 describe("a test", () => {
-  test("is signed with the secret that was shown, and its result is there at once", async () => {
+  test("is signed with the shown secret and shows its result at once", async () => {
     const made = await newWebhook();
     const delivery = await testOf(made);
     expect(made.receiver.verify(made.secret)).toMatchObject({ type: "destination.test" });
@@ -161,7 +161,7 @@ describe("a test", () => {
     expect(text).toContain("thanks");
   });
 
-  test("that fails says why, with the answer as text; mended, it is delivered again by the same id", async () => {
+  test("shows the reason and the answer as text if it fails, and can be resent under the same id", async () => {
     const made = await newWebhook();
     const { of, receiver, at } = made;
     receiver.answer = () => new Response("<script>alert(1)</script>", { status: 500 });
@@ -182,7 +182,7 @@ describe("a test", () => {
 });
 
 describe("a destination", () => {
-  test("is paused, resumed, changed and deleted; the activity log says each in a sentence", async () => {
+  test("can be paused, resumed, changed and deleted; the activity log has a sentence for each", async () => {
     const { of, at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).headers.get("location")).toBe(`${at}?done=destination_paused`);
     expect(textOf(await of.admin.see(at))).toContain("What happens until it is resumed is not told.");
@@ -204,7 +204,7 @@ describe("a destination", () => {
     }
   });
 
-  test("has its secret rotated: the new one is shown once, and until the old one ends both sign", async () => {
+  test("gets a new secret that is shown once; until the old one ends both sign", async () => {
     const made = await newWebhook();
     const { of, at, secret, receiver } = made;
     expect((await of.admin.post(`${at}/rotate`, { overlap: "some day" })).status).toBe(422);
@@ -216,7 +216,7 @@ describe("a destination", () => {
     expect(textOf(await of.admin.see(at))).toContain("The old one signs too");
   });
 
-  test("that is paused delivers nothing again, and the page says why", async () => {
+  test("resends nothing while it is paused, and the page says why", async () => {
     const { of, at, receiver } = await newWebhook();
     await raiseCrossing(of);
     await until(() => expect(receiver.received).toHaveLength(1));
@@ -229,7 +229,7 @@ describe("a destination", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test("that is paused shows what waits as waiting, and its pages do not look again by themselves", async () => {
+  test("shows waiting notifications as waiting while it is paused, and its pages do not refresh", async () => {
     const { of, at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 500 });
     await raiseCrossing(of);
@@ -245,7 +245,7 @@ describe("a destination", () => {
     }
   });
 
-  test("that the service has switched off says why, and can be resumed", async () => {
+  test("says why the service switched it off, and can be resumed", async () => {
     const { of, at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 410 });
     await raiseCrossing(of);
@@ -256,8 +256,8 @@ describe("a destination", () => {
   });
 });
 
-describe("what is told of scores and keys", () => {
-  test("thresholds are at most five whole numbers, in any order; without one, who wants them is named", async () => {
+describe("settings about scores and keys", () => {
+  test("thresholds are at most five whole numbers, in any order; without any, the page names the destinations that want them", async () => {
     const { of } = await newWebhook();
     expect(textOf(await of.admin.see(pathOf(of)))).toContain("CRM is to be told when a score crosses one.");
     const save = (thresholds: string) => of.admin.post(`${pathOf(of)}/thresholds`, { thresholds });
@@ -281,7 +281,7 @@ describe("what is told of scores and keys", () => {
     );
   });
 
-  test("for how many days a key may be silent is chosen on its page", async () => {
+  test("the page of a key sets the number of days that it may be silent", async () => {
     const of = await newMembers();
     const id = of.workspace.key.id;
     const at = `${of.home}/settings/api-keys/${id}`;

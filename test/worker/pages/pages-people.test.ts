@@ -58,13 +58,13 @@ async function newRule(of: Members, event: string, points: number): Promise<{ id
 }
 
 describe("the list of people", () => {
-  test("says what to do first where there is nobody", async () => {
+  test("says what to do first if there are no people", async () => {
     const page = await members.member.read(people);
     expect(page.text).toContain("Nobody yet");
     expect(page.one("main").targets).toContain(`${members.home}/connect`);
   });
 
-  test("comes in four orders, each page behind the one before, nobody twice and nobody missing", async () => {
+  test("has four orders, and each person appears once across its pages", async () => {
     const of = await newMembers();
     await newRule(of, "scored", 3);
     // 60 people: those of the same score and the same last time are told apart by their number.
@@ -109,7 +109,7 @@ describe("the list of people", () => {
     );
   });
 
-  test("keeps search, order, score and days over its pages, and in its form", async () => {
+  test("keeps search, order, score and days across its pages and in its form", async () => {
     const of = await newMembers();
     await newRule(of, "scored", 3);
     const some = (count: number, event: string) =>
@@ -129,7 +129,7 @@ describe("the list of people", () => {
     expect(nextOf(second)).toBe(null);
   });
 
-  test("says which of the filters nobody fits, and clears each of them", async () => {
+  test("names the filter that matches no person, and clears each of them", async () => {
     const of = await newMembers();
     await happened(of, [did("ann@example.com", "e", NOW)]);
     const html = await of.member.see(`${of.home}/people?q=%22%3E%3Cscript%3E&score=7&from=2020-01-01&sort=email`);
@@ -144,12 +144,12 @@ describe("the list of people", () => {
     expect(page.link(/^Clear all of them/).target).toBe(`${of.home}/people`);
   });
 
-  test("takes an order and a search that make no sense for none", async () => {
+  test("ignores an invalid order and an invalid search", async () => {
     const html = await members.member.see(`${people}?sort=toString&score=many&from=never&q=%20`);
     expect(html).toContain("Nobody yet");
   });
 
-  test("leads from an email to the person", async () => {
+  test("links an email to the person", async () => {
     const response = await members.member.get(`${people}?email=${encodeURIComponent(" Jane/X@Example.com ")}`);
     expect(response.status).toBe(303);
     expect(response.headers.get("location")).toBe(`${people}/${encodeURIComponent("jane/x@example.com")}`);
@@ -157,7 +157,7 @@ describe("the list of people", () => {
 });
 
 describe("a person", () => {
-  test("has facts, score, curve, timeline with rules and traces, and identities", async () => {
+  test("shows facts, score, curve, timeline with rules and traces, and identities", async () => {
     const of = await newMembers();
     const rule = await newRule(of, "Viewed", 5);
     await newRule(of, "Left", -2);
@@ -210,7 +210,7 @@ describe("a person", () => {
     expect(scores).toContain("-2");
   });
 
-  test("who has had more ids than are kept: the page says how many were dropped, and so does the API", async () => {
+  test("with more ids than are kept shows the number of dropped ids, on the page and in the API", async () => {
     const of = await newMembers();
     await happened(of, [did("jane@example.com", "Viewed", NOW - HOUR)]);
     const path = `${of.home}/people/jane%40example.com`;
@@ -226,7 +226,7 @@ describe("a person", () => {
     });
   });
 
-  test("whose email has changed is two people of one id, and the page of each says so and leads to the other", async () => {
+  test("with a changed email becomes two people of one id, whose pages say so and link to each other", async () => {
     const of = await newMembers();
     const named = (email: string, at: number, userId: string): Partial<Delivered> => ({
       at,
@@ -255,7 +255,7 @@ describe("a person", () => {
     expect((await page("old@example.com")).text).toContain("No id is linked any more");
   });
 
-  test("of any email has a page of their own", async () => {
+  test("has a page for any valid email", async () => {
     const of = await newMembers();
     const emails = [
       `o'brien+tag\\x%41?#"&b=@example.com`,
@@ -297,7 +297,7 @@ describe("a person", () => {
     }
   });
 
-  test("of very many scoring signals has a curve of few steps that ends at the score", async () => {
+  test("with very many scoring signals has a curve of few steps that ends at the score", async () => {
     const of = await newMembers();
     await happened(of, [did("busy@example.com", "e", NOW)]);
     const { curve, person } = await runInDurableObject(
@@ -335,7 +335,7 @@ describe("a person", () => {
     expect((await of.member.see(`${of.home}/people/busy%40example.com`)).length).toBeLessThan(60_000);
   });
 
-  test("keeps what has scored when its signal is not kept any more", async () => {
+  test("keeps scores whose signals are no longer stored", async () => {
     const of = await newMembers();
     await newRule(of, "old", 7);
     await happened(of, [did("kept@example.com", "old", NOW)]);
@@ -358,7 +358,7 @@ describe("a person", () => {
     expect(scores).toContain("+7");
   });
 
-  test("of another workspace is not there", async () => {
+  test("of another workspace is not found", async () => {
     await happened(members, [did("mine@example.com", "e", NOW)]);
     expect((await members.member.get(`${people}/mine%40example.com`)).status).toBe(200);
     expect((await members.stranger.get(`${people}/mine%40example.com`)).status).toBe(404);
@@ -369,13 +369,13 @@ describe("a person", () => {
     }
   });
 
-  test("is kept by no cache, and neither is the list", async () => {
+  test("is not cached, nor is the list", async () => {
     expect((await members.member.get(people)).headers.get("cache-control")).toBe("no-store");
   });
 });
 
 describe("a person's deletion", () => {
-  test("asks for the email to be typed, deletes once, and shows the receipt", async () => {
+  test("asks for the typed email, deletes once, and shows the receipt", async () => {
     const of = await newMembers();
     await newRule(of, "Viewed", 5);
     await happened(of, [did("gone@example.com", "Viewed", NOW), did("gone@example.com", "other", NOW)]);
@@ -431,7 +431,7 @@ describe("a person's deletion", () => {
     ]);
   });
 
-  test("is not for members", async () => {
+  test("is not available to members", async () => {
     await happened(members, [did("stays@example.com", "e", NOW)]);
     const path = `${people}/stays%40example.com`;
     expect((await members.member.read(path)).targets).not.toContain(`${path}/delete`);
@@ -442,7 +442,7 @@ describe("a person's deletion", () => {
 });
 
 describe("exports of people and signals", () => {
-  test("are files for owners and admins, and noted in the audit log", async () => {
+  test("are files for owners and admins, with an audit entry", async () => {
     const of = await newMembers();
     await happened(of, [did("jane@example.com", "e", NOW)]);
     const exported = `${of.home}/people/export?records=people&format=csv`;
@@ -469,7 +469,7 @@ describe("exports of people and signals", () => {
     ]);
   });
 
-  test("are neither shown nor given to members, and other records are not there", async () => {
+  test("are neither shown nor given to members, and other exports do not exist", async () => {
     expect(await members.member.see(people)).not.toContain("people/export");
     expect((await members.member.get(`${people}/export?records=people&format=csv`)).status).toBe(403);
     expect((await members.owner.get(`${people}/export?records=api_keys&format=csv`)).status).toBe(404);

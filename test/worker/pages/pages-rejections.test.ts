@@ -19,12 +19,12 @@ function entry(keyId: string, atMs: number): RefusedCalls {
 }
 
 describe("the Rejections page", () => {
-  test("is glad when nothing was refused", async () => {
+  test("says so if no call was refused", async () => {
     const { path, member } = await atRejections();
     expect(textOf(await member.see(path))).toContain("Nothing was refused");
   });
 
-  test("sums up by key and reason with advice, and lists them with detail, count and the first request's id", async () => {
+  test("counts by key and reason with advice, and lists refusals with detail, count and the first request id", async () => {
     const { workspace, path, owner } = await atRejections();
     const other = await workspace.newKey({ name: "Old campaign" });
     const first = await workspace.send({ event: "" });
@@ -45,7 +45,7 @@ describe("the Rejections page", () => {
     expect(text).toContain("Calls with a key that does not exist belong to no workspace and are not shown.");
   });
 
-  test("is narrowed down by key and by code", async () => {
+  test("filters by key and by code", async () => {
     const firstDay = new Date().toISOString().slice(0, 10);
     const { workspace, path, owner } = await atRejections();
     const other = await workspace.newKey({ name: "Old campaign" });
@@ -76,7 +76,7 @@ describe("the Rejections page", () => {
     expect(await shown("?from=2199-01-01")).toEqual([false, false, false]);
   });
 
-  test("sums up what the filter leaves: days, a key and a reason", async () => {
+  test("counts only what the filter selects: days, a key and a reason", async () => {
     const { workspace, path, member } = await atRejections();
     const now = Date.now();
     const dayAgo = now - 86_400_000;
@@ -118,7 +118,7 @@ describe("the Rejections page", () => {
     expect(text).toMatch(/The secret in the X-Api-Secret header is not the key's\. CRM 20 20/);
   });
 
-  test("shows the sums of calls and signals, and when the first of them came", async () => {
+  test("shows the number of calls and signals, and the time of the first", async () => {
     const { workspace, path, owner } = await atRejections();
     const told = {
       keyId: workspace.key.id,
@@ -153,7 +153,7 @@ describe("the Rejections page", () => {
     expect((await pageOf("?cursor=gone")).ids).toEqual(first.ids);
   });
 
-  test("says so when as much is kept as can be", async () => {
+  test("says so if the maximum number of entries is stored", async () => {
     const { workspace, path, owner } = await atRejections();
     const some = (from: number, to: number) =>
       Array.from({ length: to - from }, (_, n) => entry(`key_${from + n}`, Date.now()));
@@ -179,7 +179,7 @@ describe("the Rejections page", () => {
     expect((await owner.get(path)).headers.get("cache-control")).toBe("no-store");
   });
 
-  test("another workspace's refusals, and a stranger's look, show nothing", async () => {
+  test("shows nothing of another workspace, and nothing to a stranger", async () => {
     const { workspace } = await atRejections();
     await workspace.send({ event: "" });
     const { path, owner, stranger } = await atRejections();

@@ -24,7 +24,7 @@ function toConfirm(html: string): Record<string, string> {
 }
 
 describe("the export of rules", () => {
-  test("is a file that any member may have, with all that is said of each rule", async () => {
+  test("is a file for any member, with the full content of each rule", async () => {
     await create({ frequency: "once_ever", conditions: [{ path: "email", operator: "exists" }] });
     await create({ name: "Second", enabled: false });
     const answer = await members.member.get(`${base}/export.json`);
@@ -60,7 +60,7 @@ describe("the export of rules", () => {
 });
 
 describe("the import of rules", () => {
-  test("says first what it would add and change, and does it when that is confirmed", async () => {
+  test("shows additions and changes first, and applies them after confirmation", async () => {
     await create({ conditions: [{ path: "properties.a", operator: "equals", value: 1 }] });
     await create({ name: "Same" });
     const text = file(
@@ -100,7 +100,7 @@ describe("the import of rules", () => {
     expect([again.status, textOf(await again.text())]).toEqual([409, expect.stringContaining("says the same")]);
   });
 
-  test("takes a file, as a browser sends it", async () => {
+  test("accepts a file upload as browsers send it", async () => {
     const form = new FormData();
     form.set("file", new File([file(RULE)], "rules.json"));
     form.set("text", "");
@@ -114,7 +114,7 @@ describe("the import of rules", () => {
     expect(readHtml(html).buttons("Import 1 rule")).toHaveLength(1);
   });
 
-  test("that is sent after the session has ended keeps the file, to be sent again from the page that answers", async () => {
+  test("keeps the file if the session has ended, and sends it again from the answer", async () => {
     const post = (body: FormData, headers: Record<string, string> = {}) =>
       call(`${base}/import`, { method: "POST", headers: { origin: "https://signals.example", ...headers }, body });
     const form = new FormData();
@@ -132,7 +132,7 @@ describe("the import of rules", () => {
     expect([answer.status, toConfirm(await answer.text())["text"]]).toEqual([200, file(RULE)]);
   });
 
-  test("with something wrong names each rule, and what was sent stays", async () => {
+  test("names each invalid rule and keeps the input", async () => {
     const text = file({ ...RULE, points: "many", name: '<script>"' }, RULE, { ...RULE, event: "" });
     for (const fields of [{ text }, { text, do: "import", rules_version: "0" }]) {
       // oxlint-disable-next-line no-await-in-loop
@@ -152,7 +152,7 @@ describe("the import of rules", () => {
     ]);
   });
 
-  test("of a name that several rules have is refused at that rule, and nothing can be confirmed", async () => {
+  test("refuses a rule whose name several rules have, and offers no confirmation", async () => {
     await create();
     await create();
     const answer = await members.owner.post(`${base}/import`, { text: file({ ...RULE, name: "New" }, RULE) });
@@ -163,7 +163,7 @@ describe("the import of rules", () => {
     expect(await stored()).toHaveLength(2);
   });
 
-  test("is shown again where rules have been changed since it was looked at, and nothing is done", async () => {
+  test("shows the preview again if rules changed since, and changes nothing", async () => {
     await create();
     const html = await (await members.owner.post(`${base}/import`, { text: file({ ...RULE, points: 1 }) })).text();
     const [rule] = await stored();
@@ -178,7 +178,7 @@ describe("the import of rules", () => {
     expect(await stored()).toMatchObject([{ points: 1, version: 3 }]);
   });
 
-  test("of one workspace's export makes the same rules in another; in its own it changes nothing", async () => {
+  test("of another workspace's export creates the same rules; in the same workspace it changes nothing", async () => {
     await create({ name: "Twice" });
     await create({ name: "Twice", points: 1 });
     const text = await members.member.see(`${base}/export.json`);
@@ -209,7 +209,7 @@ describe("the import of rules", () => {
     expect((await stored()).length).toBeGreaterThan(0);
   });
 
-  test("shows no more of a large file than fits on a page", async () => {
+  test("shows only as much of a large file as fits on a page", async () => {
     const conditions = Array.from({ length: 40 }, () => ({
       path: "email",
       operator: "equals",
@@ -226,7 +226,7 @@ describe("the import of rules", () => {
     expect(refused.status).toBe(422);
   });
 
-  test("is for owners and admins, within the size of a file", async () => {
+  test("is for owners and admins, up to the maximum file size", async () => {
     expect((await members.member.get(`${base}/import`)).status).toBe(403);
     expect((await members.member.post(`${base}/import`, { text: file(RULE) })).status).toBe(403);
     expect((await members.stranger.post(`${base}/import`, { text: file(RULE) })).status).toBe(404);

@@ -33,7 +33,7 @@ const forms = (html: string) =>
     .forms(/^\/w\//)
     .map(({ target }) => target);
 
-test("the list of a rule's versions says what changed, who did it and when", async () => {
+test("the versions of a rule show the change, the person and the time", async () => {
   await patch({ points: 25, frequency: "once_per_day", match: "any" });
   const form = { name: "<b>Demo</b>", event: "Filled Out *", match: "any", scoring_signal: "demo", points: "25" };
   await members.admin.post(path, { ...form, frequency: "once_per_day", enabled: "on", version: "2" });
@@ -53,7 +53,7 @@ test("the list of a rule's versions says what changed, who did it and when", asy
   expect((await members.member.read(path)).targets).toContain(`${path}/versions`);
 });
 
-test("of a large change of a rule the beginning is shown", async () => {
+test("a large change of a rule is shown with its beginning", async () => {
   const value = Array.from({ length: 200 }, (_, n) => `value-${n}`);
   await patch({ conditions: Array.from({ length: 12 }, (_, n) => ({ path: `properties.p${n}`, operator: "exists" })) });
   await patch({ conditions: [{ path: "source", operator: "in", value }] });
@@ -64,7 +64,7 @@ test("of a large change of a rule the beginning is shown", async () => {
   expect(textOf(await members.member.see(`${path}/versions/3`))).toContain("value-199");
 });
 
-test("a version says what the rule said, and what going back would change; only managers may go back", async () => {
+test("a version shows the rule's content and the effect of going back; only managers may go back", async () => {
   await patch({ points: 25, enabled: false });
   const html = await members.member.see(`${path}/versions/1`);
   expect(textOf(html)).toContain("Enabled When Filled Out * comes, and all of this holds: properties.form is demo");
@@ -85,7 +85,7 @@ test("a version says what the rule said, and what going back would change; only 
   expect((await other.owner.get(`${other.home}/rules/${id}/versions/1`)).status).toBe(404);
 });
 
-test("going back makes a new version of a rule; applied to the past it brings the scores back", async () => {
+test("going back creates a new version of the rule; applied to the past it restores the scores", async () => {
   await patch({ conditions: [] });
   await deliver(members.workspace.id, [
     { id: "sig_1", ordinal: 1, payload: { event: "Filled Out Form", email: "a@example.com", properties: {} } },
@@ -104,7 +104,7 @@ test("going back makes a new version of a rule; applied to the past it brings th
   expect(settings).toContain("took the mapping rule Asked for a demo back to what version 2 said");
 });
 
-test("a person who saw another version than the current one is shown the rule again, and nothing changes", async () => {
+test("a person who saw an outdated version sees the rule again, and nothing changes", async () => {
   await patch({ points: 25 });
   await patch({ points: 30 });
   const answer = await members.admin.post(`${path}/versions/1/restore`, { version: "2" });

@@ -86,7 +86,7 @@ function typed(html: string, name: string): string[] {
 }
 
 describe("the list of rules", () => {
-  test("says first what to do, and then shows each rule with how many signals it has scored", async () => {
+  test("says what to do first, and then shows each rule with its number of scored signals", async () => {
     expect(textOf(await members.owner.see(base))).toContain("No mapping rules yet");
     const rule = await newRule({
       name: "<script>alert(1)</script>",
@@ -115,7 +115,7 @@ describe("the list of rules", () => {
     expect(forAdmin.forms(`${base}/${rule.id}/disable`)).toHaveLength(1);
   });
 
-  test("pages by cursor", async () => {
+  test("has several pages", async () => {
     for (let n = 0; n < 27; n++) await newRule({ name: `rule ${n}` }); // oxlint-disable-line no-await-in-loop
     const first = await members.member.read(base);
     const second = await members.member.read(first.next ?? "");
@@ -125,7 +125,7 @@ describe("the list of rules", () => {
 });
 
 describe("creating a rule", () => {
-  test("saves what was typed, from the next signal on, with an audit entry", async () => {
+  test("saves the input from the next signal on, with an audit entry", async () => {
     const rows: Row[] = [
       ["properties.n", "greater_than", "1"],
       ["properties.plan", "in", "pro\r\nteam, large\r\n"],
@@ -160,7 +160,7 @@ describe("creating a rule", () => {
     expect(await audit()).toEqual(["rule.created admin"]);
   });
 
-  test("what is wrong is said at its field, and what was typed stays", async () => {
+  test("shows errors at their fields and keeps the input", async () => {
     const rows: Row[] = [
       ["properties.n", "equals", "1"],
       ['<script>"n"', "in", ""],
@@ -180,7 +180,7 @@ describe("creating a rule", () => {
     expect(await stored()).toEqual([]);
   });
 
-  test("begins with the name; what is sent and wrong, with the first field that is; a row that is added, with that", async () => {
+  test("focuses the name at first, the first invalid field after an error, and an added row", async () => {
     const post = async (path: string, sent: [string, string][]) =>
       focusedIn(await (await members.owner.post(path, sent)).text());
     const rows: Row[] = [
@@ -198,7 +198,7 @@ describe("creating a rule", () => {
     expect(await post(`${base}/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
   });
 
-  test("a copy of a rule has all that it says, and is saved as another one", async () => {
+  test("a copy of a rule has the same content and is saved as a second rule", async () => {
     const rule = await newRule({
       name: "\u{1F600}".repeat(250),
       match: "any",
@@ -221,7 +221,7 @@ describe("creating a rule", () => {
     expect((await other.owner.get(`${other.home}/rules/new?copy=${rule.id}`)).status).toBe(404);
   });
 
-  test("rows come and go without a script", async () => {
+  test("rows can be added and removed without JavaScript", async () => {
     const rows: Row[] = [
       ["properties.a", "equals", "1"],
       ["properties.b", "contains", "2"],
@@ -233,7 +233,7 @@ describe("creating a rule", () => {
     expect(await stored()).toEqual([]);
   });
 
-  test("is pre-filled from a signal's payload, and knows the events that came", async () => {
+  test("is pre-filled from a signal's payload, and suggests known events", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", payload: { ...form(1), properties: { form_name: "Demo request", n: 1 } } },
       { id: "sig_2", payload: { ...form(2), properties: { n: 2 } } },
@@ -255,7 +255,7 @@ describe("creating a rule", () => {
     expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
   });
 
-  test("proposes the events that came, the most frequent first, and the paths of what they carry", async () => {
+  test("suggests known events, the most frequent first, and the paths of their payloads", async () => {
     const many = (count: number, first: number, payload: object) =>
       Array.from({ length: count }, (_, n) => ({
         id: `sig_${first + n}`,
@@ -292,7 +292,7 @@ describe("creating a rule", () => {
     expect(proposed(await other.owner.see(`${other.home}/rules/new`), "events")).toEqual([]);
   });
 
-  test("from a group has the conditions that its samples share, and matches what is there", async () => {
+  test("from an event group has the conditions that its samples share, and matches them", async () => {
     const sent = (n: number, form_name: string) => ({ ...form(n), properties: { form_name, plan: "pro" } });
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: sent(1, "Demo request") },
@@ -305,7 +305,7 @@ describe("creating a rule", () => {
     expect(textOf(html)).toContain("the conditions are what these samples share");
   });
 
-  test("stops at the limit, and what was typed stays", async () => {
+  test("stops at the maximum number of conditions and keeps the input", async () => {
     await env.DB.prepare(
       `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
        INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
@@ -335,7 +335,7 @@ describe("the preview of a rule", () => {
   );
   const rows: Row[] = [["properties.n", "less_than", "2"]];
 
-  test("says what the rule would have scored, with samples, before it has a name", async () => {
+  test("shows the past effect of the rule with samples, before it has a name", async () => {
     const answer = await members.owner.post(`${base}/preview`, fields(rows, { name: "", scoring_signal: "" }));
     const html = await answer.text();
     expect(answer.status).toBe(200);
@@ -370,13 +370,13 @@ describe("the preview of a rule", () => {
     expect(list.row("Asked for a demo").cells.at(4)).toBe(String(scored));
   });
 
-  test("adds 0 points where nothing matches, also of a rule that takes points away", async () => {
+  test("adds 0 points if nothing matches, also for a rule with negative points", async () => {
     const asked = fields([], { event: "Never Came", points: "-5" });
     const html = await (await members.owner.post(`${base}/preview`, asked)).text();
     expect(textOf(html)).toContain("Matches 0 Scored 0 People 0 Points 0 ");
   });
 
-  test("is there without a script too, on as many days as were chosen", async () => {
+  test("works without JavaScript too, for the chosen number of days", async () => {
     await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
     const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
     expect(textOf(html)).toContain("Matches 12 Scored 12 People 4 Points +240");
@@ -386,7 +386,7 @@ describe("the preview of a rule", () => {
     expect(textOf(month)).toContain("Matches 13");
   });
 
-  test("warns where nothing matches, and names events that differ in letter case only", async () => {
+  test("warns if nothing matches, and names events that differ only in case", async () => {
     const preview = async (event: string) =>
       textOf(await (await members.owner.post(`${base}/preview`, fields([], { event }))).text());
     expect(await preview("filled out form")).toContain("Did you mean “Filled Out Form”?");
@@ -394,7 +394,7 @@ describe("the preview of a rule", () => {
     expect(await preview("Filled Out Form")).not.toContain("Nothing that is stored matches");
   });
 
-  test("of what is not complete yet says so", async () => {
+  test("of an incomplete rule says so", async () => {
     const preview = async (more: Record<string, string>, of: Row[] = []) =>
       textOf(await (await members.owner.post(`${base}/preview`, fields(of, more))).text());
     expect(await preview({ event: "" })).toContain("Name an event");
@@ -403,7 +403,7 @@ describe("the preview of a rule", () => {
 });
 
 describe("changing a rule", () => {
-  test("makes a new version; scoring signals stay until it is applied again", async () => {
+  test("makes a new version; scored signals stay until the rule is applied again", async () => {
     const rule = await newRule();
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
     const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "1" }));
@@ -414,7 +414,7 @@ describe("changing a rule", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
   });
 
-  test("a rule that is saved unchanged stays as it is, and so does its copy", async () => {
+  test("a rule saved unchanged stays the same, and its copy has the same conditions", async () => {
     const conditions = [
       { path: "properties.plan", operator: "in", value: [" demo ", "a\nb", "5"] },
       { path: "properties.plan ", operator: "not_equals", value: "demo\n" },
@@ -442,7 +442,7 @@ describe("changing a rule", () => {
     expect(textOf(await preview.text())).toContain("Matches 1 ");
   });
 
-  test("is refused when somebody else has changed it meanwhile, and what was typed stays", async () => {
+  test("is refused if another person changed the rule meanwhile, and keeps the input", async () => {
     const rule = await newRule();
     const opened = await members.owner.see(`${base}/${rule.id}`);
     expect(typed(opened, "version")).toEqual(["1"]);
@@ -463,14 +463,14 @@ describe("changing a rule", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.updated operator", "rule.updated owner"]);
   });
 
-  test("a row that is added keeps the version that was opened", async () => {
+  test("keeps the opened version if a row is added", async () => {
     const rule = await newRule();
     await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
     const html = await (await members.owner.post(`${base}/${rule.id}`, fields([], { version: "1", do: "add" }))).text();
     expect(typed(html, "version")).toEqual(["1"]);
   });
 
-  test("wrong input is a 422 with what was typed", async () => {
+  test("answers invalid input with a 422 and keeps it", async () => {
     const rule = await newRule();
     const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { event: " ", version: "1" }));
     expect(answer.status).toBe(422);
@@ -478,7 +478,7 @@ describe("changing a rule", () => {
     expect(await stored()).toMatchObject([{ version: 1 }]);
   });
 
-  test("a rule is disabled and enabled", async () => {
+  test("disables and enables a rule", async () => {
     const rule = await newRule();
     await members.admin.post(`${base}/${rule.id}/disable`);
     expect(await stored()).toMatchObject([{ enabled: false }]);
@@ -490,7 +490,7 @@ describe("changing a rule", () => {
 });
 
 describe("applying a rule to past signals", () => {
-  test("scores them, and shows how far it is until it is done", async () => {
+  test("scores them and shows the progress until it ends", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1) },
       { id: "sig_2", ordinal: 2, payload: form(2) },
@@ -511,7 +511,7 @@ describe("applying a rule to past signals", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
 
-  test("is offered right after saving, with how many it matches, until it is done", async () => {
+  test("is offered right after saving, with the number of matches, until it has run", async () => {
     await deliver(
       workspace.id,
       [1, 2, 3].map((n) => ({ id: `sig_${n}`, ordinal: n, payload: form(n), at: Date.now() - n * 100 * DAY })),
@@ -550,7 +550,7 @@ describe("applying a rule to past signals", () => {
     expect((await offer(none.headers.get("location") ?? "")).text).toMatch(/None of the past signals matches it\.$/);
   });
 
-  test("looks again by itself while it is under way", async () => {
+  test("refreshes the page while the job runs", async () => {
     const rule = await newRule();
     await runInDurableObject(workspace.store, async (store, { storage }) => {
       store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
@@ -567,7 +567,7 @@ describe("applying a rule to past signals", () => {
   });
 });
 
-test("an API key is no name of a rule: what members see must not show it", async () => {
+test("refuses an API key as a rule's name, because members see the name", async () => {
   const { key } = await workspace.operator<{ key: string }>("POST", "/keys", { name: "K" });
   const answer = await members.owner.post(base, fields([], { name: key, scoring_signal: `x ${key}` }));
   expect([answer.status, await stored()]).toEqual([422, []]);
@@ -575,8 +575,8 @@ test("an API key is no name of a rule: what members see must not show it", async
   expect(textOf(html).split("It holds an API key or a secret, and is shown to all members.").length).toBeGreaterThan(2);
 });
 
-describe("a form that is sent twice", () => {
-  test("makes one rule, with one entry, also eight times at once; every answer leads to it", async () => {
+describe("a repeated form", () => {
+  test("makes one rule with one audit entry, also eight times at once, and every answer links to it", async () => {
     const page = await members.owner.read(`${base}/new`);
     const id = page.field("id").value ?? "";
     const answers = await Promise.all(Array.from({ length: 8 }, () => members.owner.post(base, fields([], { id }))));
@@ -592,7 +592,7 @@ describe("a form that is sent twice", () => {
     expect(page.one("form#rule").attribute("data-once")).toBeDefined();
   });
 
-  test("is the same form after rows were added and after it was refused; another one makes another rule", async () => {
+  test("stays the same form after added rows and after a refusal; a new form makes another rule", async () => {
     const id = (await members.owner.read(`${base}/new`)).field("id").value ?? "";
     for (const more of [{ do: "add" }, { points: "many" }]) {
       const html = await (await members.owner.post(base, fields([], { id, ...more }))).text();
@@ -603,7 +603,7 @@ describe("a form that is sent twice", () => {
     expect((await stored()).map((rule) => rule.id).toSorted()).toEqual([id, other].toSorted());
   });
 
-  test("neither makes nor touches a rule of another workspace, nor takes an id that is none", async () => {
+  test("neither makes nor changes a rule of another workspace, and accepts no invalid id", async () => {
     const elsewhere = await newMembers({ key: null });
     const id = (await newRule()).id;
     await elsewhere.owner.post(`${elsewhere.home}/rules`, fields([], { id, name: "taken" }));
@@ -634,7 +634,7 @@ describe("deleting a rule", () => {
     return rule.id;
   }
 
-  test("keeps the scoring signals, which may be removed later", async () => {
+  test("keeps the scores, which may be removed later", async () => {
     const id = await scored();
     const answer = await members.owner.post(`${base}/${id}/delete`);
     expect(answer.headers.get("location")).toBe(`${base}?done=rule_deleted`);
@@ -652,7 +652,7 @@ describe("deleting a rule", () => {
     expect(activity).toContain(`removed the scoring signals of the mapping rule ${id}`);
   });
 
-  test("removes them too where that was asked for", async () => {
+  test("removes the scores too if requested", async () => {
     const id = await scored();
     const answer = await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     expect(answer.headers.get("location")).toBe(`${base}/${id}`);
@@ -663,7 +663,7 @@ describe("deleting a rule", () => {
   });
 });
 
-test("plain members read all of the rules and change nothing; strangers and other workspaces see nothing", async () => {
+test("members read all rules and change nothing; strangers and other workspaces see nothing", async () => {
   const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
   const path = `${base}/${rule.id}`;
   const html = await members.member.see(path);

@@ -76,8 +76,8 @@ async function crawl(browser: Browser): Promise<Map<string, string>> {
   return pages;
 }
 
-describe("a live key that a sender sends as name, company, email, id or property", () => {
-  test("is shown on no page, to nobody", async () => {
+describe("a live key sent as name, company, email, id or property", () => {
+  test("is shown on no page", async () => {
     for (const browser of [members.member, members.owner]) {
       // oxlint-disable-next-line no-await-in-loop
       const pages = await crawl(browser);
@@ -87,7 +87,7 @@ describe("a live key that a sender sends as name, company, email, id or property
     }
   });
 
-  test("names nobody, and stands masked in what people are known by", async () => {
+  test("is no name of a person, and is masked in their ids", async () => {
     const { items } = await members.workspace.operator<{ items: Record<string, unknown>[] }>("GET", "/people");
     expect(items.map(({ email }) => email).toSorted()).toEqual(["ann@example.com", "bob@example.com"]);
     expect(items.find(({ email }) => email === "ann@example.com")).toMatchObject({
@@ -111,7 +111,7 @@ describe("a live key that a sender sends as name, company, email, id or property
 });
 
 describe("a live key that somebody pastes", () => {
-  test("into a rule is refused, and not shown again", async () => {
+  test("into a rule is refused and not shown again", async () => {
     const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
     for (const [name, form] of [
       ["event", Object.entries({ ...rule, event: `x ${key}` })],
@@ -147,7 +147,7 @@ describe("a live key that somebody pastes", () => {
     }
   });
 
-  test("into a member's email is refused, and not shown again", async () => {
+  test("into a member's email is refused and not shown again", async () => {
     const email = `${key}@example.com`;
     const answer = await members.owner.post(`${members.home}/settings/members`, { email, role: "member" });
     expect(answer.status).toBe(422);
@@ -174,7 +174,7 @@ describe("a live key that somebody pastes", () => {
   });
 });
 
-test("the page of a new key shows it in full, this once", async () => {
+test("the page of a new key shows it in full once", async () => {
   const opened = (await members.owner.read(`${members.home}/settings/api-keys/new`)).form(/api-keys\/new$/);
   const token = opened.field("form_token").value ?? "";
   const form = { form_token: token, name: "Once", endpoint_type: "signal_staging", lifetime: "never" };

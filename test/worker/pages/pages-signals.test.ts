@@ -45,7 +45,7 @@ function rowsOf(html: string): string[] {
 }
 
 describe("the signal queue", () => {
-  test("an empty workspace lists the first steps, each with its tick or its button, until all are done", async () => {
+  test("in an empty workspace lists the first steps, each with its tick or its button, until all are done", async () => {
     const of = await newMembers({ key: null });
     const steps = async (browser: Browser, query = "") => {
       const page = await browser.read(`${of.home}/signals${query}`);
@@ -87,7 +87,7 @@ describe("the signal queue", () => {
     expect(textOf(await see(""))).toContain("First steps");
   });
 
-  test("shows each event and source with its counts, its days and when it was seen", async () => {
+  test("shows each event and source with its counts, its days and its last time", async () => {
     const now = Date.now();
     // "today" must be the day of the signals, also when the test runs over midnight.
     vi.useFakeTimers({ toFake: ["Date"], now });
@@ -118,7 +118,7 @@ describe("the signal queue", () => {
     expect(page.one("main").targets).toContain(`${base}/usage`);
   });
 
-  test("is looked through by part of the name, by source, and for held and anonymous signals", async () => {
+  test("filters by part of the name, by source, and by held and anonymous signals", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1) },
       { id: "sig_2", ordinal: 2, payload: { ...form(1), event: "Opened Email", source: "crm" } },
@@ -136,7 +136,7 @@ describe("the signal queue", () => {
     expect(readHtml(await see("?q=%22%3E%3Cscript%3E")).field("q").value).toBe('"><script>');
   });
 
-  test("a signal's id in the search leads to the signal", async () => {
+  test("a signal's id in the search links to the signal", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
     for (const path of ["?q=+sig_1+", "/all?id=sig_1"]) {
       const response = await members.member.get(`${base}/signals${path}`);
@@ -144,7 +144,7 @@ describe("the signal queue", () => {
     }
   });
 
-  test("pages by cursor, each group once, also those that were last seen at the same time", async () => {
+  test("pages by cursor, each group once, also groups with the same last time", async () => {
     const at = Date.now();
     const payload = (n: number) => ({ ...form(1), event: `event ${String(n).padStart(2, "0")}` });
     await deliver(
@@ -161,7 +161,7 @@ describe("the signal queue", () => {
     expect(seen.sort()).toEqual(Array.from({ length: 60 }, (_, n) => payload(n).event));
   });
 
-  test("looks at a bounded number of groups at a time, and says where it stopped", async () => {
+  test("reads a bounded number of groups at a time, and says where it stopped", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1), at: 1_000 }]);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
@@ -180,7 +180,7 @@ describe("the signal queue", () => {
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });
 
-  test("names by hostile senders are text everywhere", async () => {
+  test("hostile names appear as text everywhere", async () => {
     const hostile = `"><script>alert(1)</script>'&`;
     await deliver(workspace.id, [
       {
@@ -199,7 +199,7 @@ describe("the signal queue", () => {
 });
 
 describe("the page of an event group", () => {
-  test("shows samples, its signals with their status, and leads managers to a rule", async () => {
+  test("shows samples and its signals with their status, and links managers to a rule", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1) },
       { id: "sig_2", ordinal: 2, payload: form(1) },
@@ -219,7 +219,7 @@ describe("the page of an event group", () => {
     expect(await see(groupPath("Filled Out Form"))).not.toContain("rules/new");
   });
 
-  test("counts signals whose sources name their persons, and shows none of these sources", async () => {
+  test("counts signals whose sources name persons, and shows none of these sources", async () => {
     const source = "newsletter for p1@example.com";
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: { ...form(1), source } },
@@ -238,7 +238,7 @@ describe("the page of an event group", () => {
     expect(queue).not.toContain("newsletter");
   });
 
-  test("that nobody has sent is not found", async () => {
+  test("is not found for an event that was never sent", async () => {
     for (const path of [groupPath("nothing"), "/group", "/group?event=Filled+Out+Form"]) {
       expect((await members.owner.get(`${base}/signals${path}`)).status, path).toBe(404);
     }
@@ -246,7 +246,7 @@ describe("the page of an event group", () => {
 });
 
 describe("the list of all signals", () => {
-  test("is narrowed down to days of receipt and, by managers, to a key, over sealed segments too", async () => {
+  test("filters by days of receipt and, for managers, by key, also over sealed segments", async () => {
     const at = Date.UTC(2031, 4, 10, 12);
     vi.setSystemTime(at + DAY);
     const other = await workspace.newKey({ name: "Other <key>" });
@@ -278,7 +278,7 @@ describe("the list of all signals", () => {
     expect(textOf(await members.owner.see(`${base}/signals/all?from=2040-01-01`))).toContain("No signal fits");
   });
 
-  test("says what to do where there are none, and how to be rid of a filter that lets none through", async () => {
+  test("says what to do if there are none, and how to clear a filter that matches nothing", async () => {
     const [none, narrowed] = [textOf(await see("/all")), textOf(await see("/all?event=&status=held"))];
     expect([none.includes("No signals yet"), none.includes("Connect a sender")]).toEqual([true, true]);
     expect([none.includes("No signal fits"), narrowed.includes("No signal fits")]).toEqual([false, true]);
@@ -292,14 +292,14 @@ describe("the list of all signals", () => {
     );
   });
 
-  test("offers the known events and sources", async () => {
+  test("suggests the known events and sources", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), source: "the shop" } }]);
     const page = readHtml(await see("/all"));
     const offered = (id: string) => page.all(`datalist[id="${id}"] option`).map(({ value }) => value);
     expect([offered("known-event"), offered("known-source")]).toEqual([["Filled Out Form"], ["the shop"]]);
   });
 
-  test("finds them by event, person and status, and pages by cursor", async () => {
+  test("filters by event, person and status, and pages by cursor", async () => {
     await deliver(
       workspace.id,
       Array.from({ length: 30 }, (_, n) => ({ id: `sig_${n}`, ordinal: n + 1, payload: form(n % 3, { i: n }) })),
@@ -328,7 +328,7 @@ describe("the list of all signals", () => {
     expect(rowsOf(await members.member.see(next))).toHaveLength(7);
   });
 
-  test("takes pages for a rare combination, and never a long one", async () => {
+  test("needs several pages for a rare combination, each of them short", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), event: "Rare" } }]);
     await deliver(
       workspace.id,
@@ -347,7 +347,7 @@ describe("the list of all signals", () => {
 });
 
 describe("a signal's page", () => {
-  test("follows it from receipt to score", async () => {
+  test("shows the way from receipt to score", async () => {
     const rule = await workspace.operator<{ id: string }>("POST", "/rules", {
       name: "Asked <b>for</b> a demo",
       event: "Filled*",
@@ -405,7 +405,7 @@ describe("a signal's page", () => {
     expect(read).not.toContain("rules/new");
   });
 
-  test("looks again by itself while the signal is in flight, until it is recorded", async () => {
+  test("refreshes while the signal is in flight, until it is recorded", async () => {
     // The store takes no signals that went through older rules than these: they stay on their way.
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const { id } = await (await workspace.send(form(1))).json<{ id: string }>();
@@ -416,7 +416,7 @@ describe("a signal's page", () => {
     expect(textOf(html)).toContain("It is shown once the signal is recorded.");
   });
 
-  test("says of every status what it means and why", async () => {
+  test("explains every status and its reason", async () => {
     const at = Date.now() - 60_000;
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1), at },
@@ -459,7 +459,7 @@ describe("a signal's page", () => {
     expect(linked).toContain("0 rules tried, 0 matched");
   });
 
-  test("keeps a signal whose email reads like a link, makes no person of it, and says why", async () => {
+  test("keeps a signal whose email looks like a link, creates no person from it, and says why", async () => {
     const link = "https://evil.example/login?x=1#@x.co";
     const why = 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.';
     const answer = await workspace.send([
@@ -482,7 +482,7 @@ describe("a signal's page", () => {
     expect(textOf(await members.owner.see(`${members.home}/people`))).not.toContain("evil.example");
   });
 
-  test("of another workspace, or of nobody, is not found", async () => {
+  test("of another workspace, or with an unknown id, is not found", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
     const other = await newMembers();
     expect((await other.owner.get(`${other.home}/signals/sig_1`)).status).toBe(404);
@@ -503,7 +503,7 @@ describe("dead letters", () => {
   /** What was replayed has come to its end again. */
   const sent = () => until(async () => expect((await workspace.counter.books()).unsettled).toBe(0));
 
-  test("are shown with their reasons, and replayed one or all by managers; each is in the audit log", async () => {
+  test("are shown with their reasons; managers replay one or all, with an audit entry each", async () => {
     await dead();
     expect(textOf(await see(""))).toContain("2 signals could not be processed");
     const html = await members.admin.see(`${base}/signals/dead-letters`);
@@ -527,7 +527,7 @@ describe("dead letters", () => {
     ]);
   });
 
-  test("are only read by plain members", async () => {
+  test("are read-only for plain members", async () => {
     await dead();
     const html = await see("/dead-letters");
     expect(rowsOf(html)).toHaveLength(2);
@@ -538,7 +538,7 @@ describe("dead letters", () => {
     expect(textOf(await members.owner.see(`${base}/signals?q=none`))).toContain("2 signals could not be processed");
   });
 
-  test("are said to be none where there are none", async () => {
+  test("are reported as none if there are none", async () => {
     expect(textOf(await see("/dead-letters"))).toContain("No dead letters");
   });
 });

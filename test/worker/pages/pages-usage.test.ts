@@ -29,7 +29,7 @@ async function atUsage(options: NewWorkspace = {}) {
 }
 
 describe("the Usage page", () => {
-  test("shows what is used, held and refused, the curve against both limits, and the books in balance", async () => {
+  test("shows accepted, held and refused signals, the curve against both limits, and balanced books", async () => {
     const { workspace, path, member } = await atUsage({ signalLimit: 10 });
     await send(workspace, 25);
     await workspace.settled();
@@ -53,7 +53,7 @@ describe("the Usage page", () => {
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
   });
 
-  test("draws the period's days, and forecasts the day on which the limit is reached", async () => {
+  test("draws the period's days and forecasts the day on which the limit is reached", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 10);
@@ -68,7 +68,7 @@ describe("the Usage page", () => {
     );
   });
 
-  test("says what overages have cost and will, at the plan's price, and nothing where none is configured", async () => {
+  test("shows the cost of overages so far and forecast at the plan's price, and nothing without a price", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const plan = await newPlan(2);
     const { workspace, path, owner } = await atUsage({ plan, anchor: "2026-01-01T00:00:00Z" });
@@ -86,7 +86,7 @@ describe("the Usage page", () => {
     expect(await seen()).toContain("368 of them overages, about €18.40.");
   });
 
-  test("a forecast from one or two days is not drawn, so that it does not flatten the chart", async () => {
+  test("does not draw a forecast from one or two days, because it would flatten the chart", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
@@ -104,7 +104,7 @@ describe("the Usage page", () => {
     expect(await highest(admin)).toBe("800");
   });
 
-  test("shows past periods with the streak, and says how far the extra room is from ending", async () => {
+  test("shows past periods with the streak, and how close the allowance is to its end", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 3);
@@ -142,7 +142,7 @@ describe("the Usage page", () => {
 });
 
 describe("changing plan and overages, releasing held signals", () => {
-  test("overages switched on hold from the next signal on; the log says who did it", async () => {
+  test("enabled overages apply from the next signal on, with an audit entry", async () => {
     const { workspace, path, admin } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     const answer = await admin.post(`${path}/overages`, { overages: "on" });
@@ -156,7 +156,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false });
   });
 
-  test("a larger plan holds from the next signal on, and says before what it will do", async () => {
+  test("a larger plan applies from the next signal on, and its effect is shown before", async () => {
     const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     const plan = await newPlan(5);
     await send(workspace, 3);
@@ -172,7 +172,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await auditOf(workspace)).toContainEqual([owner.email, "workspace.updated", { plan }]);
   });
 
-  test("held signals are released as far as they fit, once; the log says how many", async () => {
+  test("held signals are released as far as they fit, once, and the log states the number", async () => {
     const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     await send(workspace, 4);
     await workspace.settled();
@@ -189,7 +189,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
   });
 
-  test("the workspace's usage is asked for while the page's own reads are under way, not behind them", async () => {
+  test("the page asks for the workspace's usage in parallel with its other reads", async () => {
     const { home, owner } = await newMembers();
     // The store answers only once the counter has been asked.
     const asked = Promise.withResolvers<void>();
@@ -216,7 +216,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(answer.status).toBe(200);
   });
 
-  test("never shows a plan as current that the counter does not have: it is pushed once more first", async () => {
+  test("shows a plan as current only after the counter has it, and pushes it again first", async () => {
     const { workspace, owner, path } = await atUsage({ signalLimit: 5 });
     const plan = await newPlan(70);
     const form = new URLSearchParams({ plan });
@@ -239,7 +239,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 70 });
   });
 
-  test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
+  test("every page shows 80, 100 and 200 % of the limit, to members too, until each notice is dismissed", async () => {
     const { workspace, home, owner, member } = await atUsage({ signalLimit: 5 });
     const bar = async (browser: Browser, page = "people", cookie = "") => {
       const html = await (await browser.get(`${home}/${page}`, cookie)).text();
@@ -265,7 +265,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await bar(owner, "people", cookie))?.text).toContain("signals are refused");
   });
 
-  test("dismissing the bar keeps the list's filters, and does not repeat what a form has done", async () => {
+  test("dismissing the notice keeps the list's filters, and does not repeat a form", async () => {
     const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
     await send(workspace, 4);
     const back = async (path: string) => (await owner.read(path)).one("section.notice.bar").field("back").value ?? "";
@@ -276,7 +276,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await back(`${home}/rules?done=rule_deleted`)).toBe(`${home}/rules`);
   });
 
-  test("dismissing the bar after a refused form leads to a page that exists", async () => {
+  test("dismissing the notice after a refused form leads to a page that exists", async () => {
     const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
     await send(workspace, 4);
     const refused: [path: string, form: Record<string, string>, status: number, leadsTo: string][] = [
@@ -301,7 +301,7 @@ describe("changing plan and overages, releasing held signals", () => {
     }
   });
 
-  test("dismissing a notice redirects into the workspace only", async () => {
+  test("dismissing a notice redirects only within the workspace", async () => {
     const { home, owner } = await atUsage();
     for (const back of [
       "https://evil.example/",
@@ -319,7 +319,7 @@ describe("changing plan and overages, releasing held signals", () => {
     }
   });
 
-  test("a plan or a word that does not exist is a 422 that says so, and changes nothing", async () => {
+  test("an unknown plan or value is a 422 that says so and changes nothing", async () => {
     const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     const before = await auditOf(workspace);
     for (const [form, body, says] of [
@@ -357,7 +357,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await others.owner.post(`${others.path}/plan`, { plan: own })).status).toBe(303);
   });
 
-  test("plans stand in the order of their size", async () => {
+  test("plans are sorted by size", async () => {
     const { path, owner } = await atUsage();
     const text = textOf(await owner.see(path));
     const at = ["Free", "Starter", "Growth", "Scale"].map((name) => text.indexOf(` ${name} `));

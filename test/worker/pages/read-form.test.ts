@@ -90,7 +90,7 @@ describe("a form of a member", () => {
 describe("a form of somebody who is not signed in", () => {
   const path = () => `${members.home}/rules/import`;
 
-  test("is kept on the page, to be sent again", async () => {
+  test("is kept on the page to be sent again", async () => {
     const answer = await send(path(), { ...URLENCODED, "sec-fetch-mode": "navigate" }, "text=%22%3Ca%3E&do=import");
     const page = readHtml(await answer.text());
     expect([answer.status, page.text]).toEqual([401, expect.stringContaining("Your session has ended")]);

@@ -40,8 +40,8 @@ function sessionsOf(email: string) {
     .then(({ results }) => results);
 }
 
-describe("who gets in", () => {
-  test("every page asks for sign-in first, and leads back to itself", async () => {
+describe("access", () => {
+  test("every page requires sign-in first, and then redirects back", async () => {
     const { slug } = await newMembers();
     const answer = await call(`/w/${slug}/usage?period=1&x=a%26b`, PAGE);
     expect(answer.status).toBe(303);
@@ -90,8 +90,8 @@ describe("who gets in", () => {
   });
 });
 
-describe("until when somebody is let in", () => {
-  test("a role and a membership are those of this moment", async () => {
+describe("the duration of access", () => {
+  test("a changed role or membership takes effect at once", async () => {
     const { workspace, slug, admin } = await newMembers();
     const sees = async () => (await admin.see(`/w/${slug}/usage`)).includes("settings/api-keys");
     expect(await sees()).toBe(true);
@@ -101,7 +101,7 @@ describe("until when somebody is let in", () => {
     expect((await admin.get(`/w/${slug}/usage`)).status).not.toBe(200);
   });
 
-  test("a person removed from the last workspace is signed out; removed from another one, not", async () => {
+  test("a person removed from the last workspace is signed out; removed from another one, the session stays", async () => {
     const [one, two] = [await newMembers(), await newMembers()];
     const email = one.member.email;
     await operator("POST", `/workspaces/${two.workspace.id}/members`, { email, role: "member" });
@@ -360,13 +360,13 @@ describe("cookies", () => {
     ]);
   });
 
-  test("over HTTP, so on this machine: HttpOnly, SameSite=Lax, without Secure and its prefix", async () => {
+  test("over HTTP, which means on this machine: HttpOnly, SameSite=Lax, without Secure and the prefix", async () => {
     expect(await local("http://localhost")).toEqual([
       expect.stringMatching(/^session=[\w-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/),
     ]);
   });
 
-  test("over HTTPS the cookie without the prefix, which a neighbouring host could set, counts for nothing", async () => {
+  test("over HTTPS a cookie without the prefix, which a neighbouring host could set, is ignored", async () => {
     const { slug, owner } = await newMembers();
     const cookie = (await owner.cookie()).replace("__Host-", "");
     expect((await call(`/w/${slug}/usage`, { ...PAGE, headers: { cookie } })).status).toBe(303);
@@ -407,7 +407,7 @@ describe("on every page", () => {
     expect([...new Set(posts)].toSorted()).toEqual(FORM_ROUTES.toSorted());
   });
 
-  test("what other sites send is refused, whatever it is: a form, a script's JSON, without an origin", async () => {
+  test("refuses every cross-site request: a form, a script's JSON, and one without an origin", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
     const posts = routes(slug).filter(({ method }) => method !== "GET");
@@ -485,7 +485,7 @@ describe("on every page", () => {
     }
   });
 
-  test("another site cannot have an export begun in a member's name; the pages and an address that is typed can", async () => {
+  test("another site cannot start an export in a member's name; the pages and a typed address can", async () => {
     const { slug, owner, workspace } = await newMembers();
     const path = `/w/${slug}/people/export?records=people&format=csv`;
     const exporting = async (headers: Record<string, string>) => {
@@ -525,7 +525,7 @@ describe("on every page", () => {
 });
 
 describe("attempts are limited", () => {
-  test("invented sessions from one network are refused before they reach the database; a good session is not", async () => {
+  test("invented sessions from one network are refused before they reach the database; a valid session is not", async () => {
     const { home, owner } = await newMembers();
     const address = { "cf-connecting-ip": "192.0.2.77" };
     const see = (cookie: string) => call(`${home}/usage`, { ...PAGE, headers: { cookie, ...address } });
@@ -658,7 +658,7 @@ describe("attempts are limited", () => {
     await owner.see(`${home}/rules`);
   });
 
-  test("the log names the route and the reason, never where to, an email or a token", async () => {
+  test("the log names the route and the reason, but never the target, an email or a token", async () => {
     const { slug, owner } = await newMembers();
     // A second in which strangers have not used up their lines yet.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });

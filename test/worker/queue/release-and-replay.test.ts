@@ -116,7 +116,7 @@ describe("design §6: a release of held signals", () => {
     expect(buried.map(({ admission }) => admission.resent)).toEqual([{ from: "held", place }]);
   });
 
-  test("accepts none without room, and never starts by itself", async () => {
+  test("accepts no request without room, and starts only on request", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();

@@ -109,7 +109,7 @@ describe("a usage level", () => {
     ]);
   });
 
-  test("that was reached before the subscription is not notified; later levels are", async () => {
+  test("ignores a level reached before the subscription, and reports later levels", async () => {
     const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
     await counter.admit(9);
     await counter.stub.wantEvents({ types: ["usage.level"], thresholds: [] });

@@ -396,7 +396,7 @@ describe("§8.5: billing periods", () => {
     expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
   });
 
-  test("have books that count what was admitted in them", async () => {
+  test("have books that count the signals admitted in them", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);

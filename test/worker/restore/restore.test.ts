@@ -326,7 +326,7 @@ describe("payloads in R2", () => {
     expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
   });
 
-  test("that are missing are reported as lost and do not block exports and deletions", async () => {
+  test("with missing objects reports lost payloads and still exports and deletes", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a", "b");
     await moveToCold(workspace);

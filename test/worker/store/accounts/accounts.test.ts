@@ -59,7 +59,7 @@ function update(workspace: TestWorkspace, signal: Delivered): Delivered {
 }
 
 describe("an account update", () => {
-  test("becomes an account, typed as the template says, with what changed and by which signal", async () => {
+  test("creates an account with the template's types, its changes and the signal of each", async () => {
     const workspace = await newAccounts();
     const first = await accepted(workspace, {
       company: { id: " acme-42 ", name: "Acme" },
@@ -109,7 +109,7 @@ describe("an account update", () => {
     });
   });
 
-  test("of several templates is one account: each says what it knows", async () => {
+  test("of several templates are one account, to which each contributes its fields", async () => {
     const workspace = await newAccounts();
     const billing = await workspace.newKey({
       endpoint_type: "product_org",
@@ -127,7 +127,7 @@ describe("an account update", () => {
     ]);
   });
 
-  test("that does not fit is a 422 that names every path, is listed as refused, and counts nothing", async () => {
+  test("returns a 422 that names every wrong path, is listed as refused, and counts nothing", async () => {
     const workspace = await newAccounts();
     const response = await workspace.send({ company: { name: "Acme" }, seats: "many" }, { path: PATH });
     const problem = await response.json<Problem>();
@@ -141,7 +141,7 @@ describe("an account update", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 0, held: 0 });
   });
 
-  test("an array is one update per element, in order, and good ones are kept when others are bad", async () => {
+  test("in an array are applied in order, and valid ones are kept beside invalid ones", async () => {
     const workspace = await newAccounts();
     const of = (id: unknown, seats: unknown) => ({ company: { id }, seats });
     const response = await workspace.send([of("a1", 1), of(null, 1), of("b1", "x"), 7, of("a1", 2)], { path: PATH });
@@ -169,7 +169,7 @@ describe("an account update", () => {
     expect([none.status, (await none.json<Problem>()).code]).toEqual([422, "template_mismatch"]);
   });
 
-  test("of a rotated key is mapped by the successor's template too, which is the same", async () => {
+  test("of a rotated key is mapped by the successor's template, which is the same", async () => {
     const workspace = await newAccounts();
     const body = { overlap: "24h" };
     const { key } = await workspace.operator<{ key: string }>("POST", `/keys/${workspace.key.id}/rotate`, body);
@@ -178,7 +178,7 @@ describe("an account update", () => {
     expect(await accountOf(workspace, "a1")).toMatchObject({ plan: "p" });
   });
 
-  test("that is held takes no effect", async () => {
+  test("takes no effect while it is held", async () => {
     const workspace = await newAccounts(1);
     await accepted(workspace, { company: { id: "a1" }, plan: "first" });
     await accepted(workspace, { company: { id: "a1" }, plan: "held", region: "held" });
@@ -186,7 +186,7 @@ describe("an account update", () => {
     expect(await accountOf(workspace, "a1")).toMatchObject({ plan: "first", attributes: {} });
   });
 
-  test("with the same content again is no duplicate: it is the latest word", async () => {
+  test("with the same content again is no duplicate, but the latest value", async () => {
     const workspace = await newAccounts();
     for (const plan of ["a", "b", "a"]) {
       await accepted(workspace, { company: { id: "x1" }, plan });
@@ -202,7 +202,7 @@ describe("an account update", () => {
   });
 });
 
-test("an account update that is repeated with its Idempotency-Key is a duplicate, and overwrites nothing newer", async () => {
+test("a repeated account update with its Idempotency-Key is a duplicate and overwrites nothing newer", async () => {
   const workspace = await newAccounts();
   for (const [key, plan] of [
     ["k1", "starter"],
@@ -221,8 +221,8 @@ test("an account update that is repeated with its Idempotency-Key is a duplicate
   expect(account?.history).toHaveLength(2);
 });
 
-describe("in the consumer", () => {
-  test("an update that cannot be mapped is a dead letter, alone", async () => {
+describe("the consumer", () => {
+  test("makes a dead letter of an update that it cannot map, and of no other signal", async () => {
     const workspace = await newAccounts();
     const others = await newAccounts();
     const good = { company: { id: "a1" }, plan: "p" };
@@ -250,7 +250,7 @@ describe("in the consumer", () => {
     expect((await list(workspace)).items.map(({ external_id }) => external_id)).toEqual(["a1"]);
   });
 
-  test("a database that does not answer delays the batch, and nothing is a dead letter", async () => {
+  test("delays the batch while the database does not answer, and creates no dead letter", async () => {
     const workspace = await newAccounts();
     // The mapping rules can still be read, the templates cannot.
     const withSession = () => ({
@@ -298,7 +298,7 @@ describe("an account of many large values", () => {
     );
   }
 
-  test("takes what it has room for; each further update is a dead letter that says why, and its neighbours are recorded", async () => {
+  test("accepts updates up to its limit; each further one is a dead letter with the reason, and its neighbours are recorded", async () => {
     const workspace = await newLarge();
     const small = (at: number) => ({ company: { id: "small" }, plan: `p${at}` });
     const body = NAMES.flatMap((name, at) => [large(name), small(at)]);
@@ -328,7 +328,7 @@ describe("an account of many large values", () => {
       expect(reason).toMatch(/^The account would take 1,5\d\d,\d{3} bytes .*`attributes\.a/);
   });
 
-  test("no batch fails for it, nothing is sent again, and smaller values make room for what was refused", async () => {
+  test("fails no batch and repeats nothing, and smaller values make room for the refused update", async () => {
     const workspace = await newLarge();
     const signal = (id: string, payload: unknown, ordinal: number) =>
       update(workspace, { id, payload, ordinal, at: START + ordinal });
@@ -367,7 +367,7 @@ describe("an account of many large values", () => {
 });
 
 describe("the list of accounts", () => {
-  test("goes from new to old, page by page", async () => {
+  test("is paged from new to old", async () => {
     const workspace = await newAccounts();
     const ids = ["a", "b", "c", "d", "e"];
     await workspace.send(
@@ -405,7 +405,7 @@ describe("the list of accounts", () => {
     );
   });
 
-  test("has shorter pages where accounts are very large, and leaves none out", async () => {
+  test("has shorter pages for very large accounts, and omits none", async () => {
     const workspace = await newAccounts();
     const [accounts, versions] = [4, 40];
     const large = (version: number) => `${version}`.padEnd(50_000, "x");
@@ -446,7 +446,7 @@ describe("the preview of a template", () => {
     return { status: response.status, body: await response.json() };
   }
 
-  test("is the record that a call would make, with what the sample carries and nothing else", async () => {
+  test("shows the record that a call would create, with only the sample's fields", async () => {
     const sample = { company: { id: 7 }, seats: " 12 ", active: "off", plan: "" };
     expect(await preview({ payload_template: TEMPLATE, sample })).toEqual({
       status: 200,
@@ -454,7 +454,7 @@ describe("the preview of a template", () => {
     });
   });
 
-  test("is all that is wrong, in the template's order, where a call would be refused", async () => {
+  test("lists every error of a refused call, in the template's order", async () => {
     const sample = { company: { name: "Acme" }, seats: "many" };
     expect(await preview({ payload_template: TEMPLATE, sample })).toEqual({
       status: 200,
@@ -496,7 +496,7 @@ describe("the preview of a template", () => {
     expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
   });
 
-  test("a sample so deep that it could exhaust the stack is refused before it is parsed", async () => {
+  test("refuses a sample nested deep enough to exhaust the stack before it is parsed", async () => {
     const answer = await preview(`{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50_000)}}`);
     expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
   });
@@ -614,7 +614,7 @@ const everyAccount = (all: readonly Placed<Received>[]) =>
   );
 
 describe("invariant 5: an account's history", () => {
-  test("any order, repetition and split gives the accounts of the updates in order of receipt, and their history", async () => {
+  test("any order, repetition and split of updates gives the accounts and histories of their received order", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, plan, async (all, { places, sizes }) => {
         const updates = inOrder(all, START);

@@ -335,7 +335,7 @@ describe("an unlinked signal", () => {
     });
   });
 
-  test("is linked to nobody while its person is being deleted", async () => {
+  test("is not linked to a person during the person's deletion", async () => {
     await inStore((store) => {
       const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
       waiting(store, ...more);
@@ -750,7 +750,7 @@ test("deleting a person also deletes what retention has left of them", async () 
 describe("while a deletion is under way", () => {
   const many = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => form(JANE, n));
 
-  test("the trace of the person's signals shows during the deletion no more than afterwards", async () => {
+  test("the trace of the person's signals shows no more during the deletion than after it", async () => {
     await inStore(async (store) => {
       const ids = store.record(NOW, ...many, held(form(JANE, -1)), dead(form(JANE, -2)));
       beginHere(store.state, "del_1", JANE, LATER);

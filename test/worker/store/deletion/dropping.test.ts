@@ -74,7 +74,7 @@ describe("a segment", () => {
     await expectToAddUp(workspaceId, { hasDropped: true });
   });
 
-  test("is sealed at the end of the UTC day, so that none holds the signals of weeks", async () => {
+  test("is sealed at the end of the UTC day, so that a segment never spans weeks", async () => {
     await inStore((store) => {
       keep(store, NOON);
       store.record(NOON, form("jane@example.com", 1));
@@ -188,7 +188,7 @@ test("lists of unknown visitors get shorter as their signals are dropped, and la
   });
 });
 
-test("a held signal is never dropped, however old; purged and released ones and dead letters are", async () => {
+test("a held signal is never dropped, of any age; purged and released ones and dead letters are", async () => {
   const workspaceId = await inStore((store) => {
     const at = { verdict: "held" as const, receivedAtMs: NOON };
     const [longest, ended, released = ""] = store.record(
@@ -285,7 +285,7 @@ test("retention removes single old lines from very many segments in steps", () =
     expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
   }));
 
-test("signals are kept forever under such a plan, also if it is chosen again later", async () => {
+test("signals are kept forever under a plan without retention, also if it is chosen again later", async () => {
   await inStore((store) => {
     expect(nextRetentionMs(store.state)).toBeNull();
     const ids = store.record(NOON, form("jane@example.com"));

@@ -128,7 +128,7 @@ describe("visitors who become known", () => {
       expectStateToAddUp(store.state);
     }));
 
-  test("whose user id takes over signals of an anonymous id are linked by a job, which recomputes the previous owner", () =>
+  test("are linked by a job if their user id takes over an anonymous id, and the previous owner is recomputed", () =>
     withRules(async (store) => {
       store.record(NOW, identify("a", "ann@example.com"));
       store.record(NOW, visit("a", "E", { userId: "u-1" }));
@@ -214,7 +214,7 @@ describe("a visitor who becomes known after the rules have changed", () => {
 });
 
 describe("a failing link step", () => {
-  test("links nobody, and the next one links all", () =>
+  test("links no visitor, and the next batch links all", () =>
     withRules(async (store) => {
       for (const visitor of ["a", "b", "c"]) {
         store.record(NOW, visit(visitor));

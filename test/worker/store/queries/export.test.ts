@@ -166,7 +166,7 @@ describe("an export of signals", () => {
     );
   });
 
-  test("contains what was recorded when it began", async () => {
+  test("contains the records of the moment when it began", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);

@@ -160,7 +160,7 @@ describe("a preview", () => {
     expect((await scores()).scoring).toEqual([]);
   });
 
-  test("shows the latest samples first, and looks at the events of the pattern only", async () => {
+  test("shows the latest samples first, and reads only the events of the pattern", async () => {
     const many = Array.from({ length: PREVIEW_SAMPLES + 5 }, (_, n) => ({
       id: `sig_${n}`,
       at: START + n,
@@ -187,7 +187,7 @@ describe("a preview", () => {
     expect(await preview(aRule({ event: "Even" }))).toMatchObject({ matches: 8, scanned: 8 });
   });
 
-  test("looks back as many days as it is told to, 30 by default", async () => {
+  test("looks back the requested number of days, 30 by default", async () => {
     const days = [0, 1, 6, 8, 29, 31, 100];
     await deliver(
       workspace.id,
@@ -200,7 +200,7 @@ describe("a preview", () => {
     await expect(preview({ ...aRule(), points: 0.5 })).rejects.toThrow("422");
   });
 
-  test("reads page by page up to its bound, and says so when there would have been more", async () => {
+  test("reads page by page up to its limit, and says if there were more", async () => {
     await deliver(workspace.id, [form("sig_first", "ann@example.com")]);
     await deliverMany(PREVIEW_MAX_SIGNALS - 1);
     expect(await preview(aRule())).toMatchObject({ scanned: PREVIEW_MAX_SIGNALS, people: 2, complete: true });
@@ -250,7 +250,7 @@ describe("applying a rule", () => {
     expect(await scores()).toEqual(expected);
   });
 
-  test("brings points, name and version up to date, adds what is missing, removes what no longer matches", async () => {
+  test("updates points, name and version, adds missing scores, and removes scores that no longer match", async () => {
     const { id } = await create(DEMO);
     await deliver(workspace.id, HISTORY);
     const left = await scores();
@@ -274,7 +274,7 @@ describe("applying a rule", () => {
     expect(person?.scoringSignals.map(({ ruleVersion }) => ruleVersion)).toEqual([2, 2]);
   });
 
-  test("removes scoring signals of events that it is no longer about, and those of a disabled rule", async () => {
+  test("removes scores of events that the rule no longer covers, and those of a disabled rule", async () => {
     const { id } = await create(aRule({ event: "F*" }));
     await create(aRule({ event: "Format", points: 100 }));
     await deliver(workspace.id, HISTORY);
@@ -291,7 +291,7 @@ describe("applying a rule", () => {
     expect(await applyNow(id)).toMatchObject({ rule_version: 4, added: 1 });
   });
 
-  test("a deleted rule keeps its scoring signals, unless their removal is asked for, then or later", async () => {
+  test("keeps the scores of a deleted rule, unless their removal is requested, at once or later", async () => {
     const [kept, removed] = [await create(DEMO), await create({ ...DEMO, points: 1 })];
     await deliver(workspace.id, HISTORY);
     await workspace.operator("DELETE", `/rules/${kept.id}`);
@@ -307,7 +307,7 @@ describe("applying a rule", () => {
     await expect(apply(kept.id)).rejects.toThrow("404");
   });
 
-  test("goes a bounded step with each alarm, and tells how far it is", async () => {
+  test("runs one bounded step per alarm and reports its progress", async () => {
     const total = 2 * RULE_STEP_SIGNALS + SEGMENT_MAX_LINES;
     await deliverMany(total);
     const { id } = await create(aRule());
@@ -333,7 +333,7 @@ describe("applying a rule", () => {
     expect((await scores()).people).toEqual([{ email: "bob@example.com", score: 3 * total }]);
   });
 
-  test("goes on by itself after a crash, also when held signals have set a later alarm since", async () => {
+  test("continues after a crash, even if held signals set a later alarm", async () => {
     await deliver(workspace.id, [form("sig_1", "ann@example.com")]);
     const { id } = await create(aRule());
     await silenceAlarms();
@@ -349,7 +349,7 @@ describe("applying a rule", () => {
     });
   });
 
-  test("does not lose the alarm of the job to a purge that fails, and never throws", async () => {
+  test("keeps the alarm of the job if a purge fails, and never throws", async () => {
     const held = { ...form("sig_0", "bob@example.com"), verdict: "held" as const, periodEnd: Date.now() + DAY };
     await deliver(workspace.id, [held, { ...form("sig_1", "ann@example.com"), ordinal: 2 }]);
     const { id } = await create(aRule());
@@ -374,7 +374,7 @@ describe("applying a rule", () => {
     expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 1 });
   });
 
-  test("again while it is being applied: begins anew with the rule as it is then", async () => {
+  test("restarts with the current rule if it is requested again while it runs", async () => {
     await deliver(workspace.id, HISTORY);
     const { id } = await create(DEMO);
     await silenceAlarms();
@@ -387,7 +387,7 @@ describe("applying a rule", () => {
     expect((await scores()).scoring.map(({ points }) => points)).toEqual([1, 1, 1, 1]);
   });
 
-  test("leaves alone what a newer version has made, or has not made, in the meantime", async () => {
+  test("keeps the result of a newer version", async () => {
     const visit = (id: string, n: number): Delivered => ({
       ...form(id, null),
       payload: { event: "Form", userId: "u-1", properties: { n } },
@@ -412,7 +412,7 @@ describe("applying a rule", () => {
     ]);
   });
 
-  test("signals that are on their way with older rules are run through the newer ones", async () => {
+  test("evaluates signals in flight with older rules again with the newer ones", async () => {
     const { id } = await create(aRule());
     const stored = stub();
     let records = 0;
@@ -434,7 +434,7 @@ describe("applying a rule", () => {
     expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 8 }]);
   });
 
-  test("applying a rule in one workspace changes no other, and the job is not found there", async () => {
+  test("changes no other workspace, and the job is not found there", async () => {
     const other = await newWorkspace();
     await deliver(other.id, HISTORY);
     await deliver(workspace.id, HISTORY);
@@ -536,7 +536,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
     { weight: 2, arbitrary: fc.constant({ seal: true }) },
   );
 
-  test("the rule as it is in the end, applied, gives what it would have given from the beginning", async () => {
+  test("applying the final rule gives the same scores as having had it from the beginning", async () => {
     await assertForSoLong(
       fc.asyncProperty(rules, fc.array(actions, { minLength: 4, maxLength: 16 }), async (first, history) => {
         const [lived, ideal] = [await newWorkspace(), await newWorkspace()];
@@ -617,7 +617,7 @@ describe("spec §6.3: a rule proposed from a signal of the queue", () => {
     expect(await applyNow(id)).toMatchObject({ added: 1 });
   });
 
-  test("is there for held and anonymous signals too, and not for what no rule can score", async () => {
+  test("is offered for held and anonymous signals too, but not for signals that no rule can score", async () => {
     await deliver(workspace.id, HISTORY);
     const status = async (path: string) => {
       const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
