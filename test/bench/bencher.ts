@@ -36,8 +36,8 @@ export class Bencher {
       addresses: 1,
       calls,
     });
-    for (const [what, count] of Object.entries(result.failures))
-      this.#failures.push(`${this.#bench}, ${calls[0]?.path ?? ""}: ${count} × ${what}`);
+    for (const [failure, count] of Object.entries(result.failures))
+      this.#failures.push(`${this.#bench}, ${calls[0]?.path ?? ""}: ${count} × ${failure}`);
     return result;
   }
 

@@ -98,7 +98,7 @@ async function signIn(origin: string): Promise<string> {
     body: new URLSearchParams({ email: OWNER }).toString(),
     redirect: "manual",
   });
-  const [cookie] = response.headers.getSetCookie().map((one) => one.split(";")[0]);
+  const [cookie] = response.headers.getSetCookie().map((header) => header.split(";")[0]);
   if (cookie === undefined) throw new Error(`sign-in: ${response.status} ${await response.text()}`);
   return cookie;
 }

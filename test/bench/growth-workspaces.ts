@@ -89,7 +89,7 @@ export class Filler {
       const part = await this.#call<Written>({ call: "fill", ...order, from, to: Math.min(from + step, order.to) });
       for (const [statement, rows] of Object.entries(part.statements))
         written.statements[statement] = (written.statements[statement] ?? 0) + rows;
-      for (const what of ["recording", "linking", "chores", "alarms"] as const) written[what] += part[what];
+      for (const kind of ["recording", "linking", "chores", "alarms"] as const) written[kind] += part[kind];
     }
     return written;
   }

@@ -101,7 +101,7 @@ export async function measureGrowth(
 /** What costs more than it may. */
 export function tooDear(growth: Growth[]): string[] {
   return growth.flatMap(({ name, costs }) => {
-    const ratio = ratiosOf(costs).reduce((most, one) => Math.max(most, one), 0);
+    const ratio = ratiosOf(costs).reduce((most, candidate) => Math.max(most, candidate), 0);
     return ratio <= MAX_RATIO ? [] : [`growth: ${name}: ${ratio.toFixed(2)} times, more than ${MAX_RATIO}`];
   });
 }
@@ -126,7 +126,11 @@ function measuresOf(bencher: Bencher, round: number): Measure[] {
           path: `/operator/workspaces/${workspace.id}/${read.path(workspace, round * READ_CALLS + index)}`,
           token: VARS.OPERATOR_TOKEN,
         }));
-      return { name: read.name, unit: "ms a call", measure: async (one) => (await bencher.load(callsOf(one))).p50Ms };
+      return {
+        name: read.name,
+        unit: "ms a call",
+        measure: async (level) => (await bencher.load(callsOf(level))).p50Ms,
+      };
     }),
     {
       name: "Ingest, to the 202",

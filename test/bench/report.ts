@@ -33,7 +33,7 @@ export function reportCpu(measured: Measured): string {
     measured,
     ({ unit }) => `µs a ${unit.slice(0, -1)}`,
     (figure) => figure?.cpuMicroseconds.toFixed(1) ?? "–",
-    (figure, other) => (other === undefined ? "–" : times(other.cpuMicroseconds / figure.cpuMicroseconds)),
+    (figure, reference) => (reference === undefined ? "–" : times(reference.cpuMicroseconds / figure.cpuMicroseconds)),
   );
 }
 
@@ -47,12 +47,12 @@ function compared(
 ): string {
   const rows = measured.flatMap(({ scenario, figures }) =>
     ours(figures).map(([name, figure], _, all) => {
-      const others = [figures.get("bare"), figures.get("one-row"), figures.get("straightforward")];
+      const references = [figures.get("bare"), figures.get("one-row"), figures.get("straightforward")];
       return [
         `${scenario.title}${all.length > 1 ? `, ${SHOWN_AS[name] ?? name}` : ""} (${unit(scenario)})`,
-        ...others.map(show),
+        ...references.map(show),
         show(figure),
-        ...others.map((other) => ratioTo(figure, other)),
+        ...references.map((reference) => ratioTo(figure, reference)),
       ];
     }),
   );
@@ -141,8 +141,8 @@ function perSecond(figure: Figure | undefined): string {
   return figure === undefined ? "–" : Math.round(figure.perSecond).toLocaleString("en");
 }
 
-function ratio(figure: Figure, other: Figure | undefined): string {
-  return other === undefined ? "–" : times(figure.perSecond / other.perSecond);
+function ratio(figure: Figure, reference: Figure | undefined): string {
+  return reference === undefined ? "–" : times(figure.perSecond / reference.perSecond);
 }
 
 function times(factor: number): string {

@@ -3,7 +3,7 @@
  * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>,…]`; fails on any answer but the expected one.
  * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
  * `node test/bench/run.ts startup [--rounds 5]`: the CPU time of starting; see startup.ts.
- * `node test/bench/run.ts told [--rounds 5]`: this service alone, with two destinations and without; see told.ts.
+ * `node test/bench/run.ts destinations [--rounds 5]`: this service alone, with two destinations and without; see destinations.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -34,7 +34,7 @@ import type { Effort, Figures, Scenario } from "./scenarios.ts";
 import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
 import { missed } from "./store-figures.ts";
 import { measureStore } from "./store.ts";
-import { measureTold } from "./told.ts";
+import { measureDestinations } from "./destinations.ts";
 
 const BULK_MEMORY = "bulk-memory";
 const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
@@ -65,7 +65,7 @@ const failures: string[] = [];
 try {
   if (isGrowth) await growth();
   else if (positionals[0] === "store") await store();
-  else if (positionals[0] === "told") await told();
+  else if (positionals[0] === "destinations") await destinations();
   else if (positionals[0] === "startup") await startup();
   else await all();
 } catch (error) {
@@ -87,8 +87,8 @@ async function store(): Promise<void> {
   failures.push(...missed(parts));
 }
 
-async function told(): Promise<void> {
-  const part = await measureTold(effort.rounds, scratch, failures);
+async function destinations(): Promise<void> {
+  const part = await measureDestinations(effort.rounds, scratch, failures);
   console.log(reportStore(part));
   failures.push(...missed([part]));
 }

@@ -163,8 +163,8 @@ export async function measure(
   for (let round = 0; round <= effort.rounds; round++) {
     for (const contestant of taking) {
       const { figure, result } = await once(scenario, contestant, generator, effort.seconds);
-      for (const [what, count] of Object.entries(result.failures))
-        failures.push(`${scenario.name}, ${contestant.name}: ${count} × ${what}`);
+      for (const [failure, count] of Object.entries(result.failures))
+        failures.push(`${scenario.name}, ${contestant.name}: ${count} × ${failure}`);
       if (round > 0) rounds.get(contestant.name)?.push(figure);
     }
   }

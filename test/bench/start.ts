@@ -72,13 +72,13 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
   );
   const url = await miniflare.unsafeGetDirectURL("worker");
   const besideUrl = options.consumer === undefined ? url : await miniflare.unsafeGetDirectURL("consumer");
-  const pid = runtimeProcesses().find((one) => !before.has(one.pid))?.pid;
+  const pid = runtimeProcesses().find((process) => !before.has(process.pid))?.pid;
   return {
     origin: url.origin,
     besideOrigin: besideUrl.origin,
     miniflare,
     pid,
-    residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
+    residentBytes: () => runtimeProcesses().find((process) => process.pid === pid)?.residentBytes ?? 0,
     peakBytes: () => peakBytes(pid),
     // See proc_pid_clear_refs(5).
     forgetPeak: () => writeFileSync(`/proc/${pid}/clear_refs`, "5"),
@@ -103,8 +103,8 @@ function workerOptions(built: BuiltWorker, name: string, vars: Record<string, st
 /** The same Worker, whose objects are those of the first one. */
 function beside({ durableObjects = {}, ...options }: V4WorkerOptions): V4WorkerOptions {
   const objects = Object.entries(durableObjects).map(([binding, object]) => {
-    const own = typeof object === "string" ? { className: object } : object;
-    return [binding, { ...own, scriptName: "worker" }] as const;
+    const source = typeof object === "string" ? { className: object } : object;
+    return [binding, { ...source, scriptName: "worker" }] as const;
   });
   return { ...options, durableObjects: Object.fromEntries(objects) };
 }
@@ -144,5 +144,5 @@ function cpuMicroseconds(pid: number | undefined): number {
   const nanoseconds = threads.map(
     (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0],
   );
-  return nanoseconds.reduce((sum, one) => sum + Number(one), 0) / 1_000;
+  return nanoseconds.reduce((sum, value) => sum + Number(value), 0) / 1_000;
 }

@@ -33,14 +33,14 @@ export async function measureLinking(
   segments: number,
 ): Promise<StorePart> {
   const { order } = workspace;
-  const one = { type: "track", anonymousId: "c1f6a7de-0c1f-4f0a-9f2e-6d7f7f6f1a77", event: "Came Back" };
+  const signal = { type: "track", anonymousId: "c1f6a7de-0c1f-4f0a-9f2e-6d7f7f6f1a77", event: "Came Back" };
   const sent = Array.from({ length: LINKED_SIGNALS }, (_, n) =>
-    JSON.stringify({ ...one, messageId: `one-${n}`, properties: { stage: `stage ${n % 60}`, page: `/docs/${n}` } }),
+    JSON.stringify({ ...signal, messageId: `one-${n}`, properties: { stage: `stage ${n % 60}`, page: `/docs/${n}` } }),
   );
   for (let from = 0; from < sent.length; from += CALL_SIGNALS)
     await send(bencher, workspace, sent.slice(from, from + CALL_SIGNALS));
   await bencher.settle(workspace);
-  const together = await link(bencher, workspace, one.anonymousId, "one@example.com", sent);
+  const together = await link(bencher, workspace, signal.anonymousId, "one@example.com", sent);
 
   const spread = spreadNumbers(SPREAD_VISITOR, order).map((n) => mixedPayloadOf(n, order));
   const apart = await link(bencher, workspace, SPREAD_VISITOR.id, "spread@example.com", spread);

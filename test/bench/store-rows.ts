@@ -105,7 +105,7 @@ function rowNote(written: Written, signals: number): string {
   const each = (rows: number): string => (rows / signals).toFixed(3);
   const parts = (["recording", "linking", "chores", "alarms"] as const).map((part) => `${part} ${each(written[part])}`);
   const statements = Object.entries(written.statements)
-    .toSorted(([, one], [, other]) => other - one)
+    .toSorted(([, a], [, b]) => b - a)
     .slice(0, STATEMENTS_NAMED)
     .map(([statement, rows]) => `${statement} ${each(rows)}`);
   return `${parts.join(", ")}; most of it ${statements.join(", ")}`;
@@ -114,7 +114,7 @@ function rowNote(written: Written, signals: number): string {
 function tableNote({ tables }: StoreSize, signals: number): string {
   return Object.entries(tables)
     .filter(([, bytes]) => bytes / signals >= 0.5)
-    .toSorted(([, one], [, other]) => other - one)
+    .toSorted(([, a], [, b]) => b - a)
     .map(([table, bytes]) => `${table} ${(bytes / signals).toFixed(1)}`)
     .join(", ");
 }

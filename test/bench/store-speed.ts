@@ -50,7 +50,7 @@ export async function measureSpeed(
       straightforward: await processStraightforward(straightforward, generator),
     };
     if (round === 0) continue;
-    for (const who of ["empty", "large", "unlinked", "straightforward"] as const) costs[who].push(measured[who]);
+    for (const kind of ["empty", "large", "unlinked", "straightforward"] as const) costs[kind].push(measured[kind]);
   }
   const [inEmpty, inLarge] = [median(costs.empty), median(costs.large)];
   const [unlinked, there] = [median(costs.unlinked), median(costs.straightforward)];

@@ -188,6 +188,6 @@ function scattered(index: number, count: number): number {
 
 function uuidOf(n: number, salt: number): string {
   const hex = [0, 1, 2, 3].map((part) => Math.floor(chance(n, salt * 8 + part) * 0x1_0000_0000).toString(16));
-  const all = hex.map((one) => one.padStart(8, "0")).join("");
+  const all = hex.map((word) => word.padStart(8, "0")).join("");
   return [all.slice(0, 8), all.slice(8, 12), `4${all.slice(13, 16)}`, `8${all.slice(17, 20)}`, all.slice(20)].join("-");
 }

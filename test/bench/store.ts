@@ -35,12 +35,12 @@ interface Workspaces {
   empty: FilledWorkspace[];
 }
 
-/** @param told gets each part as soon as it is known. */
+/** @param onPart gets each part as soon as it is known. */
 export async function measureStore(
   signals: number,
   scratch: string,
   failures: string[],
-  told: (part: StorePart) => void,
+  onPart: (part: StorePart) => void,
 ): Promise<StorePart[]> {
   const bench = import.meta.dirname;
   const buildIn = (name: string, config: string): Promise<BuiltWorker> =>
@@ -52,7 +52,7 @@ export async function measureStore(
   const parts: StorePart[] = [];
   const note = (part: StorePart): void => {
     parts.push(part);
-    told(part);
+    onPart(part);
   };
   const startFiller = (): Promise<Filler> => Filler.start(service, filler, stateDir);
   const workspaces = await provisionAll(service, stateDir, signals);
@@ -63,7 +63,7 @@ export async function measureStore(
     ["Signals of 64 KB", workspaces.sized],
   ] as const) {
     console.error(`… ${title}`);
-    note(await withFiller(startFiller, (one) => measureHostile(one, workspace, title)));
+    note(await withFiller(startFiller, (bencher) => measureHostile(bencher, workspace, title)));
   }
   console.error("… first recordings");
   note(await measureFirst(startFiller, workspaces.large, workspaces.warm));
@@ -73,11 +73,11 @@ export async function measureStore(
   const { large, empty } = workspaces;
   const running = await start(service, { stateDir, vars: VARS });
   const generator = new LoadGenerator();
-  const other = await startStraightforward({ straightforward }, path.join(scratch, "straightforward"));
+  const comparison = await startStraightforward({ straightforward }, path.join(scratch, "straightforward"));
   const bencher = new Bencher("store", running, generator, failures);
   try {
-    for (const [what, measure] of [
-      ["processing", () => measureSpeed(bencher, large, empty, other, generator)],
+    for (const [title, measure] of [
+      ["processing", () => measureSpeed(bencher, large, empty, comparison, generator)],
       ["lone signals", () => measureLone(bencher, large)],
       ["linking", () => measureLinking(bencher, large, segments)],
       ["reads", () => measureReads(bencher, large)],
@@ -85,15 +85,15 @@ export async function measureStore(
       ["an export", () => measureExport(bencher, large)],
       ["a deletion", () => measureDeletion(bencher, large)],
     ] as const) {
-      console.error(`… ${what}`);
+      console.error(`… ${title}`);
       note(await measure());
     }
-    for (const one of [large, workspaces.warm, workspaces.new, workspaces.sized, ...empty])
-      failures.push(...(await bencher.audit(one)));
-    failures.push(...(await other.audit()).map((wrong) => `${other.name}: ${wrong}`));
+    for (const stopped of [large, workspaces.warm, workspaces.new, workspaces.sized, ...empty])
+      failures.push(...(await bencher.audit(stopped)));
+    failures.push(...(await comparison.audit()).map((wrong) => `${comparison.name}: ${wrong}`));
   } finally {
     generator.stop();
-    await Promise.all([running.stop(), other.running.stop()]);
+    await Promise.all([running.stop(), comparison.running.stop()]);
   }
   return parts;
 }

@@ -218,14 +218,14 @@ test("a key can be created with the keyboard alone, with a visible focus", async
   const workspace = await newWorkspace("keyboard");
   await withPage(workspace, workspace.owner, async (page) => {
     const focused = () => page.evaluate<string>(FOCUSED);
-    const tabTo = async (what: string) => {
+    const tabTo = async (target: string) => {
       for (let presses = 0; presses < 60; presses++) {
         await page.keyboard.press("Tab");
         const at = await focused();
         expect(at).toContain("outlined");
-        if (at.startsWith(what)) return;
+        if (at.startsWith(target)) return;
       }
-      throw new Error(`Tab does not reach ${what}.`);
+      throw new Error(`Tab does not reach ${target}.`);
     };
     await page.getByText("No API key yet").waitFor();
     await page.keyboard.press("Tab");

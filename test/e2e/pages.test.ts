@@ -65,7 +65,7 @@ let browser: Browser;
 let context: BrowserContext;
 let page: Page;
 /** What the page's console complained about: also what the content security policy has stopped. */
-const said: string[] = [];
+const complaints: string[] = [];
 
 beforeAll(async () => {
   browser = await launch();
@@ -73,12 +73,12 @@ beforeAll(async () => {
   page = await signIn(context, "owner@example.com", `${HOME}/signals`);
   context.on("console", (message) => {
     const expected = message.location().url.endsWith("/nowhere") && message.text().includes("404");
-    if (["error", "warning"].includes(message.type()) && !expected) said.push(message.text());
+    if (["error", "warning"].includes(message.type()) && !expected) complaints.push(message.text());
   });
-  context.on("weberror", (error) => said.push(String(error.error())));
+  context.on("weberror", (error) => complaints.push(String(error.error())));
 });
 
-beforeEach(() => void said.splice(0));
+beforeEach(() => void complaints.splice(0));
 afterAll(() => browser?.close());
 
 const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
@@ -128,10 +128,10 @@ async function overflow(of = page): Promise<string[]> {
 function cut(of: Page): Promise<string[]> {
   return of.evaluate<string[]>(`(() => {
     const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
-    const meet = ([one, other]) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    const meet = ([a, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
     const charts = [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
       const boxes = [...chart.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
-      const pairs = boxes.flatMap((box, index) => boxes.slice(index + 1).map((other) => [box, other]));
+      const pairs = boxes.flatMap((box, index) => boxes.slice(index + 1).map((next) => [box, next]));
       return pairs.some(meet) ? [chart] : [];
     });
     return [
@@ -147,7 +147,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     async (path) => {
       await page.goto(path);
       expect(await wrong()).toEqual([]);
-      expect(said).toEqual([]);
+      expect(complaints).toEqual([]);
     },
   );
 
@@ -190,8 +190,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     expect(await send(key, long)).toBe(202);
     expect(await send(key, { email })).toBe(422);
     await expect.poll(() => workspace.score(email)).toBe(0);
-    const theirs = await newContext(browser, { reducedMotion: "reduce" });
-    const listed = await signIn(theirs, workspace.owner, `${workspace.home}/live`);
+    const otherContext = await newContext(browser, { reducedMotion: "reduce" });
+    const listed = await signIn(otherContext, workspace.owner, `${workspace.home}/live`);
     // The row that the script makes is looked at, too.
     await listed.locator("#live-state", { hasText: /^Live$/ }).waitFor();
     expect(await send(key, { ...long, event: "m".repeat(255) })).toBe(202);
@@ -202,7 +202,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
       await listed.locator(".table tbody tr").first().waitFor();
       expect(await overflow(listed), path).toEqual([]);
     }
-    await theirs.close();
+    await otherContext.close();
   });
 
   test("a created key is accessible and fits on the screen", async () => {
@@ -212,24 +212,24 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByRole("button", { name: "Create API Key" }).click();
     await page.locator("#new-key").waitFor();
     expect(await wrong()).toEqual([]);
-    expect(said).toEqual([]);
+    expect(complaints).toEqual([]);
   });
 
   test("a confirmation is accessible, fits on the screen, opens above the page and moves nothing on it", async () => {
     await page.setViewportSize(SIZES.wide);
     await page.goto(`${HOME}/settings/members`);
-    const others = page.getByRole("button", { name: /^(Remove|Leave|Change role)$/ });
+    const rowButtons = page.getByRole("button", { name: /^(Remove|Leave|Change role)$/ });
     const places = () =>
-      others.evaluateAll((buttons) => buttons.map((button) => button.getBoundingClientRect().toJSON()));
+      rowButtons.evaluateAll((buttons) => buttons.map((button) => button.getBoundingClientRect().toJSON()));
     const before = await places();
     expect(before.length).toBeGreaterThan(3);
-    await others.first().click();
+    await rowButtons.first().click();
     await page.getByRole("dialog").waitFor();
     expect(await places()).toEqual(before);
     expect(await wrong()).toEqual([]);
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "hidden" });
-    expect(said).toEqual([]);
+    expect(complaints).toEqual([]);
   });
 
   test.each([
@@ -241,7 +241,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByRole("button", { name: "Show what would change" }).click();
     await page.getByRole("button", { name: button }).waitFor();
     expect(await wrong()).toEqual([]);
-    expect(said.filter((line) => !line.includes("422"))).toEqual([]);
+    expect(complaints.filter((line) => !line.includes("422"))).toEqual([]);
   });
 
   test.each([

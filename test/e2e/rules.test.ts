@@ -80,11 +80,11 @@ test.each([
   ["with a script", "files", {}],
   ["without a script", "plain-files", { javaScriptEnabled: false }],
 ])("all rules are taken to another workspace as a file, shown first, %s", async (_, slug, options) => {
-  const [one, other] = [await newWorkspace(slug), await newWorkspace(`${slug}-other`)];
-  await newRule(one);
-  await newRule(one, { name: "Second", enabled: false, frequency: "once_per_day" });
-  await newRule(other, { points: 1 });
-  const page = await open(one, "", options);
+  const [source, target] = [await newWorkspace(slug), await newWorkspace(`${slug}-other`)];
+  await newRule(source);
+  await newRule(source, { name: "Second", enabled: false, frequency: "once_per_day" });
+  await newRule(target, { points: 1 });
+  const page = await open(source, "", options);
   const [download] = await Promise.all([
     page.waitForEvent("download"),
     page.getByRole("link", { name: "Export" }).click(),
@@ -94,7 +94,7 @@ test.each([
   expect(JSON.parse(buffer.toString())).toMatchObject({ items: [{ name: "Second" }, RULE] });
   await context.close();
 
-  const there = await open(other, "", options);
+  const there = await open(target, "", options);
   await there.getByRole("link", { name: "Import" }).click();
   await there.getByLabel("File").setInputFiles({ name: "rules.json", mimeType: "application/json", buffer });
   await there.getByRole("button", { name: "Show what would change" }).click();
@@ -102,7 +102,7 @@ test.each([
   await there.getByRole("row", { name: "Second" }).getByText("Disabled").waitFor();
   await there.getByRole("button", { name: "Import 2 rules" }).click();
   await there.getByText("Imported. The rules apply from the next signal on").waitFor();
-  const rules = await other.operator.get<{ items: object[] }>(`workspaces/${other.id}/rules`);
+  const rules = await target.operator.get<{ items: object[] }>(`workspaces/${target.id}/rules`);
   expect(rules.items).toMatchObject([
     { name: "Second", enabled: false, frequency: "once_per_day" },
     { ...RULE, version: 2 },

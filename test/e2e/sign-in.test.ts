@@ -95,10 +95,10 @@ describe("after a session ends", () => {
     const { home, owner } = await newWorkspace("ended");
     const context = await newContext(browser);
     const page = await signIn(context, owner, `${home}/settings/api-keys/new`);
-    const other = await context.newPage();
-    await other.goto(`${home}/usage`);
-    await other.getByRole("button", { name: "Sign out" }).click();
-    await other.getByRole("heading", { name: "Sign in" }).waitFor();
+    const secondPage = await context.newPage();
+    await secondPage.goto(`${home}/usage`);
+    await secondPage.getByRole("button", { name: "Sign out" }).click();
+    await secondPage.getByRole("heading", { name: "Sign in" }).waitFor();
 
     // The preview that follows what is typed is refused, and takes nothing of it away.
     const previewed = page.waitForResponse(`**${home}/settings/api-keys/new/preview`);
@@ -125,16 +125,16 @@ describe("after a session ends", () => {
     const { home, owner } = await newWorkspace("ended-editor");
     const context = await newContext(browser);
     const page = await signIn(context, owner, `${home}/rules/new`);
-    const other = await context.newPage();
-    await other.goto(`${home}/usage`);
-    await other.getByRole("button", { name: "Sign out" }).click();
-    await other.getByRole("heading", { name: "Sign in" }).waitFor();
+    const secondPage = await context.newPage();
+    await secondPage.goto(`${home}/usage`);
+    await secondPage.getByRole("button", { name: "Sign out" }).click();
+    await secondPage.getByRole("heading", { name: "Sign in" }).waitFor();
 
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Add condition" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-    await other.getByRole("button", { name: owner }).click();
-    await other.getByRole("heading", { name: "Signal Queue" }).waitFor();
+    await secondPage.getByRole("button", { name: owner }).click();
+    await secondPage.getByRole("heading", { name: "Signal Queue" }).waitFor();
     await page.getByRole("button", { name: "Send it again" }).click();
     await page.getByLabel("Condition 2: what it looks at").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");

@@ -113,7 +113,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
 
     const condition = page.locator(".condition");
     const typed = async (field: string) =>
-      (await condition.locator(`[name=${field}]`).all()).map((one) => one.inputValue());
+      (await condition.locator(`[name=${field}]`).all()).map((input) => input.inputValue());
     const paths = await Promise.all(await typed("path"));
     expect(paths).toContain("properties.form_name");
     expect((await Promise.all(await typed("value")))[paths.indexOf("properties.form_name")]).toBe("Demo request");

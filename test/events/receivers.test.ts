@@ -39,7 +39,7 @@ async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
 /** What came of the one attempt of a test. */
 async function tested(workspace: EventWorkspace, destination: string): Promise<Delivery> {
   const { id } = await workspace.test(destination);
-  const find = async () => (await workspace.deliveries(destination)).find((one) => one.id === id);
+  const find = async () => (await workspace.deliveries(destination)).find((delivery) => delivery.id === id);
   await expect.poll(async () => (await find())?.state).not.toBe("waiting");
   const delivery = await find();
   if (delivery === undefined) throw new Error("the test is gone");
@@ -155,13 +155,13 @@ test("the first KB of a 10 MB answer is kept, and the rest is not read", async (
 
 test("a 410 answer switches the destination off, and the other destinations are notified", async () => {
   const gone = await newReceiver((response) => void response.writeHead(410).end("no such hook"));
-  const other = await newReceiver();
+  const otherReceiver = await newReceiver();
   const workspace = await service.newWorkspace([RULE]);
   const id = await workspace.tell(gone, ["person.scored"]);
-  await workspace.tell(other, ["usage.level"]);
+  await workspace.tell(otherReceiver, ["usage.level"]);
   await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
-  await expect.poll(() => other.received.length).toBe(1);
-  expect(other.received[0]?.body).toMatchObject({
+  await expect.poll(() => otherReceiver.received.length).toBe(1);
+  expect(otherReceiver.received[0]?.body).toMatchObject({
     type: "destination.disabled",
     data: { destination_id: id, destination_name: "Receiver", reason: "gone" },
   });
@@ -191,17 +191,18 @@ test("10,000 scoring signals are notified once to each of two destinations, with
   });
   const sentMs = Date.now();
   await workspace.send(signals);
-  const told = ({ received }: Receiver): string[] =>
+  const notified = ({ received }: Receiver): string[] =>
     received.flatMap(({ body }) =>
-      ((body?.data["scoring_signals"] as { signal_id: string }[] | undefined) ?? []).map((one) => one.signal_id),
+      ((body?.data["scoring_signals"] as { signal_id: string }[] | undefined) ?? []).map((signal) => signal.signal_id),
     );
   for (const receiver of [first, second]) {
     // oxlint-disable-next-line no-await-in-loop -- both run anyway
-    await expect.poll(() => told(receiver).length, { timeout: 120_000, interval: 250 }).toBe(10_000);
-    expect(new Set(told(receiver)).size).toBe(10_000);
+    await expect.poll(() => notified(receiver).length, { timeout: 120_000, interval: 250 }).toBe(10_000);
+    expect(new Set(notified(receiver)).size).toBe(10_000);
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
   }
-  const digest = (receiver: Receiver) => createHash("sha256").update(told(receiver).toSorted().join()).digest("hex");
+  const digest = (receiver: Receiver) =>
+    createHash("sha256").update(notified(receiver).toSorted().join()).digest("hex");
   expect(digest(first)).toBe(digest(second));
   // They leave a second apart; on the way one may be overtaken by time, so that two arrive closer together.
   for (const times of arrivals) {

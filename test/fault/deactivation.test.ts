@@ -53,8 +53,8 @@ interface Made {
 /** @param seed says how many calls the key has been used for, and by which Worker and how it is ended. */
 async function trial(seed: number): Promise<Made> {
   const random = randomNumbers(seed);
-  const [one, other] = random() < 0.5 ? origins : [origins[1], origins[0]];
-  const api = new OperatorApi(one, TOKEN);
+  const [firstOrigin, secondOrigin] = random() < 0.5 ? origins : [origins[1], origins[0]];
+  const api = new OperatorApi(firstOrigin, TOKEN);
   const { id, key } = await api.newKey(workspaceId);
   const enough = SENDERS + Math.floor(random() * 200);
   const isRotated = random() < 0.25;
@@ -80,7 +80,7 @@ async function trial(seed: number): Promise<Made> {
     return answer.status;
   };
   const sender = async (nth: number): Promise<void> => {
-    const origin = nth % 2 === 0 ? one : other;
+    const origin = nth % 2 === 0 ? firstOrigin : secondOrigin;
     for (let left = CALLS_AFTER; left > 0;) {
       const isLate = isOver;
       // oxlint-disable-next-line no-await-in-loop

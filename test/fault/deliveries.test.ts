@@ -86,7 +86,7 @@ async function sendUntilKilled(round: number): Promise<string[]> {
 
 function scoringSignals({ body }: Received): string[] {
   const made = body?.type === "person.scored" ? body.data["scoring_signals"] : [];
-  return (made as { signal_id: string }[]).map((one) => one.signal_id);
+  return (made as { signal_id: string }[]).map((signal) => signal.signal_id);
 }
 
 test("after kill -9 at every step every scoring signal and crossing is notified under one id, and no two bodies share one", async () => {
@@ -105,16 +105,16 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
     await service.start(0, VARS);
   }
   expect(sent.length).toBeGreaterThan(ROUNDS);
-  const told = () => new Set(receiver.received.flatMap(scoringSignals));
-  await expect.poll(() => sent.filter((id) => !told().has(id)), { timeout: 60_000, interval: 500 }).toEqual([]);
+  const notified = () => new Set(receiver.received.flatMap(scoringSignals));
+  await expect.poll(() => sent.filter((id) => !notified().has(id)), { timeout: 60_000, interval: 500 }).toEqual([]);
   await expect.poll(() => waiting(), { timeout: 30_000, interval: 500 }).toBe(0);
   expect(receiver.forged).toEqual([]);
 
   const bodies = new Map<string, Set<string>>();
   const idsOf = new Map<string, Set<string>>();
-  for (const one of receiver.received) {
-    bodies.set(one.id, (bodies.get(one.id) ?? new Set()).add(one.text));
-    for (const signal of scoringSignals(one)) idsOf.set(signal, (idsOf.get(signal) ?? new Set()).add(one.id));
+  for (const message of receiver.received) {
+    bodies.set(message.id, (bodies.get(message.id) ?? new Set()).add(message.text));
+    for (const signal of scoringSignals(message)) idsOf.set(signal, (idsOf.get(signal) ?? new Set()).add(message.id));
   }
   expect([...bodies.values()].filter(({ size }) => size > 1)).toEqual([]);
   expect([...idsOf].filter(([, ids]) => ids.size > 1)).toEqual([]);
@@ -131,5 +131,5 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
 
 async function waiting(): Promise<number> {
   const { items } = await service.api.get<{ items: { waiting: number }[] }>(`workspaces/${workspaceId}/destinations`);
-  return items.reduce((sum, one) => sum + one.waiting, 0);
+  return items.reduce((sum, destination) => sum + destination.waiting, 0);
 }

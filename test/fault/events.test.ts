@@ -72,15 +72,17 @@ async function postUntilKilled(ms: number): Promise<void> {
 }
 
 /** In how many different messages each of them was told; a message may have come more than once. */
-function told<T>(type: string, of: (data: Record<string, unknown>) => T[]): Map<T, number> {
+function notifiedCounts<T>(type: string, of: (data: Record<string, unknown>) => T[]): Map<T, number> {
   const messages = new Map(receiver.ofType(type).map(({ id, body }) => [id, body?.data ?? {}] as const));
   const counts = new Map<T, number>();
-  for (const one of [...messages.values()].flatMap(of)) counts.set(one, (counts.get(one) ?? 0) + 1);
+  for (const item of [...messages.values()].flatMap(of)) counts.set(item, (counts.get(item) ?? 0) + 1);
   return counts;
 }
 
 const scored = () =>
-  told("person.scored", (data) => (data["scoring_signals"] as { signal_id: string }[]).map((one) => one.signal_id));
+  notifiedCounts("person.scored", (data) =>
+    (data["scoring_signals"] as { signal_id: string }[]).map((signal) => signal.signal_id),
+  );
 
 test("after kill -9 at any moment each scoring signal, crossing and usage level is notified in one message", async () => {
   for (let round = 0; round < ROUNDS; round++) {
@@ -98,10 +100,10 @@ test("after kill -9 at any moment each scoring signal, crossing and usage level 
   expect(new Set(scored().values())).toEqual(new Set([1]));
 
   const crossed = () =>
-    told("person.score_crossed", ({ email, threshold }) => [`${String(email)} ${String(threshold)}`]);
+    notifiedCounts("person.score_crossed", ({ email, threshold }) => [`${String(email)} ${String(threshold)}`]);
   await expect.poll(() => crossed().size, PATIENCE).toBe(PEOPLE * THRESHOLDS.length);
   expect(new Set(crossed().values())).toEqual(new Set([1]));
-  const levels = () => told("usage.level", ({ level }) => [level]);
+  const levels = () => notifiedCounts("usage.level", ({ level }) => [level]);
   await expect.poll(() => levels().size, PATIENCE).toBe(3);
   expect([...levels()]).toEqual(
     expect.arrayContaining([

@@ -56,9 +56,9 @@ async function post(): Promise<number> {
   const n = sent++;
   const body = JSON.stringify({ email: `p${n % 20}@example.com`, event: "Visit", messageId: `message ${n}`, text });
   const answer = await service.post(`signal-staging/webhook/${key}`, body);
-  const told = await answer.text();
-  expect([202, 503], told).toContain(answer.status);
-  if (answer.status === 202) acknowledged.push((JSON.parse(told) as { id: string }).id);
+  const answerText = await answer.text();
+  expect([202, 503], answerText).toContain(answer.status);
+  if (answer.status === 202) acknowledged.push((JSON.parse(answerText) as { id: string }).id);
   else expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
   return answer.status;
 }

@@ -65,10 +65,10 @@ beforeAll(async () => {
   await service.start(LONG_AGO_MS);
   for (const [slug, workspace] of Object.entries(old)) Object.assign(workspace, await provision(slug));
   const identify = { type: "identify", ...GONE, email: undefined, traits: { email: GONE.email, name: "Zoe Gone" } };
-  const theirs = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
+  const signals = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
   sentLongAgo.deletion = [
     ...(await send(old.deletion, [identify])),
-    ...(await send(old.deletion, [...theirs, ...visits(1_000)])),
+    ...(await send(old.deletion, [...signals, ...visits(1_000)])),
   ];
   for (let bulks = 0; bulks < EXPIRED_BULKS; bulks++) {
     sentLongAgo.retention.push(
@@ -98,7 +98,7 @@ test("spec §6: after kill -9 during the linking of a visitor's earlier signals,
   );
   await expect.poll(score, PATIENCE).toBe(sent);
   const all = await expectBooks(workspace, ids, { accepted: sent + 1, processed: sent + 1 });
-  expect(all.filter((one) => one.status !== "processed" || one.email !== email)).toEqual([]);
+  expect(all.filter((signal) => signal.status !== "processed" || signal.email !== email)).toEqual([]);
 }, 120_000);
 
 test("design §8.5: after kill -9 during the application of a rule to the past, every signal has its points once", async () => {
@@ -196,7 +196,7 @@ test("design §8: after kill -9 during a replay of dead letters, requested twice
     ],
   });
   const update = (values: object[]) =>
-    service.post(`product-orgs/webhook/${key}`, JSON.stringify(values.map((one) => ({ id: "acme", ...one }))));
+    service.post(`product-orgs/webhook/${key}`, JSON.stringify(values.map((value) => ({ id: "acme", ...value }))));
   const bytesEach = Math.floor(ROW_MAX_BYTES / attributes.length) - 400;
   expect((await update(attributes.map((name) => ({ [name]: "x".repeat(bytesEach) })))).status).toBe(202);
   await settled(workspace);
@@ -301,19 +301,19 @@ async function setPlan(slug: string, terms: { signal_limit?: number; retention_d
 }
 
 /** @param bulk those of one are others than those of another. */
-function visits(count: number, who?: object, bulk = 0): object[] {
-  const whose = (n: number) => who ?? { email: `p${n % PEOPLE}@example.com` };
+function visits(count: number, ids?: object, bulk = 0): object[] {
+  const whose = (n: number) => ids ?? { email: `p${n % PEOPLE}@example.com` };
   return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n, bulk } }));
 }
 
 /** Sends signals as one bulk, and returns their ids once all are processed. */
 async function send(workspace: Workspace, signals: readonly object[]): Promise<string[]> {
-  const body = signals.map((one) => JSON.stringify(one)).join("\n");
+  const body = signals.map((signal) => JSON.stringify(signal)).join("\n");
   const answer = await service.post(`signal-staging/bulk/${workspace.key}`, body);
   expect(answer.status).toBe(202);
   const { results, id } = (await answer.json()) as { results?: { id: string }[]; id?: string };
   await settled(workspace);
-  return results?.map((one) => one.id) ?? [id ?? ""];
+  return results?.map((result) => result.id) ?? [id ?? ""];
 }
 
 function books({ id }: Workspace): Promise<BooksAnswer> {

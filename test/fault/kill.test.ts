@@ -58,8 +58,8 @@ async function postUntilKilled(ms: number): Promise<string[]> {
         throw error;
       }
       expect(answer.status, text).toBe(202);
-      const told = JSON.parse(text) as { id: string; results?: { id: string }[] };
-      ids.push(...(told.results ?? [told]).map(({ id }) => id));
+      const answered = JSON.parse(text) as { id: string; results?: { id: string }[] };
+      ids.push(...(answered.results ?? [answered]).map(({ id }) => id));
     }
   };
   const senders = Promise.all(Array.from({ length: CONNECTIONS }, sender));
@@ -117,9 +117,9 @@ test(
     // What was counted and killed before it could be answered is there as well.
     expect(books).toMatchObject({ accepted: signals.length, processed: signals.length, balanced: true });
     const people = await service.api.list<{ email: string; score: number }>(`workspaces/${workspaceId}/people`);
-    const theirs = Map.groupBy(signals, ({ email }) => email);
+    const byEmail = Map.groupBy(signals, ({ email }) => email);
     expect(people.length).toBe(PEOPLE);
-    for (const { email, score } of people) expect([email, score]).toEqual([email, theirs.get(email)?.length]);
+    for (const { email, score } of people) expect([email, score]).toEqual([email, byEmail.get(email)?.length]);
   },
   60_000 + ROUNDS * 20_000,
 );

@@ -284,7 +284,7 @@ describe("the largest allowed form to every page", () => {
 
   test("from a member", async () => {
     const wrong: string[] = [];
-    const paths = (await formPaths()).filter((one) => one !== "/sign-out");
+    const paths = (await formPaths()).filter((path) => path !== "/sign-out");
     for (const [nth, path] of paths.entries()) {
       // oxlint-disable-next-line no-await-in-loop -- one route after the other
       const headers = await newPerson("member", nth);
@@ -298,7 +298,7 @@ describe("the largest allowed form to every page", () => {
   test("from an admin", async () => {
     const wrong: string[] = [];
     let admins = 0;
-    for (const path of (await formPaths()).filter((one) => one !== "/sign-out")) {
+    for (const path of (await formPaths()).filter((formPath) => formPath !== "/sign-out")) {
       const bodies = bodiesOf(path);
       for (let at = 0; at < bodies.length; at += BODIES_OF_AN_ADMIN) {
         // oxlint-disable-next-line no-await-in-loop -- one route after the other

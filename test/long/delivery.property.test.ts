@@ -45,7 +45,7 @@ const common = {
   hasId: fc.boolean(),
   minute: fc.oneof(fc.nat(45), fc.constantFrom(24 * 60 - 1, 24 * 60, 7 * 24 * 60, 14 * 24 * 60)),
 };
-const signal: fc.Arbitrary<Received> = fc.record({
+const anySignal: fc.Arbitrary<Received> = fc.record({
   ...common,
   kind: fc.constant("signal"),
   person: fc.option(fc.nat(PEOPLE - 1), { freq: 2 }),
@@ -71,7 +71,7 @@ const identify: fc.Arbitrary<Received> = fc
     event: "identify",
     held: "never",
   }));
-const history = fc.array(fc.oneof({ weight: 5, arbitrary: signal }, { weight: 3, arbitrary: identify }), {
+const history = fc.array(fc.oneof({ weight: 5, arbitrary: anySignal }, { weight: 3, arbitrary: identify }), {
   minLength: 1,
   maxLength: 24,
 });
@@ -96,17 +96,17 @@ const plan = fc.record({
   waves: fc.array(wave, { minLength: 1, maxLength: 9 }),
 });
 
-function payloadOf(one: Placed<Received>): Record<string, unknown> {
-  const traits = one.name === null ? {} : { name: one.name };
-  const email = one.person === null ? {} : { email: emailOf(one.person) };
+function payloadOf(signal: Placed<Received>): Record<string, unknown> {
+  const traits = signal.name === null ? {} : { name: signal.name };
+  const email = signal.person === null ? {} : { email: emailOf(signal.person) };
   return {
-    type: one.kind === "identify" ? "identify" : "track",
-    ...(one.hasId ? { messageId: `m-${one.ordinal}` } : { n: one.ordinal }),
-    ...(one.userId === null ? {} : { userId: `user-${one.userId}` }),
-    ...(one.anonymousId === null ? {} : { anonymousId: `anonymous-${one.anonymousId}` }),
-    ...(one.kind === "identify"
+    type: signal.kind === "identify" ? "identify" : "track",
+    ...(signal.hasId ? { messageId: `m-${signal.ordinal}` } : { n: signal.ordinal }),
+    ...(signal.userId === null ? {} : { userId: `user-${signal.userId}` }),
+    ...(signal.anonymousId === null ? {} : { anonymousId: `anonymous-${signal.anonymousId}` }),
+    ...(signal.kind === "identify"
       ? { traits: { ...traits, ...email } }
-      : { event: one.event, ...email, properties: { value: one.value }, context: { traits } }),
+      : { event: signal.event, ...email, properties: { value: signal.value }, context: { traits } }),
   };
 }
 
@@ -132,73 +132,81 @@ const EMAIL_RULE = {
 };
 
 /** What all rules make of it, those that score a person once a day, or once ever, too. */
-function matchedPoints(one: Placed<Received>, owner: string, withEmailRule: boolean): number {
-  const limited = one.kind === "identify" ? 0 : one.event === "opened" ? 101_000 : 100_000;
-  return pointsOf(one, owner, withEmailRule) + limited;
+function matchedPoints(signal: Placed<Received>, owner: string, withEmailRule: boolean): number {
+  const limited = signal.kind === "identify" ? 0 : signal.event === "opened" ? 101_000 : 100_000;
+  return pointsOf(signal, owner, withEmailRule) + limited;
 }
 
 /** What such rules score, whichever of the signals it is that counts. */
-function limitedPoints(own: readonly Placed<Received>[]): number {
-  const signals = own.filter((one) => one.kind === "signal");
-  const days = new Set(signals.filter((one) => one.event === "opened").map((one) => Math.floor(one.at / DAY)));
+function limitedPoints(ownSignals: readonly Placed<Received>[]): number {
+  const signals = ownSignals.filter((signal) => signal.kind === "signal");
+  const days = new Set(
+    signals.filter((signal) => signal.event === "opened").map((signal) => Math.floor(signal.at / DAY)),
+  );
   return days.size * 1_000 + (signals.length > 0 ? 100_000 : 0);
 }
 
 /** By the other rules. */
-function pointsOf(one: Placed<Received>, owner: string, withEmailRule: boolean): number {
+function pointsOf(signal: Placed<Received>, owner: string, withEmailRule: boolean): number {
   let points = 0;
-  if (one.event === "clicked") points += 7;
-  if (one.kind === "signal" && one.value === 1) points -= 2;
-  if (withEmailRule && one.event === "opened" && owner === emailOf(0)) points += 100;
+  if (signal.event === "clicked") points += 7;
+  if (signal.kind === "signal" && signal.value === 1) points -= 2;
+  if (withEmailRule && signal.event === "opened" && owner === emailOf(0)) points += 100;
   return points;
 }
 
 /** The whole history at once, with nothing incremental. */
 function expected(signals: readonly Placed<Received>[], withEmailRule: boolean) {
-  const accepted = signals.filter((one) => one.held !== "for good");
-  const isNamed = (one: Placed<Received>) => one.person !== null || one.userId !== null || one.anonymousId !== null;
+  const accepted = signals.filter((signal) => signal.held !== "for good");
+  const isNamed = (signal: Placed<Received>) =>
+    signal.person !== null || signal.userId !== null || signal.anonymousId !== null;
   const links = new Map<string, number>();
-  for (const one of accepted) {
-    if (one.kind !== "identify" || one.person === null) continue;
-    if (one.userId !== null) links.set(`user-${one.userId}`, one.person);
-    if (one.anonymousId !== null) links.set(`anonymous-${one.anonymousId}`, one.person);
+  for (const signal of accepted) {
+    if (signal.kind !== "identify" || signal.person === null) continue;
+    if (signal.userId !== null) links.set(`user-${signal.userId}`, signal.person);
+    if (signal.anonymousId !== null) links.set(`anonymous-${signal.anonymousId}`, signal.person);
   }
-  for (const one of accepted) {
-    if (one.kind !== "identify" || one.person !== null || one.userId === null || one.anonymousId === null) continue;
-    const [user, anonymous] = [`user-${one.userId}`, `anonymous-${one.anonymousId}`];
+  for (const signal of accepted) {
+    if (signal.kind !== "identify" || signal.person !== null || signal.userId === null || signal.anonymousId === null)
+      continue;
+    const [user, anonymous] = [`user-${signal.userId}`, `anonymous-${signal.anonymousId}`];
     const person = links.get(user) ?? links.get(anonymous);
     if (person === undefined) continue;
     links.set(user, person);
     links.set(anonymous, person);
   }
-  const ownerOf = (one: Placed<Received>): number | null =>
-    one.person ?? links.get(`user-${one.userId}`) ?? links.get(`anonymous-${one.anonymousId}`) ?? null;
-  const isAnonymous = (one: Placed<Received>) => one.kind === "signal" && isNamed(one) && ownerOf(one) === null;
+  const ownerOf = (signal: Placed<Received>): number | null =>
+    signal.person ?? links.get(`user-${signal.userId}`) ?? links.get(`anonymous-${signal.anonymousId}`) ?? null;
+  const isAnonymous = (signal: Placed<Received>) =>
+    signal.kind === "signal" && isNamed(signal) && ownerOf(signal) === null;
 
   const people = [];
   for (let person = 0; person < PEOPLE; person++) {
-    const own = accepted.filter((one) => ownerOf(one) === person);
-    if (own.length === 0) continue;
+    const personSignals = accepted.filter((signal) => ownerOf(signal) === person);
+    if (personSignals.length === 0) continue;
     people.push({
       email: emailOf(person),
-      name: own.findLast((one) => one.name !== null)?.name ?? null,
-      score: own.reduce((sum, one) => sum + pointsOf(one, emailOf(person), withEmailRule), limitedPoints(own)),
-      firstSeenMs: own[0]?.at,
-      lastSeenMs: own.at(-1)?.at,
+      name: personSignals.findLast((signal) => signal.name !== null)?.name ?? null,
+      score: personSignals.reduce(
+        (sum, signal) => sum + pointsOf(signal, emailOf(person), withEmailRule),
+        limitedPoints(personSignals),
+      ),
+      firstSeenMs: personSignals[0]?.at,
+      lastSeenMs: personSignals.at(-1)?.at,
       identities: [...links]
         .filter(([, owner]) => owner === person)
         .map(([value]) => value)
         .sort(),
     });
   }
-  const shown = signals.filter((one) => one.kind === "signal");
-  const groups = [...new Set(shown.map((one) => one.event))].sort().map((event) => {
-    const all = shown.filter((one) => one.event === event);
+  const shown = signals.filter((signal) => signal.kind === "signal");
+  const groups = [...new Set(shown.map((signal) => signal.event))].sort().map((event) => {
+    const all = shown.filter((signal) => signal.event === event);
     return {
       event,
       count: all.length,
-      held: all.filter((one) => one.held === "for good").length,
-      anonymous: all.filter((one) => one.held !== "for good" && isAnonymous(one)).length,
+      held: all.filter((signal) => signal.held === "for good").length,
+      anonymous: all.filter((signal) => signal.held !== "for good" && isAnonymous(signal)).length,
       firstSeenMs: all[0]?.at,
       lastSeenMs: all.at(-1)?.at,
       sample: payloadOf(all.at(-1) ?? raise()),
@@ -214,13 +222,13 @@ function expected(signals: readonly Placed<Received>[], withEmailRule: boolean) 
       purged: 0,
       deadLettered: 0,
     },
-    signals: signals.map((one) => ({
-      id: one.id,
-      status: one.held === "for good" ? "held" : isAnonymous(one) ? "anonymous" : "processed",
+    signals: signals.map((signal) => ({
+      id: signal.id,
+      status: signal.held === "for good" ? "held" : isAnonymous(signal) ? "anonymous" : "processed",
       points:
-        one.held === "for good" || ownerOf(one) === null
+        signal.held === "for good" || ownerOf(signal) === null
           ? 0
-          : matchedPoints(one, emailOf(ownerOf(one) ?? 0), withEmailRule),
+          : matchedPoints(signal, emailOf(ownerOf(signal) ?? 0), withEmailRule),
     })),
   };
 }
@@ -230,7 +238,7 @@ async function actual(workspaceId: string, signals: readonly Placed<Received>[])
   const page = { cursor: null, limit: 100 };
   const people = (await store.people({}, page)).items;
   const groups = (await store.events(page)).items;
-  const traces = await Promise.all(signals.map((one) => store.signal(one.id)));
+  const traces = await Promise.all(signals.map((signal) => store.signal(signal.id)));
   return {
     people: people
       .map(({ email, name, score, firstSeenMs, lastSeenMs, identities }) => {
@@ -268,13 +276,13 @@ async function workspaceWithRules(withEmailRule: boolean): Promise<Rules> {
 
 const PERIOD_END = Date.now() + DAY;
 
-function toDeliver(one: Placed<Received>, held = one.held !== "never"): Delivered {
+function toDeliver(signal: Placed<Received>, held = signal.held !== "never"): Delivered {
   return {
-    id: one.id,
-    at: one.at,
-    ordinal: one.ordinal,
+    id: signal.id,
+    at: signal.at,
+    ordinal: signal.ordinal,
     verdict: held ? "held" : "accepted",
-    payload: payloadOf(one),
+    payload: payloadOf(signal),
     periodStart: START,
     periodEnd: PERIOD_END,
     envelope: { source: "site" },
@@ -297,24 +305,26 @@ interface Delivery {
 }
 
 function deliveriesOf(
-  one: Placed<Received>,
+  signal: Placed<Received>,
   { at: places, buriedAt }: { at: number[]; buriedAt: number | null },
 ): Delivery[] {
-  const delivered = toDeliver(one);
+  const delivered = toDeliver(signal);
   const normal = places.map((at): Delivery => ({ signal: delivered, queue: "signals", at }));
   return buriedAt === null ? normal : [...normal, { signal: delivered, queue: "signals-dlq", at: buriedAt }];
 }
 
 /** What is held and to be released, and what is dead, sent once more, each of it twice. */
 async function sendAgain(workspaceId: string, signals: readonly Placed<Received>[]): Promise<Delivery[]> {
-  const released = new Map(signals.filter((one) => one.held === "released").map((one) => [one.id, one] as const));
+  const released = new Map(
+    signals.filter((signal) => signal.held === "released").map((signal) => [signal.id, signal] as const),
+  );
   const held = await heldIn(workspaceId, PERIOD_END);
   const dead = await deadIn(workspaceId);
   return [...held.filter(({ admission }) => released.has(admission.id)), ...dead].flatMap(
     ({ admission, from, place: at }) => {
-      const one = signals.find((other) => other.id === admission.id) ?? raise();
+      const signal = signals.find((candidate) => candidate.id === admission.id) ?? raise();
       const isHeld = from === "dead" && admission.verdict === "held";
-      const again: Delivered = { ...toDeliver(one, isHeld), resent: { from, place: at } };
+      const again: Delivered = { ...toDeliver(signal, isHeld), resent: { from, place: at } };
       return [1, 2].map((): Delivery => ({ signal: again, queue: "signals", at: 0 }));
     },
   );
@@ -359,7 +369,7 @@ async function unlessBroken(act: () => Promise<unknown>): Promise<void> {
 /** Delivered again and again until it is acknowledged. */
 async function consumeUntilDone(workspaceId: string, deliveries: readonly Delivery[], faults: Faults): Promise<void> {
   for (const queue of ["signals", "signals-dlq"] as const) {
-    const signals = deliveries.filter((one) => one.queue === queue).map((one) => one.signal);
+    const signals = deliveries.filter((delivery) => delivery.queue === queue).map((delivery) => delivery.signal);
     if (signals.length === 0) continue;
     const bodies = [messageOf(workspaceId, signals)];
     const bindings = faults.forConsumer();
@@ -368,14 +378,14 @@ async function consumeUntilDone(workspaceId: string, deliveries: readonly Delive
 }
 
 /** What else the store may be busy with. None of it changes what the history makes of it. */
-async function meanwhileDo(what: string, { workspaceId, ids }: Rules): Promise<void> {
-  if (what === "alarm") await unlessBroken(() => ring(workspaceId));
-  else if (what === "apply") {
+async function meanwhileDo(action: string, { workspaceId, ids }: Rules): Promise<void> {
+  if (action === "alarm") await unlessBroken(() => ring(workspaceId));
+  else if (action === "apply") {
     for (const ruleId of ids) {
       await unlessBroken(() => operator("POST", `/workspaces/${workspaceId}/rules/${ruleId}/apply`));
     }
     await unlessBroken(() => ring(workspaceId));
-  } else if (what === "delete a stranger") {
+  } else if (action === "delete a stranger") {
     await unlessBroken(() =>
       signalStore(env, workspaceId).deletePerson(`del_${crypto.randomUUID()}`, "stranger@example.com"),
     );
@@ -388,7 +398,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
     fc.asyncProperty(history, plan, fc.boolean(), async (received, { places, waves }, withEmailRule) => {
       const signals = inOrder(received, START);
       const deliveries = signals
-        .flatMap((one, index) => deliveriesOf(one, nth(places, index)))
+        .flatMap((signal, index) => deliveriesOf(signal, nth(places, index)))
         .sort((a, b) => a.at - b.at);
       const rules = await workspaceWithRules(withEmailRule);
       const { workspaceId } = rules;
@@ -437,7 +447,7 @@ test("§8: one signal after the other, in order and once, gives the people, link
     fc.asyncProperty(history, fc.boolean(), async (received, withEmailRule) => {
       const signals = inOrder(received, START);
       const { workspaceId } = await workspaceWithRules(withEmailRule);
-      for (const one of signals) await deliver(workspaceId, [toDeliver(one)]);
+      for (const signal of signals) await deliver(workspaceId, [toDeliver(signal)]);
       for (const { signal: again } of await sendAgain(workspaceId, signals)) await deliver(workspaceId, [again]);
       await ringUntilQuiet(workspaceId);
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
@@ -464,11 +474,11 @@ test("§11.5: twins in any order and split leave at least one original per windo
       const traces = await Promise.all(signals.map(({ id: sought }) => store.signal(sought)));
       const originals = traces.filter((trace) => trace?.status === "anonymous");
       for (const trace of traces) {
-        const original = originals.find((one) => one?.id === (trace?.duplicateOf ?? trace?.id));
+        const original = originals.find((signal) => signal?.id === (trace?.duplicateOf ?? trace?.id));
         // Whatever is a duplicate is within the window of an original, so that none of its content is lost.
         expect(Math.abs((original?.receivedAtMs ?? 0) - (trace?.receivedAtMs ?? 0))).toBeLessThanOrEqual(10 * MINUTE);
       }
-      const times = originals.map((one) => one?.receivedAtMs ?? 0).sort((a, b) => a - b);
+      const times = originals.map((signal) => signal?.receivedAtMs ?? 0).sort((a, b) => a - b);
       for (const [index, time] of times.slice(1).entries())
         expect(time - (times[index] ?? 0)).toBeGreaterThan(10 * MINUTE);
       await expectToAddUp(workspaceId);

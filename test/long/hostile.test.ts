@@ -58,13 +58,13 @@ class Attack {
     this.#logged.push(line);
   }
 
-  async make(nth: number, one: HostileCase): Promise<void> {
+  async make(nth: number, tried: HostileCase): Promise<void> {
     const before = performance.now();
-    const says = () => `case ${nth}: ${describeCase(one)}`;
+    const says = () => `case ${nth}: ${describeCase(tried)}`;
     let answer: Response;
     let text: string;
     try {
-      answer = await call(one.path, one.init);
+      answer = await call(tried.path, tried.init);
       text = new TextDecoder().decode(await answer.arrayBuffer());
     } catch (error) {
       this.#found.push(`${says()}: ${String(error)}`);
@@ -74,27 +74,29 @@ class Attack {
     this.#statuses[answer.status] = (this.#statuses[answer.status] ?? 0) + 1;
     if (ms > this.slowest.ms) this.slowest = { ms, says: says() };
     if (ms > CASE_MAX_MS) this.#found.push(`${says()}: took ${ms} ms`);
-    if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.test(pathOf(one))))
+    if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.test(pathOf(tried))))
       this.#found.push(`${says()}: ${answer.status} ${text.slice(0, 300)}`);
-    this.#look(one, answer, text, says);
+    this.#look(tried, answer, text, says);
   }
 
   #look({ route, path, init }: HostileCase, answer: Response, text: string, says: () => string): void {
-    const { carried, said } = this.#world;
+    const { carried, stored } = this.#world;
     const headers = [...answer.headers].filter(([name]) => name !== "location");
-    const told = `${JSON.stringify(headers)} ${text}`;
-    const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${told.slice(0, 1_500)}`;
-    if (told.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
+    const answered = `${JSON.stringify(headers)} ${text}`;
+    const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${answered.slice(0, 1_500)}`;
+    if (answered.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
     // A form whose session has ended is given back, as it was sent, to whoever has sent it.
     const isGivenBack = route.surface === "pages" && init.method?.toUpperCase() === "POST" && answer.status === 401;
-    if (!isGivenBack && carried.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it carried"));
+    if (!isGivenBack && carried.some((secret) => answered.includes(secret)))
+      this.#found.push(isAnswerTo("what it carried"));
     const isNoOnesData = route.surface === "ingest" || (route.surface === "operator" && !answer.ok);
-    if (isNoOnesData && said.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it said"));
-    const shown = holdsKeys(told).filter((key) => !carried.includes(key) && !said.includes(key));
+    if (isNoOnesData && stored.some((secret) => answered.includes(secret)))
+      this.#found.push(isAnswerTo("what it said"));
+    const shown = holdsKeys(answered).filter((key) => !carried.includes(key) && !stored.includes(key));
     if (shown.length > 0 && !(answer.ok && SHOWS_A_NEW_KEY.test(pathOf({ path }))))
       this.#found.push(isAnswerTo("a key"));
     for (const line of this.#logged.splice(0)) {
-      const isSecret = [...carried, ...said, env.OPERATOR_TOKEN].some((one) => line.includes(one));
+      const isSecret = [...carried, ...stored, env.OPERATOR_TOKEN].some((secret) => line.includes(secret));
       if (isSecret || holdsKeys(line).length > 0) this.#found.push(`${says()}: is in the log: ${line}`);
       const isFailure = /"event":"(error|\w+_failed)"/.test(line);
       if (isFailure && !MAY_BE_503.test(pathOf({ path }))) this.#found.push(`${says()}: failed: ${line}`);
@@ -136,9 +138,9 @@ test(
         sessions.push(await browser.cookie());
       attack = new Attack(world, found, statuses);
       for (let nth = first; nth < Math.min(FROM + CASES, first + CASES_OF_A_WORLD); nth++) {
-        const one = hostileCase(world, new Chance(SEED + nth * 7_919), sessions);
-        routes.add(one.route.name);
-        await attack.make(nth, one);
+        const tried = hostileCase(world, new Chance(SEED + nth * 7_919), sessions);
+        routes.add(tried.route.name);
+        await attack.make(nth, tried);
       }
       if (attack.slowest.ms > slowest.ms) slowest = attack.slowest;
       attack = null;

@@ -45,7 +45,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
     extraRoomRemoved: model.extraRoomRemoved,
   });
   const history = (usage?.history ?? []).map(({ periodStartMs: _start, periodEndMs: _end, ...counts }) => counts);
-  const closed = model.closed.map((one) => ({ ...one, rejected: refusals(real, one.rejected) }));
+  const closed = model.closed.map((period) => ({ ...period, rejected: refusals(real, period.rejected) }));
   expect(history).toEqual(closed.slice(0, history.length));
   expect(history.length).toBe(model.closed.length);
 

@@ -62,7 +62,7 @@ async function atOnce<T>(chance: Chance, actions: readonly (() => Promise<T>)[])
   const answers: T[] = [];
   await Promise.all(
     order
-      .toSorted((one, other) => one.at - other.at)
+      .toSorted((a, b) => a.at - b.at)
       .map(async ({ action, index, turns }) => {
         // oxlint-disable-next-line no-await-in-loop
         for (let turn = 0; turn < turns; turn++) await Promise.resolve();
@@ -233,13 +233,13 @@ trials(
     const base = `${home}/settings/api-keys/${workspace.key.id}`;
     const rotate = (browser: Browser) => async () =>
       browser.post(`${base}/rotate`, { form_token: crypto.randomUUID(), overlap: "24h", lifetime: "never" });
-    const [one, other] = twoOf(team, chance);
+    const [first, second] = twoOf(team, chance);
     const answers = await atOnce(chance, [
-      rotate(one),
-      rotate(other),
-      () => one.post(`${base}/name`, { name: "renamed" }),
-      () => other.post(`${base}/deactivate`),
-      () => one.post(`${base}/deactivate`),
+      rotate(first),
+      rotate(second),
+      () => first.post(`${base}/name`, { name: "renamed" }),
+      () => second.post(`${base}/deactivate`),
+      () => first.post(`${base}/deactivate`),
     ]);
     expect(answers.every(({ status }) => status < 500)).toBe(true);
     expect((await workspace.send({ event: "Visit" })).status).toBe(401);
@@ -289,7 +289,7 @@ trials("concurrent recording, linking, rules and deletion leave the same data as
       { type: "identify", messageId: `m${sent++}`, anonymousId: "goer", traits: { email: "goes@example.com" } },
       { event: "Visit", messageId: `m${sent++}`, email: "goes@example.com" },
     ]);
-  const others = [
+  const concurrent = [
     goes,
     () => workspace.operator("DELETE", "/people/goes@example.com").then(() => undefined),
     () => workspace.operator("PATCH", `/rules/${ruleId}`, { points: 1 + chance.below(9) }).then(() => undefined),
@@ -300,7 +300,7 @@ trials("concurrent recording, linking, rules and deletion leave the same data as
   for (let round = 0; round < 4; round++) {
     const actions = Array.from({ length: 12 }, () => {
       const person = chance.below(STAY);
-      return chance.oneIn(2) ? visit(person) : chance.oneIn(3) ? identify(person) : chance.pick(others);
+      return chance.oneIn(2) ? visit(person) : chance.oneIn(3) ? identify(person) : chance.pick(concurrent);
     });
     // oxlint-disable-next-line no-await-in-loop
     await atOnce(chance, actions);

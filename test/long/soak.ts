@@ -101,7 +101,7 @@ try {
   if (late > GROWTH_MAX * warm) failures.push("memory grows");
   const [residentWarm, residentLate] = lastThirds(resident);
   const mb = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;
-  times.sort((one, other) => one - other);
+  times.sort((a, b) => a - b);
   const p99 = times[Math.floor(times.length * 0.99)] ?? Number.NaN;
   process.stdout.write(
     `soak: ${minutes} minutes, ${times.length} calls, ${counted.signals} signals accepted, ${counted.duplicates} of them duplicates, ` +

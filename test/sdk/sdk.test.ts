@@ -149,8 +149,8 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     await workspace.settled(5);
 
     expectOneDelivery(workspace, 5);
-    const [person, ...others] = await people(workspace);
-    expect(others).toEqual([]);
+    const [person, ...rest] = await people(workspace);
+    expect(rest).toEqual([]);
     expect(person).toMatchObject({
       email: "peter@example.com",
       name: "Peter Gibbons",

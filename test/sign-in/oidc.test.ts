@@ -90,15 +90,15 @@ describe("a member who signs in", () => {
   });
 
   test("gets new values at each attempt, and a new session", async () => {
-    const [one, two] = [new Browser(), new Browser()];
-    for (const browser of [one, two]) await signIn(browser);
-    const asked = [one, two].map(
+    const [first, two] = [new Browser(), new Browser()];
+    for (const browser of [first, two]) await signIn(browser);
+    const asked = [first, two].map(
       ({ visited }) => visited.find(({ origin }) => origin === provider.issuer)?.searchParams,
     );
     for (const name of ["state", "nonce", "code_challenge"]) {
       expect(asked[0]?.get(name)).not.toBe(asked[1]?.get(name));
     }
-    expect(one.cookies(service.origin).get("session")).not.toBe(two.cookies(service.origin).get("session"));
+    expect(first.cookies(service.origin).get("session")).not.toBe(two.cookies(service.origin).get("session"));
   });
 
   test("has the provider's metadata read once, not at every sign-in", async () => {
@@ -211,19 +211,23 @@ describe("sign-in fails and creates no session", () => {
   test("with another person's code injected into the answer", async () => {
     const [victim, attacker] = [new Browser(), new Browser()];
     const stolen = await answerOf(victim);
-    const own = await answerOf(attacker);
-    own.searchParams.set("code", stolen.searchParams.get("code") ?? "");
-    expect(await outcome(attacker, await attacker.follow(own))).toEqual(
+    const ownAnswer = await answerOf(attacker);
+    ownAnswer.searchParams.set("code", stolen.searchParams.get("code") ?? "");
+    expect(await outcome(attacker, await attacker.follow(ownAnswer))).toEqual(
       nobody(503, "Your provider does not answer as it should"),
     );
   });
 
   test("in another browser than the one that started", async () => {
     const answer = await answerOf(new Browser());
-    const other = new Browser();
-    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
-    await begin(other);
-    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    const otherBrowser = new Browser();
+    expect(await outcome(otherBrowser, await otherBrowser.follow(answer))).toEqual(
+      nobody(400, "Sign-in was not finished"),
+    );
+    await begin(otherBrowser);
+    expect(await outcome(otherBrowser, await otherBrowser.follow(answer))).toEqual(
+      nobody(400, "Sign-in was not finished"),
+    );
   });
 
   test("with a repeated answer, even if the cookie was kept", async () => {
@@ -248,25 +252,25 @@ describe("sign-in fails and creates no session", () => {
 });
 
 describe("if the ID token has the email, claims about its verification decide the sign-in", () => {
-  let other: TestProvider;
-  let theirs: Service;
+  let otherProvider: TestProvider;
+  let otherService: Service;
 
   beforeAll(async () => {
-    other = await startProvider();
-    theirs = await startService({
-      vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID },
+    otherProvider = await startProvider();
+    otherService = await startService({
+      vars: { SIGN_IN: "oidc", OIDC_ISSUER: otherProvider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
     });
     const client = {
       client_id: CLIENT_ID,
       token_endpoint_auth_method: "none",
-      redirect_uris: [callbackOf(theirs)],
+      redirect_uris: [callbackOf(otherService)],
     } as const;
-    other.serve(client, { conformIdTokenClaims: false });
+    otherProvider.serve(client, { conformIdTokenClaims: false });
   });
 
   afterAll(async () => {
-    other.close();
-    await theirs.stop();
+    otherProvider.close();
+    await otherService.stop();
   });
 
   test.each([
@@ -281,30 +285,32 @@ describe("if the ID token has the email, claims about its verification decide th
     ["verified in the user info", { email_verified: true }, {}, 200],
     ["without a claim in either", {}, {}, 200],
   ])("an email %s", async (_, userInfo, idToken, status) => {
-    other.account = { email: OWNER.email, ...userInfo };
-    other.inIdToken = { email: OWNER.email, ...idToken };
+    otherProvider.account = { email: OWNER.email, ...userInfo };
+    otherProvider.inIdToken = { email: OWNER.email, ...idToken };
     const browser = new Browser();
-    const page = await browser.follow(location(await begin(browser, theirs)));
+    const page = await browser.follow(location(await begin(browser, otherService)));
     expect(page.status).toBe(status);
     if (status === 403) expect(page.body).toContain("Your email is not verified");
   });
 });
 
 describe("if ID token and user info name different emails", () => {
-  let other: TestProvider;
-  let theirs: Service;
+  let otherProvider: TestProvider;
+  let otherService: Service;
   const STRANGER = "stranger@acme.example";
 
   beforeAll(async () => {
-    other = await startProvider();
-    theirs = await startService({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID } });
-    const redirects = { redirect_uris: [callbackOf(theirs)], token_endpoint_auth_method: "none" } as const;
-    other.serve({ client_id: CLIENT_ID, ...redirects }, { conformIdTokenClaims: false });
+    otherProvider = await startProvider();
+    otherService = await startService({
+      vars: { SIGN_IN: "oidc", OIDC_ISSUER: otherProvider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
+    });
+    const redirects = { redirect_uris: [callbackOf(otherService)], token_endpoint_auth_method: "none" } as const;
+    otherProvider.serve({ client_id: CLIENT_ID, ...redirects }, { conformIdTokenClaims: false });
   });
 
   afterAll(async () => {
-    other.close();
-    await theirs.stop();
+    otherProvider.close();
+    await otherService.stop();
   });
 
   test.each([
@@ -321,10 +327,10 @@ describe("if ID token and user info name different emails", () => {
     ["the ID token verifies the member's email", OWNER, { email: STRANGER, email_verified: false }, 200],
     ["neither has the claim", { email: OWNER.email }, { email: STRANGER }, 200],
   ])("`email_verified` counts only for the email of the same source: %s", async (_, inIdToken, userInfo, status) => {
-    other.account = userInfo;
-    other.inIdToken = inIdToken;
+    otherProvider.account = userInfo;
+    otherProvider.inIdToken = inIdToken;
     const browser = new Browser();
-    const page = await browser.follow(location(await begin(browser, theirs)));
+    const page = await browser.follow(location(await begin(browser, otherService)));
     expect(page.status).toBe(status);
     if (status === 200) expect(page.body).toContain(OWNER.email.toLowerCase());
   });
@@ -342,12 +348,17 @@ describe("a provider", () => {
   ] as const)(
     "%s",
     async (_, { method, idToken }) => {
-      const other = await startProvider();
+      const otherProvider = await startProvider();
       const confidential = await startService({
-        vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID, OIDC_CLIENT_SECRET: SECRET },
+        vars: {
+          SIGN_IN: "oidc",
+          OIDC_ISSUER: otherProvider.issuer,
+          OIDC_CLIENT_ID: CLIENT_ID,
+          OIDC_CLIENT_SECRET: SECRET,
+        },
       });
       try {
-        other.serve(
+        otherProvider.serve(
           {
             client_id: CLIENT_ID,
             client_secret: SECRET,
@@ -356,13 +367,13 @@ describe("a provider", () => {
           },
           { clientAuthMethods: [method], conformIdTokenClaims: !idToken },
         );
-        other.account = OWNER;
+        otherProvider.account = OWNER;
         const browser = new Browser();
         const page = await browser.follow(location(await begin(browser, confidential)));
         expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/usage"]);
-        expect(other.asked.includes("/me")).toBe(!idToken);
+        expect(otherProvider.asked.includes("/me")).toBe(!idToken);
       } finally {
-        other.close();
+        otherProvider.close();
         await confidential.stop();
       }
     },

@@ -33,7 +33,7 @@ export function ruleDaysOf(state: StoreState): Map<string, { count: number; days
   const rows = state.sql.exec<{ rule_id: string }>("SELECT rule_id FROM rule_days").toArray();
   const ids = new Set([...rows.map(({ rule_id }) => rule_id), ...Object.keys(state.books.rules)]);
   const days = [...ids].sort().map((id) => [id, readRuleDays(state, id)] as const);
-  return new Map(days.flatMap(([id, one]) => (one === null ? [] : [[id, one] as const])));
+  return new Map(days.flatMap(([id, counts]) => (counts === null ? [] : [[id, counts] as const])));
 }
 
 export function linesOf(log: Log): StoredLine[] {
@@ -78,12 +78,12 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     ({ event, source }) => `${event} ${source}`,
   );
   const groups = [...both.values()].map((parts) =>
-    parts.reduce((one, other) => ({
-      event: one.event,
-      source: one.source,
-      count: one.count + other.count,
-      held: one.held + other.held,
-      anonymous: one.anonymous + other.anonymous,
+    parts.reduce((sum, part) => ({
+      event: sum.event,
+      source: sum.source,
+      count: sum.count + part.count,
+      held: sum.held + part.held,
+      anonymous: sum.anonymous + part.anonymous,
     })),
   );
   for (const { event, source, count, held: heldHere, anonymous } of groups) {
@@ -114,7 +114,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     const here = listed.get(list) ?? new Map<number, readonly number[]>();
     listed.set(list, here);
     const seqs = readEntries(entries).map(({ seq }) => seq);
-    expect(seqs, list).toEqual([...seqs].sort((one, other) => one - other));
+    expect(seqs, list).toEqual([...seqs].sort((a, b) => a - b));
     for (const { seq, scored } of readEntries(entries)) {
       expect(here.has(seq), `line ${seq} is listed twice in ${list}`).toBe(false);
       here.set(seq, scored?.outcomes ?? []);
@@ -137,13 +137,13 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     const scoring = countedOf(state, id, scoredIn.get(personList(id)) ?? []);
     expect({ email, score }).toEqual({ email, score: scoring.reduce((sum, { points }) => sum + points, 0) });
     for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
-    const own = lines.filter(({ facts }) => facts.owner?.personId === id);
-    const theirs = new Map(own.map(({ seq, facts }) => [seq, facts.outcomes] as const));
+    const scoredLines = lines.filter(({ facts }) => facts.owner?.personId === id);
+    const outcomesBySeq = new Map(scoredLines.map(({ seq, facts }) => [seq, facts.outcomes] as const));
     const oldest = state.signals.firstSeq;
     expect(
       new Map(entries.filter(([seq]) => seq >= oldest && !isGone(state, seq)).sort(([a], [b]) => a - b)),
       email,
-    ).toEqual(theirs);
+    ).toEqual(outcomesBySeq);
   }
   expect([...ruleDaysOf(state)].map(([ruleId, { count }]) => [ruleId, count])).toEqual(
     [...ruleCounts].sort(([a], [b]) => (a < b ? -1 : 1)),
@@ -187,17 +187,17 @@ export function countedOf(
   const all = scored.flatMap(({ outcomes, ...occasion }) =>
     outcomes.map((outcome) => ({ ...state.outcomes.get(outcome), ...occasion, outcome })),
   );
-  const counted = all.filter((one) => state.once.counts(personId, one, one));
+  const counted = all.filter((match) => state.once.counts(personId, match, match));
   const limited = all.filter(
     ({ frequency, signalId, outcome, ruleId }) =>
       frequency !== undefined && outcome === state.outcomes.currentOf(ruleId) && state.signals.find(signalId) !== null,
   );
   for (const { ruleId, frequency, atMs } of limited) {
     const inPlace = counted.filter(
-      (one) =>
-        one.ruleId === ruleId &&
-        one.frequency !== undefined &&
-        (frequency === "once_ever" || dayOf(one.atMs) === dayOf(atMs)),
+      (match) =>
+        match.ruleId === ruleId &&
+        match.frequency !== undefined &&
+        (frequency === "once_ever" || dayOf(match.atMs) === dayOf(atMs)),
     );
     expect(inPlace.length, `${ruleId} counts for person ${personId}`).toBeGreaterThan(0);
   }

@@ -36,7 +36,12 @@ export function inOrder<Received extends { minute: number }>(
 ): Placed<Received>[] {
   return received
     .toSorted((a, b) => a.minute - b.minute)
-    .map((one, index) => ({ ...one, id: `sig_${index}`, ordinal: index + 1, at: startMs + one.minute * MINUTE }));
+    .map((signal, index) => ({
+      ...signal,
+      id: `sig_${index}`,
+      ordinal: index + 1,
+      at: startMs + signal.minute * MINUTE,
+    }));
 }
 
 /** The number and the time of commit of each delivered signal's row, far behind those that a Quota Counter gives. */

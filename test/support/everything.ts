@@ -51,11 +51,11 @@ export function textsOfColumns(sql: SqlStorage): Map<string, string> {
     if (/^integer$/i.test(type)) continue;
     const values = sql.exec(`SELECT "${name}" FROM "${table}"`).toArray();
     if (name === "facts" && PACKED[table] === textOfLines) {
-      const said = COLUMNS.filter(({ is }) => is === "text");
-      for (const { name: column } of said) texts.set(`${table}.facts.${column}`, "");
+      const textColumns = COLUMNS.filter(({ is }) => is === "text");
+      for (const { name: column } of textColumns) texts.set(`${table}.facts.${column}`, "");
       for (const { facts } of values) {
         const lines = unpackLines(facts as ArrayBuffer);
-        for (const { name: column } of said) {
+        for (const { name: column } of textColumns) {
           const place = `${table}.facts.${column}`;
           texts.set(place, `${texts.get(place)}\n${lines.column(column).join("\n")}`);
         }
@@ -92,8 +92,8 @@ export async function textOfBucket(workspaceId: string, bucket = env.COLD): Prom
     const segments: string[] = [];
     for (let at = 0; at < bytes.length;) {
       const reader = new ByteReader(bytes.subarray(at));
-      const [, one, other] = [reader.number(), reader.number(), reader.number()];
-      const end = at + reader.at + one + other;
+      const [, factsLength, payloadsLength] = [reader.number(), reader.number(), reader.number()];
+      const end = at + reader.at + factsLength + payloadsLength;
       segments.push(textOfPayloads(bytes.subarray(at, end)));
       at = end;
     }

@@ -74,7 +74,7 @@ export function d1Failing(failing: RegExp, message: string): D1Database {
       if (property === "withSession") return () => d1Failing(failing, message);
       if (property === "batch") {
         return (all: D1PreparedStatement[]) =>
-          all.some((one) => failingStatements.has(one)) ? fail() : target.batch(all);
+          all.some((prepared) => failingStatements.has(prepared)) ? fail() : target.batch(all);
       }
       const value = Reflect.get(target, property) as unknown;
       return typeof value === "function" ? (value.bind(target) as unknown) : value;

@@ -159,34 +159,34 @@ export class FaultyLife {
   }
 
   async #callSomething(): Promise<void> {
-    const what = this.#pick("call", 100);
+    const draw = this.#pick("call", 100);
     const again = this.#again[0];
-    if (again !== undefined && what < 25) {
+    if (again !== undefined && draw < 25) {
       this.#again.shift();
       return this.#send(again);
     }
-    if (what < 60) return this.#send(this.#callOf(this.#signals(1)));
-    if (what < 76) return this.#send(this.#callOf(this.#signals(2 + this.#pick("several", 7))));
-    if (what < 82) return this.#sendAccount();
-    if (what < 86) return this.#refused("{ not json", this.workspace.key.key, [400, 401]);
-    if (what < 89) return this.#refused({ event: "x" }, this.#keys.accounts.key, [403]);
-    if (what < 92) return this.#refused({ event: "x" }, `${this.workspace.key.key.slice(0, -8)}12abCDEF`, [401, 429]);
-    if (what < 96) return this.#ask();
+    if (draw < 60) return this.#send(this.#callOf(this.#signals(1)));
+    if (draw < 76) return this.#send(this.#callOf(this.#signals(2 + this.#pick("several", 7))));
+    if (draw < 82) return this.#sendAccount();
+    if (draw < 86) return this.#refused("{ not json", this.workspace.key.key, [400, 401]);
+    if (draw < 89) return this.#refused({ event: "x" }, this.#keys.accounts.key, [403]);
+    if (draw < 92) return this.#refused({ event: "x" }, `${this.workspace.key.key.slice(0, -8)}12abCDEF`, [401, 429]);
+    if (draw < 96) return this.#ask();
     return this.#change();
   }
 
   #signals(count: number): Sent[] {
     const hasId = this.#pick("id", 4) > 0;
     return Array.from({ length: count }, () => {
-      const one: Sent = {
+      const sent: Sent = {
         n: this.#all.length,
         kind: this.#pick("kind", 8) === 0 ? "identify" : "track",
         person: this.#pick("person", PEOPLE),
         names: (["email", "anonymous", "both"] as const)[this.#pick("names", 3)] ?? "both",
         hasId,
       };
-      this.#all.push(one);
-      return one;
+      this.#all.push(sent);
+      return sent;
     });
   }
 
@@ -210,23 +210,23 @@ export class FaultyLife {
   }
 
   #acknowledge({ sent }: Call, text: string): void {
-    const told = JSON.parse(text) as { status: "accepted" | "held"; id: string } | BatchAnswer;
-    const items = "results" in told ? told.results : [{ index: 0, ...told }];
+    const answered = JSON.parse(text) as { status: "accepted" | "held"; id: string } | BatchAnswer;
+    const items = "results" in answered ? answered.results : [{ index: 0, ...answered }];
     for (const { index, status, id } of items) {
-      const one = sent[index];
-      if (status === "rejected" || id === undefined || one === undefined) continue;
+      const acknowledged = sent[index];
+      if (status === "rejected" || id === undefined || acknowledged === undefined) continue;
       expect(this.acknowledged.has(id)).toBe(false);
-      this.acknowledged.set(id, { sent: one, verdict: status });
+      this.acknowledged.set(id, { sent: acknowledged, verdict: status });
     }
   }
 
   #sendAccount(): Promise<void> {
     const n = this.#all.length;
-    const one: Sent = { n, kind: "account", person: 0, names: "both", hasId: false };
-    this.#all.push(one);
+    const sent: Sent = { n, kind: "account", person: 0, names: "both", hasId: false };
+    this.#all.push(sent);
     const body = { id: `account ${n % 3}`, n };
     const path = "/api/product-orgs/webhook/{key}";
-    return this.#send({ path, key: this.#keys.accounts, sent: [one], body, attempts: 0 });
+    return this.#send({ path, key: this.#keys.accounts, sent: [sent], body, attempts: 0 });
   }
 
   async #refused(body: unknown, key: string, statuses: number[]): Promise<void> {
@@ -240,15 +240,15 @@ export class FaultyLife {
   }
 
   async #change(): Promise<void> {
-    const what = this.#pick("change", 6);
-    if (what === 0) {
+    const draw = this.#pick("change", 6);
+    if (draw === 0) {
       const path = `/keys/${this.#keys.second.id}/deactivate`;
       if ((await this.#operator("POST", path)).status === 200) this.#isDeactivated = true;
-    } else if (what === 1) {
+    } else if (draw === 1) {
       // As soon as it is asked for it may be so.
       this.hasOverages = true;
       await this.#operator("PATCH", "", { overages: true });
-    } else if (what === 2) await this.#operator("POST", "/dead-letters/replay", {});
+    } else if (draw === 2) await this.#operator("POST", "/dead-letters/replay", {});
     else await this.#operator("POST", "/held/release");
   }
 
@@ -279,36 +279,38 @@ export class FaultyLife {
     return response;
   }
 
-  async #inTime<T>(work: Promise<T>, what: string): Promise<T> {
+  async #inTime<T>(work: Promise<T>, description: string): Promise<T> {
     const late = this.#clock.really(REAL_BOUND_MS).then(() => {
-      throw new Error(`${what} is never done; the last that did not answer: ${this.faults.hung.slice(-5).join(", ")}`);
+      throw new Error(
+        `${description} is never done; the last that did not answer: ${this.faults.hung.slice(-5).join(", ")}`,
+      );
     });
     return Promise.race([work, late]);
   }
 
   /** What happens between the calls: messages arrive, alarms ring, objects start again, hours pass. */
   async #somethingElse(): Promise<void> {
-    const what = this.#pick("else", 100);
-    if (what < 50 && this.#queue.length > 0) {
+    const draw = this.#pick("else", 100);
+    if (draw < 50 && this.#queue.length > 0) {
       const from = this.#pick("from", this.#queue.length);
       const messages = this.#queue.splice(from, 1 + this.#pick("most", 10));
       // The queue may deliver a message more than once.
       if (this.#pick("twice", 8) === 0) this.#queue.push(...messages.map((message) => ({ ...message })));
       return this.#deliver(messages, "signals");
     }
-    if (what < 54 && this.#givenUp.length > 0) return this.#deliver(this.#givenUp.splice(0, 5), "signals-dlq");
-    if (what < 56) return void this.#givenUp.push(...this.#queue.splice(0, 1));
-    if (what < 70)
+    if (draw < 54 && this.#givenUp.length > 0) return this.#deliver(this.#givenUp.splice(0, 5), "signals-dlq");
+    if (draw < 56) return void this.#givenUp.push(...this.#queue.splice(0, 1));
+    if (draw < 70)
       return this.#inTime(
         runInDurableObject(this.#counter, (instance) => instance.alarm()),
         "the counter's alarm",
       );
-    if (what < 82) return this.#inTime(ring(this.workspace.id), "the store's alarm");
-    if (what < 84) return restart(this.#counter);
-    if (what < 86) return restart(this.#store);
-    if (what < 88) return this.#clock.pass(HOUR);
-    if (what < 90) return this.#clock.pass(25 * HOUR);
-    if (what < 91) this.#queue.length = 0;
+    if (draw < 82) return this.#inTime(ring(this.workspace.id), "the store's alarm");
+    if (draw < 84) return restart(this.#counter);
+    if (draw < 86) return restart(this.#store);
+    if (draw < 88) return this.#clock.pass(HOUR);
+    if (draw < 90) return this.#clock.pass(25 * HOUR);
+    if (draw < 91) this.#queue.length = 0;
   }
 
   async #deliver(messages: WaitingMessage[], queue: string): Promise<void> {

@@ -26,12 +26,12 @@ export async function assertForSoLong<Case>(
   const most = Math.ceil(numRuns * part);
   let runs = 0;
   let failed = false;
-  property.run = async (one) => {
+  property.run = async (value) => {
     // A case that failed is run again in smaller forms.
     const isEnough = runs >= most && !failed;
     if (isSeen() && (isEnough || performance.now() >= endMs)) return null;
     runs++;
-    const failure = await run(one);
+    const failure = await run(value);
     failed ||= failure !== null;
     return failure;
   };

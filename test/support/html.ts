@@ -47,7 +47,7 @@ export class Part {
     if (this.tag === "textarea") return this.verbatim;
     if (this.tag !== "select") return this.attribute("value");
     const options = this.all("option");
-    return (options.find((one) => one.attribute("selected") !== undefined) ?? options[0])?.attribute("value");
+    return (options.find((option) => option.attribute("selected") !== undefined) ?? options[0])?.attribute("value");
   }
 
   get isChecked(): boolean {
@@ -60,7 +60,7 @@ export class Part {
   }
 
   /** The one part that fits a CSS selector. @throws where there is none, or more. */
-  one(selector: string): Part {
+  only(selector: string): Part {
     return only(this.all(selector), selector);
   }
 
@@ -121,7 +121,7 @@ export class Part {
   labelled(label: Name): Part {
     const found = only(named(this.all("label"), label), `label ${String(label)}`);
     const id = found.attribute("for");
-    return id === undefined ? found.one("input, select, textarea") : this.one(`[id="${id}"]`);
+    return id === undefined ? found.only("input, select, textarea") : this.only(`[id="${id}"]`);
   }
 
   /** What is said of a fact, beside its name. @throws where there is no such fact, or several. */
@@ -136,7 +136,7 @@ export class Part {
 
   /** The table whose caption begins so. */
   table(caption: string): Part {
-    const found = this.all("table").filter((one) => one.all("caption")[0]?.text.startsWith(caption));
+    const found = this.all("table").filter((table) => table.all("caption")[0]?.text.startsWith(caption));
     return only(found, `table ${caption}`);
   }
 
@@ -175,9 +175,9 @@ function fits(text: string, name: Name | undefined): boolean {
   return typeof name === "string" ? text === name : name.test(text);
 }
 
-function only(parts: Part[], what: string): Part {
+function only(parts: Part[], description: string): Part {
   const [part, ...others] = parts;
-  if (part === undefined || others.length > 0) throw new Error(`${parts.length} of ${what}`);
+  if (part === undefined || others.length > 0) throw new Error(`${parts.length} of ${description}`);
   return part;
 }
 

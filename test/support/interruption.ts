@@ -90,7 +90,7 @@ export class Interruption {
       originals.set(harmed, original);
       return harmed;
     };
-    const originalOf = (one: D1PreparedStatement) => originals.get(one) ?? one;
+    const originalOf = (metered: D1PreparedStatement) => originals.get(metered) ?? metered;
     return {
       prepare: (query: string) => statement(env.DB.prepare(query)),
       batch: (all: D1PreparedStatement[]) => this.#call(() => env.DB.batch(all.map(originalOf))),

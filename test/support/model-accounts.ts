@@ -16,19 +16,19 @@ export const accountId = (account: number): string => `acme-${account}`;
 
 export function accountsOf(model: Model): ModelAccount[] {
   const updates = model.effective().filter(({ kind }) => kind === "account");
-  return [...Map.groupBy(updates, ({ person }) => person)].map(([account, theirs]) => {
-    const plans = theirs.filter(({ event }) => event !== "");
-    const times = theirs.map(({ atMs }) => new Date(atMs).toISOString());
+  return [...Map.groupBy(updates, ({ person }) => person)].map(([account, own]) => {
+    const plans = own.filter(({ event }) => event !== "");
+    const times = own.map(({ atMs }) => new Date(atMs).toISOString());
     return {
       external_id: accountId(account),
-      user_count: theirs.at(-1)?.n ?? 0,
+      user_count: own.at(-1)?.n ?? 0,
       plan: plans.at(-1)?.event ?? null,
       first_seen: times[0] ?? "",
       last_seen: times.at(-1) ?? "",
       changes: {
         user_count: changesOf(
           "user_count",
-          theirs.map(({ n, ...update }) => ({ ...update, value: n })),
+          own.map(({ n, ...update }) => ({ ...update, value: n })),
         ),
         plan: changesOf(
           "plan",
@@ -41,13 +41,13 @@ export function accountsOf(model: Model): ModelAccount[] {
 
 function changesOf(
   field: string,
-  said: readonly { value: unknown; atMs: number; id: string }[],
+  values: readonly { value: unknown; atMs: number; id: string }[],
 ): AccountChange[] | null {
-  const counts = Map.groupBy(said, ({ value }) => value);
+  const counts = Map.groupBy(values, ({ value }) => value);
   if ([...counts.values()].some(({ length }) => length > 2)) return null;
   let before: unknown = null;
   const changes: AccountChange[] = [];
-  for (const { value, atMs, id } of said) {
+  for (const { value, atMs, id } of values) {
     const at = new Date(atMs).toISOString();
     if (value !== before) changes.unshift({ field, before, after: value, at, signal_id: id });
     before = value;

@@ -8,7 +8,7 @@ import { look } from "./model-looks.ts";
 import { startOfPeriod } from "./model.ts";
 import type { Model } from "./model.ts";
 import { applyRules, changeRule, preview } from "./model-rule-commands.ts";
-import { accounts, admitted, givenUp, person } from "./model-sayings.ts";
+import { accounts, admitted, givenUp, person } from "./model-calls.ts";
 
 const deliver: fc.Arbitrary<Command> = fc
   .record({ from: fc.nat(20), most: fc.integer({ min: 1, max: 6 }), again: fc.boolean() })
@@ -49,11 +49,11 @@ const replay: fc.Arbitrary<Command> = fc.option(fc.nat(2)).map((most) =>
   }),
 );
 
-const deletePerson: fc.Arbitrary<Command> = person.map((one) =>
-  command(`delete ${emailOf(one)}`, async (model, real) => {
+const deletePerson: fc.Arbitrary<Command> = person.map((number) =>
+  command(`delete ${emailOf(number)}`, async (model, real) => {
     await real.quiet();
-    model.deletePerson(one);
-    await real.deletePerson(one);
+    model.deletePerson(number);
+    await real.deletePerson(number);
   }),
 );
 

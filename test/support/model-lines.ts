@@ -74,10 +74,10 @@ export interface PersonLine {
 
 /** An alias says of its other id that it is a user id as well as an anonymous one. */
 export function personLine(model: Model, person: number): PersonLine {
-  const theirs = model.effective().filter((one) => one.person === person);
-  const known = knownIds(person, theirs);
+  const personSignals = model.effective().filter((signal) => signal.person === person);
+  const known = knownIds(person, personSignals);
   const hasAlias =
-    known.has("user") && theirs.some(({ kind, pairsLeft }) => kind === "alias" && !pairsLeft.has("user"));
+    known.has("user") && personSignals.some(({ kind, pairsLeft }) => kind === "alias" && !pairsLeft.has("user"));
   const anonymous = idOf("anonymous", person);
   return {
     email: emailOf(person),

@@ -58,8 +58,8 @@ const people: fc.Arbitrary<Command> = fc
         userIds: identities.flatMap(({ kind, value }) => (kind === "user_id" ? [value] : [])).toSorted(),
       }));
       const part = decodeURIComponent(asked.split("=")[1] ?? "").toLowerCase();
-      const wanted = [...model.scores().keys()].filter((one) => emailOf(one).includes(part));
-      expect(byText(shown)).toEqual(byText(wanted.map((one) => personLine(model, one))));
+      const wanted = [...model.scores().keys()].filter((person) => emailOf(person).includes(part));
+      expect(byText(shown)).toEqual(byText(wanted.map((person) => personLine(model, person))));
     }),
   );
 
@@ -78,10 +78,10 @@ const signals: fc.Arbitrary<Command> = fc
       const shown = await readPages<Record<string, string | null>>(real, `/signals?${query.toString()}`, most);
       const wanted = lines.filter(({ line }) => asked.every(([name, value]) => line[name] === value));
       const parts = ({ status, kind, event, email }: Partial<Record<keyof Line, unknown>>) =>
-        [status, kind, event, email].map((one) => one ?? "");
-      const numberOf = (id: unknown) => model.signals.find((one) => one.id === id)?.n;
+        [status, kind, event, email].map((value) => value ?? "");
+      const numberOf = (id: unknown) => model.signals.find((signal) => signal.id === id)?.n;
       expect(new Set(shown.map(({ id }) => id)).size).toBe(shown.length);
-      expect(byText(shown.map(({ id, ...one }) => [numberOf(id), ...parts(one)]))).toEqual(
+      expect(byText(shown.map(({ id, ...rest }) => [numberOf(id), ...parts(rest)]))).toEqual(
         byText(wanted.map(({ n, line }) => [n, ...parts(line)])),
       );
     }),
@@ -107,8 +107,8 @@ const scores: fc.Arbitrary<Command> = fc
       await expectScores(model, real, as);
       const query: PeopleQuery = { ...asked, ...(minScore === null ? {} : { minScore }) };
       const wanted = [...model.scores()]
-        .filter(([one, score]) => score >= (minScore ?? score) && emailOf(one).includes(asked.text.toLowerCase()))
-        .map(([one, score]) => ({ email: emailOf(one), score }));
+        .filter(([person, score]) => score >= (minScore ?? score) && emailOf(person).includes(asked.text.toLowerCase()))
+        .map(([person, score]) => ({ email: emailOf(person), score }));
       const shown = await readOrdered(real, query);
       expect(byText(shown)).toEqual(byText(wanted));
       expect(shown).toEqual(inOrder(shown, asked.sort));
@@ -128,8 +128,8 @@ async function readOrdered(real: Real, query: PeopleQuery): Promise<{ email: str
 }
 
 function inOrder(shown: { email: string; score: number }[], sort: PeopleQuery["sort"]) {
-  if (sort === "email") return shown.toSorted((one, other) => (one.email < other.email ? -1 : 1));
-  return shown.toSorted((one, other) => (sort === "score" ? other.score - one.score : one.score - other.score));
+  if (sort === "email") return shown.toSorted((a, b) => (a.email < b.email ? -1 : 1));
+  return shown.toSorted((a, b) => (sort === "score" ? b.score - a.score : a.score - b.score));
 }
 
 /** One of these, each as likely as the next one: before it looks, everything arrives, so that it is not to happen often. */

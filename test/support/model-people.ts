@@ -7,7 +7,7 @@
 export type Name = "email" | "anonymous" | "user";
 
 /** What a sender says. Each person has one email, one anonymous id and one user id, all of their number. */
-export interface Said {
+export interface Draft {
   /**
    * An identify names at least two; an alias names the user id, and says that the anonymous id is the same visitor's. An
    * account update names nobody: its person is the number of the account, its event the plan, or nothing.
@@ -29,7 +29,7 @@ export interface Rule {
 }
 
 /** A signal that has taken its effect. */
-export interface Effective extends Said {
+export interface Effective extends Draft {
   /** UTC day of its receipt. */
   day: number;
   /** Whether retention has deleted it: what it has said of its person stays, and it cannot score any more. */
@@ -50,21 +50,21 @@ export interface Frozen {
 
 /** The ids of a person that are known to be theirs: an identify call said so, of the id itself or of one it is paired with. */
 export function knownIds(person: number, signals: readonly Effective[]): ReadonlySet<Name> {
-  const theirs = signals.filter((one) => one.person === person);
-  const identifies = theirs.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
+  const personSignals = signals.filter((signal) => signal.person === person);
+  const identifies = personSignals.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
   const known = new Set<Name>(identifies.flatMap(({ names }) => names));
   known.delete("email");
-  const arePaired = theirs.some((one) => saysPair(one) && one.pairsLeft.size === 0);
+  const arePaired = personSignals.some((signal) => saysPair(signal) && signal.pairsLeft.size === 0);
   return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
 }
 
 /** Whether the signal says that the anonymous id and the user id are one visitor's. */
-function saysPair({ kind, names }: Said): boolean {
+function saysPair({ kind, names }: Draft): boolean {
   return kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email"));
 }
 
 /** Whether it is known that a signal is its person's. */
-export function isTheirs({ names }: Said, known: ReadonlySet<Name>): boolean {
+export function isTheirs({ names }: Draft, known: ReadonlySet<Name>): boolean {
   return names.some((name) => name === "email" || known.has(name));
 }
 
@@ -76,19 +76,19 @@ export function scoring(
 ): Frozen[] {
   const counted: Frozen[] = [];
   const persons = Map.groupBy(signals, ({ person }) => person);
-  for (const [person, theirs] of persons) {
-    const known = knownIds(person, theirs);
-    for (const one of theirs) {
-      const rule = rules.get(one.event);
-      if (one.isDropped || one.kind !== "signal" || rule?.enabled !== true || !isTheirs(one, known)) continue;
+  for (const [person, own] of persons) {
+    const known = knownIds(person, own);
+    for (const signal of own) {
+      const rule = rules.get(signal.event);
+      if (signal.isDropped || signal.kind !== "signal" || rule?.enabled !== true || !isTheirs(signal, known)) continue;
       if (rule.of !== null && rule.of !== person) continue;
-      const { event, day } = one;
+      const { event, day } = signal;
       const isTaken = [...frozen, ...counted].some(
-        (other) =>
-          other.isHolder &&
-          other.person === person &&
-          other.event === event &&
-          (rule.frequency === "once_ever" || other.day === day),
+        (earlier) =>
+          earlier.isHolder &&
+          earlier.person === person &&
+          earlier.event === event &&
+          (rule.frequency === "once_ever" || earlier.day === day),
       );
       const isHolder = rule.frequency !== "every_time";
       if (!isHolder || !isTaken) counted.push({ person, event, day, points: rule.points, isHolder });

@@ -24,13 +24,13 @@ export function previewOf(model: Model, draft: Draft, nowMs: number): { answer: 
   const pattern = new RegExp(`^${draft.event.replaceAll("*", ".*")}$`);
   const signals = model.effective();
   const matching = signals.filter(
-    ({ kind, event, person, atMs, isDropped, ...one }) =>
+    ({ kind, event, person, atMs, isDropped, ...rest }) =>
       (kind === "signal" || kind === "alias") &&
       pattern.test(event) &&
       !isDropped &&
       atMs >= nowMs - draft.days * DAY_MS &&
       (draft.of === null || draft.of === person) &&
-      isTheirs({ kind, event, person, ...one }, knownIds(person, signals)),
+      isTheirs({ kind, event, person, ...rest }, knownIds(person, signals)),
   );
   const people = new Set(matching.map(({ person }) => person)).size;
   const personDays = new Set(matching.map(({ person, day }) => `${person} ${day}`)).size;

@@ -14,7 +14,7 @@ type Row = Record<string, string>;
 /** The signals are in the file, each once, as the model says, with what was sent to the letter. */
 export async function expectSignals(model: Model, real: Real, format: Format): Promise<void> {
   const rows = await readFile(real, "signals", format);
-  const signals = new Map(model.signals.filter(({ isGone }) => !isGone).map((one) => [one.id, one]));
+  const signals = new Map(model.signals.filter(({ isGone }) => !isGone).map((signal) => [signal.id, signal]));
   expect(rows.map(({ id }) => id).toSorted()).toEqual([...signals.keys()].toSorted());
   const found = rows.map((row) => {
     const signal = signals.get(row["id"] ?? "");
@@ -98,13 +98,13 @@ export async function expectAccounts(model: Model, real: Real, limit: number): P
     const { history = [], ...values } = shown.find(({ external_id }) => external_id === account.external_id) ?? {};
     expect(values).toMatchObject(account);
     for (const [field, those] of Object.entries(changes)) {
-      if (those !== null) expect(history.filter((one) => one.field === field)).toEqual(those);
+      if (those !== null) expect(history.filter((change) => change.field === field)).toEqual(those);
     }
   }
 }
 
 export function byText<T>(lines: readonly T[]): T[] {
-  return lines.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+  return lines.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 }
 
 /** All of a list, a page after the other. */

@@ -73,7 +73,7 @@ export class Real {
 
   async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {
     const ids = contents.map(() => `sig_${crypto.randomUUID()}`);
-    const written = contents.map((one, index) => writtenAs(ids[index] ?? "", key, one));
+    const written = contents.map((content, index) => writtenAs(ids[index] ?? "", key, content));
     for (const { id, payload } of written) this.sent.set(id, payload);
     const text = written.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
     const chunks = [{ text, count: contents.length, bytes: new TextEncoder().encode(text).length }];

@@ -10,7 +10,7 @@ import type { Draft, ModelPreview } from "./model-preview.ts";
 import { readFile } from "./model-reads.ts";
 import { ruleBody } from "./model-real.ts";
 import type { Real } from "./model-real.ts";
-import { event, person } from "./model-sayings.ts";
+import { event, person } from "./model-calls.ts";
 
 const scoring = {
   points: fc.integer({ min: -5, max: 20 }),
@@ -42,9 +42,9 @@ export const changeRule: fc.Arbitrary<Command> = fc
 /** Applies the rules that were changed to all that is there. */
 export async function applyRules(model: Model, real: Real): Promise<void> {
   await real.quiet();
-  for (const one of real.changed) {
-    await real.applyRule(one);
-    model.applyRule(one);
+  for (const rule of real.changed) {
+    await real.applyRule(rule);
+    model.applyRule(rule);
   }
   real.changed.clear();
   await real.quiet();
@@ -95,7 +95,7 @@ async function expectToDoSo(
   expect(job).toMatchObject({ status: "done", matched: tried.matches });
   // What retention has deleted has scored, and is not tried any more.
   if (model.hasDropped) return;
-  const scored = (await readFile(real, "scoring-signals", "ndjson")).filter((one) => one["scoring_signal"] === about);
+  const scored = (await readFile(real, "scoring-signals", "ndjson")).filter((row) => row["scoring_signal"] === about);
   expect(scored.length).toBe(tried.scoring_signals);
-  expect(scored.reduce((sum, one) => sum + Number(one["points"]), 0)).toBe(tried.points);
+  expect(scored.reduce((sum, row) => sum + Number(row["points"]), 0)).toBe(tried.points);
 }

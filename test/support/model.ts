@@ -4,7 +4,7 @@
  */
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { isTheirs, knownIds, scoresOf, scoring } from "./model-people.ts";
-import type { Effective, Frozen, Name, Rule, Said } from "./model-people.ts";
+import type { Effective, Frozen, Name, Rule, Draft } from "./model-people.ts";
 
 export interface Plan {
   signalLimit: number;
@@ -13,7 +13,7 @@ export interface Plan {
 }
 
 /** What was said, by a number of its own: it may be said again. */
-export interface Content extends Said {
+export interface Content extends Draft {
   n: number;
 }
 
@@ -88,11 +88,11 @@ export class Model {
   #frozen: Frozen[] = [];
 
   /** Something new; or, with a number, something of its endpoint that was said before, the latest with 0. */
-  contentOf(said: Said, again: number | null): Content {
-    const such = this.contents.filter(({ kind }) => (kind === "account") === (said.kind === "account"));
+  contentOf(draft: Draft, again: number | null): Content {
+    const such = this.contents.filter(({ kind }) => (kind === "account") === (draft.kind === "account"));
     const before = again === null ? undefined : such.at(-1 - again);
     if (before !== undefined) return before;
-    const content = { ...said, n: this.contents.length };
+    const content = { ...draft, n: this.contents.length };
     this.contents.push(content);
     return content;
   }
@@ -147,7 +147,9 @@ export class Model {
   /** What came before with the same content, and is still there, has taken the effect already: a life is short, a period long. */
   #accept(signal: ModelSignal): void {
     const { n, period, kind, hasId } = signal;
-    const hasTwin = this.signals.some((one) => one.n === n && one.period === period && one.place === "accepted");
+    const hasTwin = this.signals.some(
+      (earlier) => earlier.n === n && earlier.period === period && earlier.place === "accepted",
+    );
     const isKnownById = kind === "identify" || kind === "account";
     signal.place = hasTwin && (hasId || !isKnownById) ? "duplicate" : "accepted";
   }
@@ -203,7 +205,7 @@ export class Model {
       if (signal.place === "accepted" || signal.place === "dropped") signal.place = "deleted";
       if (signal.place === "held" || signal.place === "dead") signal.place = `${signal.place}, deleted`;
     }
-    this.#frozen = this.#frozen.filter((one) => one.person !== person);
+    this.#frozen = this.#frozen.filter((signals) => signals.person !== person);
     if (known.size === 0) this.#leavePairs(person, gone);
   }
 
@@ -227,17 +229,17 @@ export class Model {
 
   /** With the last signal of an id that names no known person its pairs leave. */
   #leavePairs(person: number, gone: readonly ModelSignal[]): void {
-    const said = this.effective().filter((signal) => signal.person === person);
-    const left = said.filter(({ isDropped, names }) => !isDropped && !names.includes("email"));
+    const personSignals = this.effective().filter((signal) => signal.person === person);
+    const left = personSignals.filter(({ isDropped, names }) => !isDropped && !names.includes("email"));
     for (const name of ["anonymous", "user"] as const) {
-      const names = (one: Said): boolean => one.names.includes(name);
-      if (gone.some(names) && !left.some(names)) for (const { pairsLeft } of said) pairsLeft.add(name);
+      const names = (frozen: Draft): boolean => frozen.names.includes(name);
+      if (gone.some(names) && !left.some(names)) for (const { pairsLeft } of personSignals) pairsLeft.add(name);
     }
   }
 
   /** A rule that is switched off takes with it what it has scored on signals that are there no more. */
   applyRule(event: string): void {
-    if (this.rules.get(event)?.enabled !== true) this.#frozen = this.#frozen.filter((one) => one.event !== event);
+    if (this.rules.get(event)?.enabled !== true) this.#frozen = this.#frozen.filter((signal) => signal.event !== event);
   }
 
   /** People by number with their scores, once everything has arrived and the rules have been applied to all of it. */

@@ -35,7 +35,7 @@ function copyOf({ storage }: DurableObjectState): Copy {
     .toArray();
   return {
     atMs: Date.now(),
-    schema: objects.map((one) => one.sql),
+    schema: objects.map((object) => object.sql),
     tables: objects
       .filter(({ type }) => type === "table")
       .map(({ name }) => {
@@ -76,7 +76,7 @@ export function withBackups(ctx: DurableObjectState): DurableObjectState {
     getBookmarkForTime: async (atMs: number) => {
       // The latest by the clock, which may have gone back since.
       const before = backups.copies.filter((copy) => copy.atMs <= atMs);
-      const latest = before.findLast((copy) => copy.atMs === Math.max(...before.map((one) => one.atMs)));
+      const latest = before.findLast((copy) => copy.atMs === Math.max(...before.map((earlier) => earlier.atMs)));
       if (latest === undefined) throw new Error("there is no backup of that time");
       return String(backups.copies.indexOf(latest));
     },

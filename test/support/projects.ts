@@ -114,6 +114,6 @@ export const browserProject: TestProjectInlineConfiguration = {
 /** The plugin prints messages of the runtime, such as warnings about alarms after a test has moved the clock. */
 function hideRuntimeMessages(): void {
   const write = process.stderr.write.bind(process.stderr);
-  process.stderr.write = ((text: string | Uint8Array, ...others: []) =>
-    /^(NOSENTRY |console warning; )/.test(String(text)) || write(text, ...others)) as typeof process.stderr.write;
+  process.stderr.write = ((text: string | Uint8Array, ...rest: []) =>
+    /^(NOSENTRY |console warning; )/.test(String(text)) || write(text, ...rest)) as typeof process.stderr.write;
 }

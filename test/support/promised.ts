@@ -91,10 +91,10 @@ async function expectEachOnce(life: FaultyLife, places: readonly Place[]): Promi
   }
   const { items } = await life.workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
   for (const { email, score } of items) {
-    const theirs = life.tracked().filter(({ person }) => emailOf(person) === email);
-    const owned = theirs
+    const trackedByPerson = life.tracked().filter(({ person }) => emailOf(person) === email);
+    const owned = trackedByPerson
       .flatMap(({ n }) => byEvent.get(`seen ${n}`) ?? [])
-      .filter((one) => one.isOwned && one.status === "processed");
+      .filter((signal) => signal.isOwned && signal.status === "processed");
     expect([email, score]).toEqual([email, POINTS * owned.length]);
   }
 }

@@ -21,5 +21,5 @@ function cursorsOf(sql: SqlStorage, act: () => void): { rowsRead: number; rowsWr
 }
 
 function sum(numbers: readonly number[]): number {
-  return numbers.reduce((one, other) => one + other, 0);
+  return numbers.reduce((total, number) => total + number, 0);
 }

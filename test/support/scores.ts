@@ -52,7 +52,7 @@ export function readScores(sql: SqlStorage): Scores {
   );
   return {
     people: people.map(({ email, score }) => ({ email, score })),
-    scoring: scoring.sort((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1)),
+    scoring: scoring.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)),
   };
 }
 

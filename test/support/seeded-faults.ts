@@ -100,7 +100,7 @@ export class SeededFaults {
             Reflect.apply(
               value,
               target,
-              given.map((one) => this.#unwrapped(one)),
+              given.map((statement) => this.#unwrapped(statement)),
             );
           if (SYNCHRONOUS.has(property)) return this.#calls(name, make() as object, isLeaf);
           return this.#call(`${name}.${property}`, make, isLeaf);
@@ -152,7 +152,7 @@ export class SeededFaults {
 
   /** D1 batches its own statements, not those that stand for them. */
   #unwrapped(given: unknown): unknown {
-    if (Array.isArray(given)) return given.map((one: unknown) => this.#unwrapped(one));
+    if (Array.isArray(given)) return given.map((statement: unknown) => this.#unwrapped(statement));
     if (typeof given !== "object" || given === null) return given;
     return this.#originals.get(given) ?? given;
   }

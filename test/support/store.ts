@@ -50,7 +50,7 @@ export class TestStore {
 
   /** Returns their ids. */
   record(nowMs: number, ...sent: Sent[]): string[] {
-    const signals = sent.map((one) => this.signal(nowMs, one));
+    const signals = sent.map((signal) => this.signal(nowMs, signal));
     recordSignals(this.state, signals, nowMs, this.rulesVersion);
     return signals.map(({ admission }) => admission.id);
   }

@@ -41,7 +41,7 @@ export const DEPLOYMENTS: readonly Deployment[] = [
  */
 export function reportCapacity(costs: readonly ShapeCost[], keptDollars: number, callDollars: number): string {
   const rows = DEPLOYMENTS.map(({ name, workspaces, signalsPerSecond, shape }) => {
-    const cost = costs.find((one) => one.name === shape);
+    const cost = costs.find((measured) => measured.name === shape);
     if (cost === undefined) throw new Error(`${shape} was not measured`);
     const millions = (signalsPerSecond * MONTH_SECONDS) / 1_000_000;
     const health = ((workspaces * HEALTH_CALLS) / 1_000_000) * callDollars;

@@ -49,11 +49,11 @@ export async function measureEvents(running: RunningWorker): Promise<EventCost[]
   try {
     const api = new OperatorApi(running.origin, TOKEN);
     const meter = new MeterClient(running);
-    const none = await measure(running, meter, await provision(api, "untold", target, [], 0));
+    const none = await measure(running, meter, await provision(api, "without-destinations", target, [], 0));
     const costs: EventCost[] = [];
     for (const [index, { name, events, destinations }] of KINDS.entries()) {
       console.error(`… events: ${name}`);
-      const key = await provision(api, `told-${index}`, target, events, destinations);
+      const key = await provision(api, `informed-${index}`, target, events, destinations);
       const usage = await measure(running, meter, key);
       costs.push({ name, usage: sumOf(usage, times(none, -1)), events: PACE.calls * destinations });
     }

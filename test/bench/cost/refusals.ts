@@ -105,7 +105,7 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
   await sendPaced(origin, { perSecond: 1, calls: 1 }, [202], () => filling);
 
   const unknown = composeKey(randomBytes);
-  const one = signal(0);
+  const example = signal(0);
   const flood = (name: string, status: number, call: PacedCall): Flood => ({
     name,
     pace: FLOOD,
@@ -125,17 +125,17 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
     before: TRICKLE_BEFORE,
     pace: TRICKLE,
   });
-  const malformed = flood("malformed body", 400, { path: webhook(plain.key), body: one.slice(0, -1) });
-  const overQuota = flood("over the quota", 429, { path: webhook(full.key), body: one });
-  const wrong = { path: webhook(secret.key), body: one, headers: { "x-api-secret": "wrong" } };
+  const malformed = flood("malformed body", 400, { path: webhook(plain.key), body: example.slice(0, -1) });
+  const overQuota = flood("over the quota", 429, { path: webhook(full.key), body: example });
+  const wrong = { path: webhook(secret.key), body: example, headers: { "x-api-secret": "wrong" } };
   const floods = [
-    flood("malformed key", 401, { path: webhook(`${plain.key}x`), body: one }),
-    spread(flood("unknown key", 401, { path: webhook(unknown), body: one })),
+    flood("malformed key", 401, { path: webhook(`${plain.key}x`), body: example }),
+    spread(flood("unknown key", 401, { path: webhook(unknown), body: example })),
     spread(flood("wrong secret", 401, wrong)),
-    flood("revoked key", 401, { path: webhook(revoked.key), body: one }),
-    flood("wrong endpoint", 403, { path: `/api/product-orgs/webhook/${plain.key}`, body: one }),
+    flood("revoked key", 401, { path: webhook(revoked.key), body: example }),
+    flood("wrong endpoint", 403, { path: `/api/product-orgs/webhook/${plain.key}`, body: example }),
     malformed,
-    flood("signal without an event", 422, { path: webhook(plain.key), body: one.replace(`"event":`, `"evnt":`) }),
+    flood("signal without an event", 422, { path: webhook(plain.key), body: example.replace(`"event":`, `"evnt":`) }),
     overQuota,
     // What is within the rate is refused too, so that nothing else is in the figures.
     { ...overQuota, name: "over the rate", pace: BEYOND },

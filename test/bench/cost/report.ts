@@ -23,7 +23,7 @@ export interface Figures {
   events: EventCost[];
   idle: Usage;
   /** With two destinations. */
-  told: Measured[];
+  withDestinations: Measured[];
 }
 
 const SHOWN_AS: Record<Item, string> = {
@@ -47,7 +47,7 @@ const NAMED_FROM = 0.005;
 
 /** @param later price lists that are known to come. */
 export function reportTotals({ compared, kept }: Figures, prices: PriceList, later: readonly PriceList[]): string {
-  const bills = compared.map((one) => ({ ...one, ...billsOf(one, prices) }));
+  const bills = compared.map((shape) => ({ ...shape, ...billsOf(shape, prices) }));
   const month = (of: Kept): string => {
     const { objects, d1, r2 } = prices.gigabyteMonth;
     return dollars((of.objects * objects + of.d1 * d1 + of.r2 * r2) / 1_000);
@@ -63,7 +63,7 @@ export function reportTotals({ compared, kept }: Figures, prices: PriceList, lat
       ["This service", ...bills.map(({ ours }) => dollars(ours.dollars)), month(kept.service)],
       ...later.map((list) => [
         `This service, prices from ${list.from} on`,
-        ...compared.map((one) => dollars(billsOf(one, list).ours.dollars)),
+        ...compared.map((shape) => dollars(billsOf(shape, list).ours.dollars)),
         "",
       ]),
       ["Ratio", ...bills.map(({ ours, theirs }) => (ours.dollars / theirs.dollars).toFixed(2)), ""],
@@ -74,7 +74,7 @@ export function reportTotals({ compared, kept }: Figures, prices: PriceList, lat
 
 /** For docs/operate.md: whole deployments, at the prices that hold now. */
 export function reportDeployments({ compared, kept: { service } }: Figures, prices: PriceList): string {
-  const costs = compared.map((one) => ({ name: one.shape.name, dollars: billsOf(one, prices).ours.dollars }));
+  const costs = compared.map((shape) => ({ name: shape.shape.name, dollars: billsOf(shape, prices).ours.dollars }));
   const { objects, d1, r2 } = prices.gigabyteMonth;
   const keptDollars = (service.objects * objects + service.d1 * d1 + service.r2 * r2) / 1_000;
   return reportCapacity(costs, keptDollars, prices.perMillion.object_requests);
@@ -82,7 +82,7 @@ export function reportDeployments({ compared, kept: { service } }: Figures, pric
 
 /** Where the money goes: this service, then the straightforward Worker. */
 export function reportItems({ compared }: Figures, prices: PriceList): string {
-  const bills = compared.map((one) => ({ ...one, ...billsOf(one, prices) }));
+  const bills = compared.map((shape) => ({ ...shape, ...billsOf(shape, prices) }));
   const rows = ITEMS.map((item, index) => [
     SHOWN_AS[item],
     ...bills.map(({ ours, theirs }) => {
@@ -151,22 +151,24 @@ export function reportEvents({ events: all }: Figures, prices: PriceList): strin
 }
 
 /** Beside the same without destinations, and what of it are rows and queue operations. */
-export function reportTold({ compared, told }: Figures, prices: PriceList): string {
-  const pairs = told.flatMap((one) => {
-    const plain = compared.find(({ shape }) => shape === one.shape)?.service;
-    return plain === undefined ? [] : [{ told: one, plain }];
+export function reportDestinations({ compared, withDestinations }: Figures, prices: PriceList): string {
+  const pairs = withDestinations.flatMap((measuredShape) => {
+    const plain = compared.find(({ shape }) => shape === measuredShape.shape)?.service;
+    return plain === undefined ? [] : [{ withDestinations: measuredShape, plain }];
   });
   const cost = ({ usage, signals }: Measured): string => dollars(billFor(usage, signals, prices).dollars);
   const more = (measure: (usage: Usage) => number): string[] =>
     pairs.map((pair) => {
-      const [one, other] = [pair.told, pair.plain].map(({ usage, signals }) => measure(usage) / signals);
-      return amountShown(Math.max(0, (one ?? 0) - (other ?? 0)));
+      const [withCount, withoutCount] = [pair.withDestinations, pair.plain].map(
+        ({ usage, signals }) => measure(usage) / signals,
+      );
+      return amountShown(Math.max(0, (withCount ?? 0) - (withoutCount ?? 0)));
     });
   return table(
     ["A million signals, with two destinations", ...pairs.map(({ plain }) => plain.shape.name)],
     [
       ["Without", ...pairs.map(({ plain }) => cost(plain))],
-      ["With", ...pairs.map((pair) => cost(pair.told))],
+      ["With", ...pairs.map((pair) => cost(pair.withDestinations))],
       ["Rows more of counter and store, each", ...more((usage) => rowsOf(usage, ["QuotaCounter", "SignalStore"]))],
       ["Rows of Destinations, each", ...more((usage) => rowsOf(usage, ["Destinations"]))],
       ["Queue operations more, each", ...more((usage) => amountOf(usage, "queue_operations"))],
@@ -196,11 +198,11 @@ interface Bound {
 }
 
 export function reportBounds({ compared }: Figures, prices: PriceList): string {
-  const [first = []] = compared.map((one) => boundsOf(one, prices));
+  const [first = []] = compared.map((shape) => boundsOf(shape, prices));
   const rows = first.map(({ name }, index) => [
     name,
-    ...compared.map((one) => {
-      const bound = boundsOf(one, prices)[index];
+    ...compared.map((shape) => {
+      const bound = boundsOf(shape, prices)[index];
       return bound === undefined ? "" : `${amountShown(bound.value)}, at most ${bound.atMost}`;
     }),
   ]);
@@ -209,10 +211,10 @@ export function reportBounds({ compared }: Figures, prices: PriceList): string {
 
 /** What misses its target. */
 export function tooDear({ compared, refused }: Figures, prices: PriceList, later: PriceList): string[] {
-  const shapes = compared.flatMap((one) =>
-    boundsOf(one, prices)
+  const shapes = compared.flatMap((shape) =>
+    boundsOf(shape, prices)
       .filter(({ value, atMost }) => !(value <= atMost))
-      .map(({ name, value, atMost }) => `${one.shape.name}: ${name}: ${value.toFixed(3)}, the target is ${atMost}`),
+      .map(({ name, value, atMost }) => `${shape.shape.name}: ${name}: ${value.toFixed(3)}, the target is ${atMost}`),
   );
   const floods = refused.flatMap(({ name, usage, calls }) => {
     const { dollars: sum } = billFor(usage, calls, later);
@@ -221,11 +223,11 @@ export function tooDear({ compared, refused }: Figures, prices: PriceList, later
   return [...shapes, ...floods];
 }
 
-function boundsOf(one: Compared, prices: PriceList): Bound[] {
-  const { ours, theirs } = billsOf(one, prices);
-  const { usage, signals } = one.service;
+function boundsOf(shape: Compared, prices: PriceList): Bound[] {
+  const { ours, theirs } = billsOf(shape, prices);
+  const { usage, signals } = shape.service;
   const counterRows = rowsOf(usage, ["QuotaCounter"]);
-  const { ratio, counterRows: maxRows, queueOperations } = one.shape.atMost;
+  const { ratio, counterRows: maxRows, queueOperations } = shape.shape.atMost;
   return [
     { name: "Cost, of the straightforward Worker's", value: ours.dollars / theirs.dollars, atMost: ratio },
     { name: "Rows that the Quota Counter writes", value: counterRows / signals, atMost: maxRows },

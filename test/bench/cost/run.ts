@@ -24,14 +24,14 @@ import {
   reportItems,
   reportRefused,
   reportRefusedInShort,
-  reportTold,
+  reportDestinations,
   reportTotals,
   tooDear,
 } from "./report.ts";
 import type { Compared, Figures } from "./report.ts";
 import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
-import { measureTold, startTelling } from "./told.ts";
+import { measureDestinations, startTelling } from "./destinations.ts";
 import { amountOf } from "./usage.ts";
 import type { Item } from "./usage.ts";
 
@@ -64,7 +64,7 @@ const inDetail = [
   reportCauses(figures, "log_lines"),
   reportRefused(figures, prices, lastPrices),
   reportEvents(figures, prices),
-  reportTold(figures, prices),
+  reportDestinations(figures, prices),
 ];
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(BENCH, "README.md"), inShort);
@@ -102,7 +102,7 @@ async function measure(workers: Workers): Promise<Figures> {
   const telling = await startForEvents(workers.service, state("events"));
   const idling = await startService("service", workers, state("idle"));
   const tellingAll = await startTelling(workers, state("telling"));
-  const [service, straightforward, refused, events, idle, told] = await Promise.all([
+  const [service, straightforward, refused, events, idle, withDestinations] = await Promise.all([
     // The fast shapes of one are measured while the other has little to do.
     Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
     Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
@@ -113,7 +113,7 @@ async function measure(workers: Workers): Promise<Figures> {
     ]),
     measureEvents(telling),
     measureIdle(idling),
-    measureTold(tellingAll),
+    measureDestinations(tellingAll),
   ]);
   return {
     compared: compared(
@@ -124,13 +124,13 @@ async function measure(workers: Workers): Promise<Figures> {
     refused: refused.flat(),
     events,
     idle,
-    told,
+    withDestinations,
   };
 }
 
 function compared(ours: Measured[], theirs: Measured[]): Compared[] {
   return SHAPES.map((shape) => {
-    const [service, straightforward] = [ours, theirs].map((all) => all.find((one) => one.shape === shape));
+    const [service, straightforward] = [ours, theirs].map((all) => all.find((measured) => measured.shape === shape));
     if (service === undefined || straightforward === undefined) throw new Error(`${shape.name} has not been measured`);
     return { shape, service, straightforward };
   });

@@ -97,9 +97,12 @@ export async function measureShapes(
 
     const later = await meter.during(() => meter.pass(LATER_MS));
     const after = await keptBytes(contestant, meter);
-    const each = (what: keyof Kept): number => (after[what] - before[what]) / (sender.sent - sentBefore);
+    const each = (count: keyof Kept): number => (after[count] - before[count]) / (sender.sent - sentBefore);
     return {
-      measured: measured.map((one) => ({ ...one, usage: sumOf(one.usage, times(later, one.signals / sender.sent)) })),
+      measured: measured.map((shape) => ({
+        ...shape,
+        usage: sumOf(shape.usage, times(later, shape.signals / sender.sent)),
+      })),
       kept: { objects: each("objects"), d1: each("d1"), r2: each("r2") },
     };
   } finally {

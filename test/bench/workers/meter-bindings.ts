@@ -52,8 +52,8 @@ function sessionMembers(session: D1Database | D1DatabaseSession): Pick<D1Databas
   return {
     prepare: (query) => meteredStatement(query, session.prepare(query)),
     batch: async <T>(metered: D1PreparedStatement[]) => {
-      const behind = metered.map((one) => statements.get(one));
-      const found = behind.filter((one) => one !== undefined);
+      const behind = metered.map((statement) => statements.get(statement));
+      const found = behind.filter((statement) => statement !== undefined);
       const results = await waitedFor(session.batch<T>(found.map(({ statement }) => statement)));
       for (const [index, { meta }] of results.entries()) noteD1(found[index]?.query ?? "", meta);
       return results;

@@ -1,9 +1,13 @@
 /** This service as it is deployed, with everything counted that the platform would bill. */
-import service, { Destinations as Told, QuotaCounter as Counter, SignalStore as Store } from "../../../src/index.ts";
+import service, {
+  Destinations as Notifications,
+  QuotaCounter as Counter,
+  SignalStore as Store,
+} from "../../../src/index.ts";
 import { metered } from "./meter-objects.ts";
 import { meteredWorker } from "./metered.ts";
 
-export const Destinations = metered("Destinations", Told);
+export const Destinations = metered("Destinations", Notifications);
 export const QuotaCounter = metered("QuotaCounter", Counter);
 export const SignalStore = metered("SignalStore", Store);
 

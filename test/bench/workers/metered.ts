@@ -56,7 +56,7 @@ async function pass(ms: number, namespaces: Namespaces): Promise<void> {
   const untilMs = Date.now() + ms;
   for (let rung = 0; rung < MOST_ALARMS; rung++) {
     const next = objectMeters().reduce<ObjectMeter | null>(
-      (first, one) => (first !== null && first.alarmAtMs <= one.alarmAtMs ? first : one),
+      (first, alarm) => (first !== null && first.alarmAtMs <= alarm.alarmAtMs ? first : alarm),
       null,
     );
     if (next === null || next.alarmAtMs > untilMs) break;

@@ -26,12 +26,12 @@ export async function consume(batch: MessageBatch<QueuedSignal>, db: D1Database)
   const rules = await readRules(db, incoming);
   const seen = await readKnownHashes(db, incoming);
   const statements: D1PreparedStatement[] = [];
-  for (const one of incoming) {
-    const content = `${one.workspaceId} ${one.hash}`;
+  for (const prepared of incoming) {
+    const content = `${prepared.workspaceId} ${prepared.hash}`;
     if (seen.has(content)) continue;
     seen.add(content);
-    const matched = (rules.get(one.workspaceId) ?? []).filter((rule) => matches(rule, one.signal));
-    statements.push(...writes(db, one, matched));
+    const matched = (rules.get(prepared.workspaceId) ?? []).filter((rule) => matches(rule, prepared.signal));
+    statements.push(...writes(db, prepared, matched));
   }
   if (statements.length > 0) await db.batch(statements);
 }
@@ -39,7 +39,7 @@ export async function consume(batch: MessageBatch<QueuedSignal>, db: D1Database)
 async function readRules(db: D1Database, incoming: Prepared[]): Promise<Map<string, Rule[]>> {
   const { results } = await db
     .prepare("SELECT workspace_id, rule FROM mapping_rules WHERE workspace_id IN (SELECT value FROM json_each(?))")
-    .bind(JSON.stringify([...new Set(incoming.map((one) => one.workspaceId))]))
+    .bind(JSON.stringify([...new Set(incoming.map((prepared) => prepared.workspaceId))]))
     .all<{ workspace_id: string; rule: string }>();
   const rules = new Map<string, Rule[]>();
   for (const row of results) {
@@ -54,16 +54,16 @@ async function readRules(db: D1Database, incoming: Prepared[]): Promise<Map<stri
 async function readKnownHashes(db: D1Database, incoming: Prepared[]): Promise<Set<string>> {
   const { results } = await db
     .prepare(
-      `SELECT workspace_id || ' ' || content_hash AS content FROM json_each(?) AS one
-       JOIN signals ON workspace_id = one.value ->> 0 AND content_hash = one.value ->> 1`,
+      `SELECT workspace_id || ' ' || content_hash AS content FROM json_each(?) AS incoming
+       JOIN signals ON workspace_id = incoming.value ->> 0 AND content_hash = incoming.value ->> 1`,
     )
-    .bind(JSON.stringify(incoming.map((one) => [one.workspaceId, one.hash])))
+    .bind(JSON.stringify(incoming.map((prepared) => [prepared.workspaceId, prepared.hash])))
     .all<{ content: string }>();
   return new Set(results.map((row) => row.content));
 }
 
-function writes(db: D1Database, one: Prepared, matched: Rule[]): D1PreparedStatement[] {
-  const { id, workspaceId, signal } = one;
+function writes(db: D1Database, prepared: Prepared, matched: Rule[]): D1PreparedStatement[] {
+  const { id, workspaceId, signal } = prepared;
   const statements = [
     db
       .prepare(
@@ -73,12 +73,12 @@ function writes(db: D1Database, one: Prepared, matched: Rule[]): D1PreparedState
       .bind(
         id,
         workspaceId,
-        one.hash,
+        prepared.hash,
         signal.event,
         signal.source,
         signal.email ?? null,
         JSON.stringify(signal),
-        one.receivedAt,
+        prepared.receivedAt,
       ),
   ];
   if (signal.email === undefined) return statements;

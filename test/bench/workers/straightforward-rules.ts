@@ -49,7 +49,7 @@ function compare(operator: string, actual: unknown, wanted: unknown): boolean {
     case "ends_with":
       return left.endsWith(right);
     case "in":
-      return Array.isArray(wanted) && wanted.some((one) => String(one).toLowerCase() === left);
+      return Array.isArray(wanted) && wanted.some((value) => String(value).toLowerCase() === left);
     case "greater_than":
       return Number(actual) > Number(wanted);
     case "less_than":

@@ -70,7 +70,7 @@ app.post("/api/signal-staging/webhook/:key/batch", async (c) => {
   if (count > 2 * key.signal_limit) return c.json({ title: "Too Many Requests", status: 429 }, 429);
 
   const queued = signals.map((signal) => toQueue(key, signal));
-  await c.env.SIGNALS.sendBatch(queued.map((one) => ({ body: one })));
+  await c.env.SIGNALS.sendBatch(queued.map((message) => ({ body: message })));
   return c.json({ status: "accepted", ids: queued.map(({ id }) => id) }, 202);
 });
 

@@ -86,8 +86,8 @@ export class EventWorkspace {
     this.key = key;
   }
 
-  call<T>(method: "GET" | "POST" | "PUT" | "PATCH", what: string, body?: object): Promise<T> {
-    return this.#service.api.call<T>(method, `workspaces/${this.id}${what}`, body);
+  call<T>(method: "GET" | "POST" | "PUT" | "PATCH", resource: string, body?: object): Promise<T> {
+    return this.#service.api.call<T>(method, `workspaces/${this.id}${resource}`, body);
   }
 
   /** A webhook whose deliveries the receiver checks. */

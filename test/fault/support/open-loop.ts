@@ -65,7 +65,7 @@ export async function callSteadily<Sent extends Call>(
     // oxlint-disable-next-line no-await-in-loop -- a clock
     await sleep(TICK_MS);
   }
-  await Promise.all(connections.map((one) => one.end()));
+  await Promise.all(connections.map((connection) => connection.end()));
   return { due: dueNow(), sent };
 }
 

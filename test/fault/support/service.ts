@@ -80,10 +80,10 @@ export class Service {
   /** @param aheadMs of the real time; the clock goes on from there. */
   async start(aheadMs = 0, vars: Record<string, string> = {}, workers: Workers = {}): Promise<RunningWorker> {
     await this.#running?.stop();
-    const { main = this.built, ...others } = workers;
+    const { main = this.built, ...rest } = workers;
     this.#running = await start(main, {
       stateDir: this.stateDir,
-      ...others,
+      ...rest,
       vars: {
         OPERATOR_TOKEN: TOKEN,
         CLOCK_AHEAD_MS: String(aheadMs),

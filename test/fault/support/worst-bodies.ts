@@ -81,8 +81,8 @@ function parts(count: number): Omit<WorstBody, "title"> {
 
 /** The rule editor: more conditions than a rule may have, each with a long value. */
 export function ruleForms(): WorstBody[] {
-  const rows = (count: number, what: string): [string, string][] => [
-    ["do", what],
+  const rows = (count: number, prefix: string): [string, string][] => [
+    ["do", prefix],
     ["event", "*"],
     ["name", "worst"],
     ...Array.from({ length: count }, (): [string, string][] => [
@@ -91,16 +91,16 @@ export function ruleForms(): WorstBody[] {
       ["value", quotes(Math.floor(PAGE_FORM_MAX_CHARACTERS / count) - 40)],
     ]).flat(),
   ];
-  return ["save", "preview", "add", "remove-3"].flatMap((what) => [
-    urlencoded(`${what}: 300 conditions`, rows(300, what)),
-    urlencoded(`${what}: as many conditions as allowed`, rows(RULE_MAX_CONDITIONS, what)),
+  return ["save", "preview", "add", "remove-3"].flatMap((action) => [
+    urlencoded(`${action}: 300 conditions`, rows(300, action)),
+    urlencoded(`${action}: as many conditions as allowed`, rows(RULE_MAX_CONDITIONS, action)),
   ]);
 }
 
 /** The new key: a hundred mappings of one value that fills the sample, and a sample of many values. */
 export function keyForms(): WorstBody[] {
-  const form = (what: string, path: string, sample: string): [string, string][] => [
-    ["do", what],
+  const form = (action: string, path: string, sample: string): [string, string][] => [
+    ["do", action],
     ["endpoint_type", "product_org"],
     ["name", "worst"],
     ["sample", sample],
@@ -114,10 +114,10 @@ export function keyForms(): WorstBody[] {
   const large = JSON.stringify({ id: "1", a: "<".repeat(SAMPLE_CHARACTERS) });
   const many = JSON.stringify({ id: "1", a: Array.from({ length: 6_000 }, (_, n) => ({ [`k${n}`]: n })) });
   const deep = `{"id":"1","a":${"[".repeat(25_000)}${"]".repeat(25_000)}}`;
-  return ["preview", "fill", "add", "remove.3"].flatMap((what) => [
-    urlencoded(`${what}: one value mapped a hundred times`, form(what, "a", large)),
-    urlencoded(`${what}: a sample of many values`, form(what, "a[5999].k5999", many)),
-    urlencoded(`${what}: a deep sample`, form(what, "a", deep)),
+  return ["preview", "fill", "add", "remove.3"].flatMap((action) => [
+    urlencoded(`${action}: one value mapped a hundred times`, form(action, "a", large)),
+    urlencoded(`${action}: a sample of many values`, form(action, "a[5999].k5999", many)),
+    urlencoded(`${action}: a deep sample`, form(action, "a", deep)),
   ]);
 }
 

@@ -66,8 +66,8 @@ try {
   });
   await service.api.deactivate(id, deactivated.id);
   const successor = await service.api.post<CreatedKeyAnswer>(`${home}/keys/${rotated.id}/rotate`, { overlap: "7d" });
-  const rule = (what: object) =>
-    service.api.post<{ id: string }>(`${home}/rules`, { match: "all", conditions: [], ...what });
+  const rule = (content: object) =>
+    service.api.post<{ id: string }>(`${home}/rules`, { match: "all", conditions: [], ...content });
   const { id: ruleId } = await rule({ name: "Visits", event: "Visit", scoring_signal: "visit", points: 1 });
   await rule({ name: "Opened", event: "Opened", scoring_signal: "open", points: 5, frequency: "once_per_day" });
   const greedy = { path: "properties.all[]", operator: "in", value: TOO_MANY.slice(0, 100).map((n) => `value ${n}`) };
@@ -93,8 +93,8 @@ try {
     const answer = await service.post(`product-orgs/webhook/${accounts.key}`, JSON.stringify({ id: "acme", plan }));
     if (answer.status !== 202) throw new Error(await answer.text());
   };
-  const visits = (count: number, who: (n: number) => object, when: string) =>
-    Array.from({ length: count }, (_, n) => ({ ...who(n), event: "Visit", properties: { n, when } }));
+  const visits = (count: number, idsOf: (n: number) => object, when: string) =>
+    Array.from({ length: count }, (_, n) => ({ ...idsOf(n), event: "Visit", properties: { n, when } }));
   const known = (n: number) => ({ email: `p${n % 4}@left.example` });
 
   // Three days ago: 12 visits of 4 people, 4 of a stranger, 3 of a browser that then says whose it is, a duplicate.

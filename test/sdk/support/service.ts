@@ -45,7 +45,7 @@ export async function startService(
       const { workspaceId, key } = await operator.provision(SIGNAL_LIMIT, rules, `sdk-${workspaces++}`);
       const route = `workspaces/${workspaceId}`;
       const keyPath = `/api/signal-staging/webhook/${key}/batch`;
-      const get = async <T>(what: string) => (await operator.call("GET", `${route}${what}`)) as T;
+      const get = async <T>(resource: string) => (await operator.call("GET", `${route}${resource}`)) as T;
       return {
         url: `${between.origin}${keyPath}`,
         newSender: (vendor) => vendor.newSender(between.origin, keyPath),

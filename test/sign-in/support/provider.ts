@@ -68,11 +68,11 @@ export async function startProvider(): Promise<TestProvider> {
           void serve(request, response);
           return;
         }
-        const said =
+        const result =
           provider.account === null
             ? { error: "access_denied", error_description: "No." }
             : { login: { accountId: provider.account.email ?? "somebody" } };
-        void oidc.interactionFinished(request, response, said);
+        void oidc.interactionFinished(request, response, result);
       });
     },
     close() {

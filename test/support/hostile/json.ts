@@ -13,7 +13,7 @@ export function write(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(write).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   return `{${Object.entries(value)
-    .map(([name, one]) => `${JSON.stringify(name)}:${write(one)}`)
+    .map(([name, member]) => `${JSON.stringify(name)}:${write(member)}`)
     .join(",")}}`;
 }
 
@@ -50,12 +50,12 @@ function anotherList(list: unknown[], chance: Chance): unknown {
 function anotherObject(object: object, chance: Chance): unknown {
   const entries = Object.entries(object);
   const [name, value] = entries.length === 0 ? ["a", 1] : chance.pick(entries);
-  const others = entries.filter(([one]) => one !== name);
+  const rest = entries.filter(([key]) => key !== name);
   switch (chance.below(6)) {
     case 0:
-      return Object.fromEntries(others);
+      return Object.fromEntries(rest);
     case 1:
-      return Object.fromEntries([...others, [nastyText(chance), value]]);
+      return Object.fromEntries([...rest, [nastyText(chance), value]]);
     case 2:
       return new Raw(
         `${write(object).slice(0, -1)}${entries.length === 0 ? "" : ","}${JSON.stringify(name)}:${write(nastyValue(chance))}}`,
@@ -78,16 +78,20 @@ function anotherObject(object: object, chance: Chance): unknown {
 function* placesIn(value: unknown, path: Path = []): Generator<Path> {
   yield path;
   if (typeof value !== "object" || value === null || value instanceof Raw) return;
-  for (const [name, one] of Object.entries(value))
-    yield* placesIn(one, [...path, Array.isArray(value) ? Number(name) : name]);
+  for (const [name, member] of Object.entries(value))
+    yield* placesIn(member, [...path, Array.isArray(value) ? Number(name) : name]);
 }
 
 function replaceAt(value: unknown, path: Path, replace: (at: unknown) => unknown): unknown {
   const [name, ...rest] = path;
   if (name === undefined) return replace(value);
-  if (Array.isArray(value)) return value.map((one: unknown, at) => (at === name ? replaceAt(one, rest, replace) : one));
+  if (Array.isArray(value))
+    return value.map((element: unknown, at) => (at === name ? replaceAt(element, rest, replace) : element));
   return Object.fromEntries(
-    Object.entries(value as object).map(([key, one]) => [key, key === name ? replaceAt(one, rest, replace) : one]),
+    Object.entries(value as object).map(([key, member]) => [
+      key,
+      key === name ? replaceAt(member, rest, replace) : member,
+    ]),
   );
 }
 

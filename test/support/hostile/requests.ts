@@ -131,7 +131,7 @@ function queryOf(world: World, route: Route, chance: Chance, isWrong: boolean): 
   for (let more = 1 + chance.below(3); more > 0; more--) {
     const isKey = isWrong && route.surface === "operator" && chance.oneIn(8);
     const name = isKey ? chance.pick(world.carried) : chance.oneIn(12) ? nastyText(chance) : chance.pick(known);
-    const [, usual = ""] = QUERIES.find(([one]) => one === name) ?? [];
+    const [, usual = ""] = QUERIES.find(([pair]) => pair === name) ?? [];
     query.append(
       name,
       isWrong
@@ -181,7 +181,7 @@ function bodyOf(world: World, route: Route, chance: Chance, isWrong: boolean, he
 /** Puts a key or a secret into what is already wrong. */
 function planting(value: unknown, world: World, chance: Chance): unknown {
   if (!chance.oneIn(6) || typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  const planted = chance.pick(world.said);
+  const planted = chance.pick(world.stored);
   return chance.oneIn(2)
     ? { ...value, [planted]: planted }
     : { ...value, event: planted, name: planted, email: planted };

@@ -16,7 +16,7 @@ export interface World {
   /** Keys and secrets of this workspace that calls carry where they do not belong: in a path, a query, a header. */
   carried: readonly string[];
   /** Others that stand in bodies: what was stored with them is shown to whoever may see it. */
-  said: readonly string[];
+  stored: readonly string[];
   /** Cursors that its lists have given out. */
   cursors: readonly string[];
 }
@@ -31,7 +31,7 @@ export async function newWorld(): Promise<World> {
     withSecret: await workspace.newKey({ secret: true }),
     accounts: await workspace.newKey({ endpoint_type: "product_org", payload_template: ACCOUNT_TEMPLATE }),
   };
-  const said = await workspace.newKey({ secret: true });
+  const storedKey = await workspace.newKey({ secret: true });
   for (const signal of SIGNALS) await workspace.send(signal);
   for (const account of ACCOUNTS) {
     await workspace.send(account, { path: "/api/product-orgs/webhook/{key}", key: keys.accounts.key });
@@ -55,7 +55,7 @@ export async function newWorld(): Promise<World> {
     foreign: await newSubject(another, slug),
     keys,
     carried: [keys.withSecret.key, keys.withSecret.secret ?? "", keys.accounts.key],
-    said: [said.key, said.secret ?? ""],
+    stored: [storedKey.key, storedKey.secret ?? ""],
     cursors,
   };
 }
@@ -130,7 +130,7 @@ export const OPERATOR = `Bearer ${env.OPERATOR_TOKEN}`;
  * the earlier worlds. Here each object that wakes loads a module through the test's runner, which waits for one at a time.
  */
 export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
-  await env.DB.batch(FORGOTTEN.map((what) => env.DB.prepare(`DELETE FROM ${what} <> ?`).bind(id)));
+  await env.DB.batch(FORGOTTEN.map((table) => env.DB.prepare(`DELETE FROM ${table} <> ?`).bind(id)));
 }
 
 const FORGOTTEN = [

@@ -242,7 +242,7 @@ describe("a form that is saved unchanged", () => {
       focus: null,
     });
     const data = new FormData();
-    for (const [name, value] of unchangedFields(readHtml(await html`${editor}`).one("form"))) data.append(name, value);
+    for (const [name, value] of unchangedFields(readHtml(await html`${editor}`).only("form"))) data.append(name, value);
     return withoutBlankRows(readRuleForm(data));
   }
 

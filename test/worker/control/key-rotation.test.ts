@@ -161,10 +161,10 @@ describe("design §5: rotation", () => {
   });
 
   test("an ended key cannot be rotated, and a key of another workspace is not found", async () => {
-    const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+    const [workspace, otherWorkspace] = [await newWorkspace(), await newWorkspace()];
     await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
-    await expect(rotate(other, "1h", workspace.key)).rejects.toThrow(/404/);
+    await expect(rotate(otherWorkspace, "1h", workspace.key)).rejects.toThrow(/404/);
   });
 
   test("a rotation is in the audit log", async () => {
@@ -193,13 +193,13 @@ describe("design §5: rotation", () => {
     }) as unknown as ControlDatabase["batch"];
     const meeting: ControlDatabase = Object.assign(Object.create(db) as ControlDatabase, { batch });
     const by = { actor: "jane@example.com", nowMs: Date.now() };
-    const [one, other] = await Promise.all(
+    const [first, second] = await Promise.all(
       [3_600_000, 24 * 3_600_000].map(async (overlapMs) => {
         const rotated = await rotateKey(meeting, workspaceId, { keyId: key.id, overlapMs, formToken: "form" }, by);
         return { overlapMs, rotated };
       }),
     );
-    const [winner, loser] = one?.rotated.ok === true ? [one, other] : [other, one];
+    const [winner, loser] = first?.rotated.ok === true ? [first, second] : [second, first];
     if (winner?.rotated.ok !== true || loser?.rotated.ok !== false) throw new Error("not one of the two");
     expect(loser.rotated.refusal).toEqual({ reason: "made_before", key: winner.rotated.value.record });
     const { results } = await env.DB.prepare("SELECT detail FROM audit_log WHERE target = ? AND action = 'key.rotated'")

@@ -124,14 +124,14 @@ describe("a rule import", () => {
         conditions,
       });
     }
-    const other = await newWorkspace();
+    const otherWorkspace = await newWorkspace();
     const exported = await listed();
-    expect((await load(exported, "", other)).body).toMatchObject({ added: texts.length, changed: 0 });
-    const said = (rules: object[]) => rules.map((rule) => ({ ...rule, id: "", created_at: "", updated_at: "" }));
-    expect(said(await listed(other))).toEqual(said(exported));
+    expect((await load(exported, "", otherWorkspace)).body).toMatchObject({ added: texts.length, changed: 0 });
+    const withoutIds = (rules: object[]) => rules.map((rule) => ({ ...rule, id: "", created_at: "", updated_at: "" }));
+    expect(withoutIds(await listed(otherWorkspace))).toEqual(withoutIds(exported));
     const sizes = env.DB.prepare("SELECT group_concat(size) AS sizes FROM mapping_rules WHERE workspace_id = ?");
     const of = async ({ id }: TestWorkspace) => sizes.bind(id).first("sizes");
-    expect(await of(other)).toBe(await of(workspace));
+    expect(await of(otherWorkspace)).toBe(await of(workspace));
     expect(await listed()).toEqual(exported);
   });
 
@@ -273,12 +273,12 @@ describe("the limits on a workspace's rules in imports", () => {
     expect([await listed(), await audit(), await version()]).toEqual([before, entries, read + 1]);
     expect((await call("GET", `/${rule.id}/versions`)).body["items"]).toHaveLength(2);
     // A rule of another workspace cannot be addressed by its id.
-    const other = await newWorkspace();
+    const otherWorkspace = await newWorkspace();
     const theirs = await writeImport(
       db,
-      other.id,
+      otherWorkspace.id,
       { added: [], changed: write.changed },
-      await rulesVersion(db, other.id),
+      await rulesVersion(db, otherWorkspace.id),
       by,
     );
     expect([theirs, await listed()]).toEqual([[], before]);

@@ -61,9 +61,12 @@ describe("the versions of a mapping rule", () => {
   test("are hidden from other workspaces and are deleted with their rule", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
-    const other = await newWorkspace();
-    expect(await listRuleVersions(db, other.id, id)).toBeNull();
-    expect(await restoreRule(db, other.id, id, 1, by("a@example.com"))).toEqual({ ok: false, refusal: "not_found" });
+    const otherWorkspace = await newWorkspace();
+    expect(await listRuleVersions(db, otherWorkspace.id, id)).toBeNull();
+    expect(await restoreRule(db, otherWorkspace.id, id, 1, by("a@example.com"))).toEqual({
+      ok: false,
+      refusal: "not_found",
+    });
     await deleteRule(db, workspace.id, { ruleId: id, scoringSignals: "keep" }, by("a@example.com"));
     expect(await listRuleVersions(db, workspace.id, id)).toBeNull();
     const rows = env.DB.prepare("SELECT count(*) AS rows FROM rule_versions WHERE workspace_id = ?").bind(workspace.id);
@@ -71,14 +74,14 @@ describe("the versions of a mapping rule", () => {
   });
 
   test("are the latest of each rule, independent of other rules", async () => {
-    const [id, other] = [await newRule(), await newRule({ name: "Other" })];
-    await change(other, { points: 1 });
+    const [id, otherRule] = [await newRule(), await newRule({ name: "Other" })];
+    await change(otherRule, { points: 1 });
     for (let points = 100; points < 105 + RULE_VERSIONS_KEPT; points++) await change(id, { points }); // oxlint-disable-line no-await-in-loop
     const found = await versions(id);
     expect(found.map(({ points }) => points)).toEqual(
       Array.from({ length: RULE_VERSIONS_KEPT + 1 }, (_, n) => 104 + RULE_VERSIONS_KEPT - n),
     );
-    expect(await versions(other)).toHaveLength(2);
+    expect(await versions(otherRule)).toHaveLength(2);
   });
 
   test("of large rules are fewer: the total size is limited, and the oldest are deleted first", async () => {

@@ -247,7 +247,7 @@ describe("payload templates", () => {
 
   test("are kept while their keys are active, however old, and in other workspaces", async () => {
     const nowMs = Date.now();
-    const other = workspace;
+    const otherWorkspace = workspace;
     await seedTemplate(1_000, { deactivatedAt: iso(nowMs - 2 * TEMPLATE_KEPT_DAYS * DAY_MS) });
     workspace = await newWorkspace({ key: null });
     const laterMs = nowMs + 10 * TEMPLATE_KEPT_DAYS * DAY_MS;
@@ -255,7 +255,7 @@ describe("payload templates", () => {
     await seedTemplate(1_000, { expiresAt: iso(laterMs + 1), overlapEndsAt: iso(laterMs + 2) });
     expect(await createWith(ACCOUNTS, laterMs)).toMatchObject({ ok: true });
     expect(await templates()).toBe(3);
-    workspace = other;
+    workspace = otherWorkspace;
     expect(await templates()).toBe(1);
   });
 

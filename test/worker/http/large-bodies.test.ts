@@ -73,9 +73,9 @@ const room = () => new LargeBody("nobody").room(Date.now());
 describe("while large bodies use the whole memory share of an isolate", () => {
   test("refuses a further one with 503 and Retry-After, accepts small ones, and later accepts it too", async () => {
     const workspace = await newWorkspace();
-    const others = [await newWorkspace(), await newWorkspace()];
-    const stalled = others.map((other) => new StalledImport(other, BULK_MAX_BYTES));
-    for (const one of stalled) await one.stalled();
+    const otherWorkspaces = [await newWorkspace(), await newWorkspace()];
+    const stalled = otherWorkspaces.map((otherWorkspace) => new StalledImport(otherWorkspace, BULK_MAX_BYTES));
+    for (const stalledImport of stalled) await stalledImport.stalled();
     expect(room()).toBeLessThan(8_000_000);
 
     const body = `[${" ".repeat(8_000_000)}${END}`;
@@ -104,7 +104,7 @@ describe("while large bodies use the whole memory share of an isolate", () => {
       (await workspace.send(await gzip('{"event":"small"}'), { headers: { "content-encoding": "gzip" } })).status,
     ).toBe(202);
 
-    for (const one of stalled) expect((await one.end()).status).toBe(202);
+    for (const stalledImport of stalled) expect((await stalledImport.end()).status).toBe(202);
     for (const send of calls.slice(0, 2)) expect((await send()).status).toBe(202);
     expect(await workspace.settled()).toMatchObject({ accepted: 4, balanced: true });
   });
@@ -131,13 +131,13 @@ describe("while large bodies use the whole memory share of an isolate", () => {
 });
 
 test.each([1, 3, 10])("leaves room for another workspace beside %i stalled bulk imports of one key", async (count) => {
-  const [one, other] = [await newWorkspace(), await newWorkspace()];
-  const imports = Array.from({ length: count }, () => new StalledImport(one, BULK_MAX_BYTES));
+  const [workspace, otherWorkspace] = [await newWorkspace(), await newWorkspace()];
+  const imports = Array.from({ length: count }, () => new StalledImport(workspace, BULK_MAX_BYTES));
   const stalled = await Promise.race(imports.map((stalledImport) => stalledImport.stalled()));
   const refused = await Promise.all(imports.filter((each) => each !== stalled).map(({ answer }) => answer));
   expect(refused.map(({ status }) => status)).toEqual(Array(count - 1).fill(503));
   const largest = `[${" ".repeat(BULK_MAX_BYTES - END.length - 1)}${END}`;
-  expect((await other.send(largest, { path: "/api/signal-staging/bulk/{key}" })).status).toBe(202);
+  expect((await otherWorkspace.send(largest, { path: "/api/signal-staging/bulk/{key}" })).status).toBe(202);
   expect((await stalled.end()).status).toBe(202);
 });
 
@@ -196,18 +196,18 @@ test("gives up a large body that stalls within seconds and states the minimum sp
 });
 
 test("counts stalled bodies of some kilobytes in their workspace's share and gives them up after 30 seconds", async () => {
-  const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+  const [workspace, otherWorkspace] = [await newWorkspace(), await newWorkspace()];
   const length = { "content-length": "262144" };
   const many = Math.floor(LARGE_BODIES_HOLDER_MAX_BYTES / 262_144);
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
   const stalled = Array.from({ length: many }, () => new StalledImport(workspace, 262_144, length));
-  for (const one of stalled) await one.stalled();
+  for (const stalledImport of stalled) await stalledImport.stalled();
   expect((await new StalledImport(workspace, 262_144, length).answer).status).toBe(503);
-  stalled.push(await new StalledImport(other, 262_144, length).stalled());
+  stalled.push(await new StalledImport(otherWorkspace, 262_144, length).stalled());
   vi.advanceTimersByTime(SMALL_BODY_MS);
-  for (const one of stalled) {
-    const answer = await one.answer;
+  for (const stalledImport of stalled) {
+    const answer = await stalledImport.answer;
     expect([answer.status, (await answer.json<Problem>()).detail]).toEqual([
       400,
       expect.stringContaining("30 seconds"),
@@ -231,38 +231,38 @@ describe("a reservation for a large body", () => {
   const half = LARGE_BODIES_HOLDER_MAX_BYTES;
 
   test("grows with the body while there is room, and is free after its release", () => {
-    const [one, other] = [new LargeBody("a"), new LargeBody("a")];
-    expect(one.hold(1_000_000, 0)).toBe(true);
-    expect(one.hold(half - 10, 0)).toBe(true);
-    expect(other.hold(11, 0)).toBe(false);
-    expect(other.hold(10, 0)).toBe(true);
-    expect([one.room(0), other.room(0)]).toEqual([half - 10, 10]);
-    one.letGo();
-    expect(other.room(0)).toBe(half);
-    other.letGo();
+    const [first, second] = [new LargeBody("a"), new LargeBody("a")];
+    expect(first.hold(1_000_000, 0)).toBe(true);
+    expect(first.hold(half - 10, 0)).toBe(true);
+    expect(second.hold(11, 0)).toBe(false);
+    expect(second.hold(10, 0)).toBe(true);
+    expect([first.room(0), second.room(0)]).toEqual([half - 10, 10]);
+    first.letGo();
+    expect(second.room(0)).toBe(half);
+    second.letGo();
   });
 
   test("counts in its holder's share and in the common room", () => {
-    const [one, other, third] = [new LargeBody("a"), new LargeBody("b"), new LargeBody("c")];
-    expect(one.hold(half + 1, 0)).toBe(false);
-    expect(one.hold(half, 0)).toBe(true);
+    const [first, second, third] = [new LargeBody("a"), new LargeBody("b"), new LargeBody("c")];
+    expect(first.hold(half + 1, 0)).toBe(false);
+    expect(first.hold(half, 0)).toBe(true);
     expect(third.room(0)).toBe(half);
-    expect(other.hold(LARGE_BODIES_MAX_BYTES - half - 10, 0)).toBe(true);
+    expect(second.hold(LARGE_BODIES_MAX_BYTES - half - 10, 0)).toBe(true);
     expect(third.room(0)).toBe(10);
-    one.letGo();
-    other.letGo();
+    first.letGo();
+    second.letGo();
   });
 
   test("expires after its call ended silently", () => {
-    const [gone, other] = [new LargeBody("a"), new LargeBody("a")];
+    const [gone, second] = [new LargeBody("a"), new LargeBody("a")];
     const goneMs = 2 * LARGE_BODY_PART_MS;
     gone.hold(half, 1_000);
-    expect(other.hold(1, 1_000 + goneMs)).toBe(false);
-    expect(other.hold(1, 1_001 + goneMs)).toBe(true);
-    other.letGo();
+    expect(second.hold(1, 1_000 + goneMs)).toBe(false);
+    expect(second.hold(1, 1_001 + goneMs)).toBe(true);
+    second.letGo();
     gone.hold(half, 1_000, LARGE_BODY_STORED_MS);
-    expect(other.hold(1, 1_000 + LARGE_BODY_STORED_MS)).toBe(false);
-    expect(other.hold(1, 1_001 + LARGE_BODY_STORED_MS)).toBe(true);
-    other.letGo();
+    expect(second.hold(1, 1_000 + LARGE_BODY_STORED_MS)).toBe(false);
+    expect(second.hold(1, 1_001 + LARGE_BODY_STORED_MS)).toBe(true);
+    second.letGo();
   });
 });

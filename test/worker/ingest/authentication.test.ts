@@ -54,7 +54,7 @@ interface ListedKey {
 
 async function listed(workspace: TestWorkspace, key: TestKey): Promise<Partial<ListedKey>> {
   const { items } = await workspace.operator<{ items: ListedKey[] }>("GET", "/keys");
-  return items.find((one) => one.id === key.id) ?? {};
+  return items.find((item) => item.id === key.id) ?? {};
 }
 
 const deactivate = (workspace: TestWorkspace, key: TestKey) => workspace.operator("POST", `/keys/${key.id}/deactivate`);
@@ -107,9 +107,9 @@ describe("§5.3, §5.4, §7: 401", () => {
 
   test("is the answer to the secret of another key", async () => {
     const workspace = await newWorkspace();
-    const [one, other] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
-    const headers = { "x-api-secret": other.secret ?? "" };
-    expect((await workspace.send(SIGNAL, { key: one.key, headers })).status).toBe(401);
+    const [key, otherKey] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
+    const headers = { "x-api-secret": otherKey.secret ?? "" };
+    expect((await workspace.send(SIGNAL, { key: key.key, headers })).status).toBe(401);
   });
 
   test("is not cached for unknown keys: a new key works at once", async () => {
@@ -213,12 +213,12 @@ describe("§3.1: expiration", () => {
 describe("§3.1: deactivation (invariant 4)", () => {
   test("takes effect when it returns, although the key is cached", async () => {
     const workspace = await newWorkspace();
-    const other = await workspace.newKey();
+    const otherKey = await workspace.newKey();
     expect((await workspace.send(SIGNAL)).status).toBe(202);
     await deactivate(workspace, workspace.key);
     expect((await workspace.send(SIGNAL)).status).toBe(401);
     expect((await workspace.send([SIGNAL, SIGNAL])).status).toBe(401);
-    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+    expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 2 });
   });
 
@@ -339,8 +339,8 @@ describe("§7.1: the request rate of a key", () => {
     expect(await statuses(2)).toEqual([202, 429]);
     vi.setSystemTime(NOW + 8);
     expect(await statuses(4)).toEqual([202, 202, 202, 429]);
-    const other = await workspace.newKey();
-    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+    const otherKey = await workspace.newKey();
+    expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
   });
 });
 
@@ -410,7 +410,7 @@ describe("design §5: failed authentications are limited by client network", () 
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const right = { "x-api-secret": withSecret.secret ?? "" };
-    const [flooding, other] = [newAddress(), newAddress()];
+    const [flooding, otherAddress] = [newAddress(), newAddress()];
     await workspace.send(SIGNAL);
     expect(await flood(workspace, () => flooding["cf-connecting-ip"])).toEqual(new Set([401, 429]));
 
@@ -419,7 +419,7 @@ describe("design §5: failed authentications are limited by client network", () 
     expect(Number(limited.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
     expect((await problemOf(limited)).code).toBe("rate_limited");
 
-    expect((await workspace.send(SIGNAL, { key: unknownKey(), headers: other })).status).toBe(401);
+    expect((await workspace.send(SIGNAL, { key: unknownKey(), headers: otherAddress })).status).toBe(401);
     expect((await workspace.send(SIGNAL, { headers: flooding })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { key: mistyped(unknownKey()), headers: flooding })).status).toBe(401);
     // Another sender at the same address, with a key that this isolate has never seen.
@@ -520,16 +520,16 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
 
   test("and answers 401 without any call and without reading the body", async () => {
     const workspace = await newWorkspace();
-    const other = await workspace.newKey();
-    await workspace.send(SIGNAL, { key: other.key });
+    const otherKey = await workspace.newKey();
+    await workspace.send(SIGNAL, { key: otherKey.key });
     await deactivate(workspace, workspace.key);
-    const told = await seen(await workspace.send(SIGNAL));
+    const refusal = await seen(await workspace.send(SIGNAL));
     const { request, answer } = post(workspace.key.key);
-    expect(await seen(await answer)).toEqual(told);
+    expect(await seen(await answer)).toEqual(refusal);
     expect(request.bodyUsed).toBe(false);
     // The call with the other key does ask.
-    expect((await post(other.key).answer).status).toBe(503);
-    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+    expect((await post(otherKey.key).answer).status).toBe(503);
+    expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
   });
 
   test("and caches no other refusal of a key", async () => {
@@ -648,11 +648,11 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     await workspace.send(SIGNAL, { key: expiring.key });
     await until(async () => expect(await workspace.counter.rejections(10)).toHaveLength(2));
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
-    const told = { status: 401, code: "unauthorized", calls: 1, detail: expect.stringContaining("is not valid") };
+    const expected = { status: 401, code: "unauthorized", calls: 1, detail: expect.stringContaining("is not valid") };
     expect(items).toEqual(
       expect.arrayContaining([
-        expect.objectContaining({ key_id: expiring.id, cause: "key_expired", ...told }),
-        expect.objectContaining({ key_id: withSecret.id, cause: "secret_wrong", ...told }),
+        expect.objectContaining({ key_id: expiring.id, cause: "key_expired", ...expected }),
+        expect.objectContaining({ key_id: withSecret.id, cause: "secret_wrong", ...expected }),
       ]),
     );
   });
@@ -665,7 +665,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     );
     const counted = async () => {
       const { items } = await workspace.operator<{ items: { cause: string; calls: number }[] }>("GET", "/rejections");
-      return items.map((one) => [one.cause, one.calls]).sort();
+      return items.map((item) => [item.cause, item.calls]).sort();
     };
     await until(async () =>
       expect(await counted()).toEqual([

@@ -72,9 +72,9 @@ describe("§4: the five endpoints", () => {
     ["the bulk endpoint", BULK],
   ])("%s takes a signal, an array and an envelope, and answers with ids that lead to them", async (_name, path) => {
     const workspace = await newWorkspace();
-    const one = await workspace.send(FORM, { path });
-    expect([one.status, one.headers.get("content-type")]).toEqual([202, "application/json"]);
-    const body = await one.json<{ status: string; id: string }>();
+    const response = await workspace.send(FORM, { path });
+    expect([response.status, response.headers.get("content-type")]).toEqual([202, "application/json"]);
+    const body = await response.json<{ status: string; id: string }>();
     expect(body).toEqual({ status: "accepted", id: expect.stringMatching(SIGNAL_ID) });
 
     const ids = [body.id];
@@ -153,10 +153,10 @@ describe("§4: {source}", () => {
 
   test("is refused if it is empty, too long, or an API key", async () => {
     const workspace = await newWorkspace();
-    const other = await workspace.newKey();
+    const otherKey = await workspace.newKey();
     const from = (source: string) => workspace.send(signal(), { path: `/api/signal-staging/webhook/${source}/{key}` });
     expect((await from("ü".repeat(255))).status).toBe(202);
-    for (const source of ["%20", "x".repeat(256), workspace.key.key, other.key, `%20${other.key}x`]) {
+    for (const source of ["%20", "x".repeat(256), workspace.key.key, otherKey.key, `%20${otherKey.key}x`]) {
       expect(await refusalOf(await from(source)), source).toEqual([422, "source_invalid"]);
     }
     expect(await accepted(workspace)).toBe(1);

@@ -116,7 +116,7 @@ test("limits the mapping steps of all account updates of a body and refuses only
 
 describe("many large bodies of one key", () => {
   test("get 429 beyond the rate; small calls of the key wait, other workspaces do not", async () => {
-    const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+    const [workspace, otherWorkspace] = [await newWorkspace(), await newWorkspace()];
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const send = () => workspace.send(packed, { path: BULK, headers: GZIPPED });
     expect([(await send()).status, (await send()).status]).toEqual([422, 422]);
@@ -124,7 +124,7 @@ describe("many large bodies of one key", () => {
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
     expect((await refused.json<Problem>()).code).toBe("rate_limited");
     expect((await workspace.send({ event: "small" })).status).toBe(429);
-    expect((await other.send({ event: "small" })).status).toBe(202);
+    expect((await otherWorkspace.send({ event: "small" })).status).toBe(202);
     vi.setSystemTime(Date.now() + 1_100);
     expect((await workspace.send({ event: "small" })).status).toBe(202);
   });

@@ -51,8 +51,8 @@ test("logs the successful requests of a second in one line: calls, signals, the 
     }
   });
   expect(ofEvent(lines, "request")).toEqual([]);
-  const [sum, ...others] = ofEvent(lines, "requests");
-  expect(others).toEqual([]);
+  const [sum, ...rest] = ofEvent(lines, "requests");
+  expect(rest).toEqual([]);
   expect(sum).toMatchObject({ calls: 3, signals: 4, slowest_ms: 0 });
   expect(ids).toContain(sum?.["slowest_request_id"]);
 });
@@ -68,9 +68,9 @@ test("logs a few refusals individually and counts the rest by code", async () =>
     await post({ key: "sk_nonsense" }, SIGNAL);
     await post(stranger(), SIGNAL);
   });
-  const own = ofEvent(lines, "request");
-  expect(own).toHaveLength(REFUSED_LOG_LINES_PER_SECOND);
-  for (const line of own) {
+  const requests = ofEvent(lines, "request");
+  expect(requests).toHaveLength(REFUSED_LOG_LINES_PER_SECOND);
+  for (const line of requests) {
     expect(line).toMatchObject({ status: 401, code: "unauthorized", workspace: workspace.id });
   }
   expect(ofEvent(lines, "requests")).toMatchObject([{ calls: 0, refused: { unauthorized: 9, event_missing: 2 } }]);

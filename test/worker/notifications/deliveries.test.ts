@@ -14,52 +14,52 @@ import {
   DAY,
   HOUR,
   MINUTE,
-  type ToldWorkspace,
+  type DestinationHarness,
   crossed,
   scored,
   stopClock,
-  toldInEachTest,
-} from "../../support/told.ts";
+  newHarnessInEachTest,
+} from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 
 const fails = () => new Response("no", { status: 500 });
 
-let told: ToldWorkspace;
+let harness: DestinationHarness;
 let receiver: Receiver;
 
-toldInEachTest((made) => {
-  ({ told, receiver } = made);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
 });
 
 describe("a notification", () => {
   test("is sent once to each destination that wants its type, with a valid signature", async () => {
-    const [second, other] = [new Receiver(), new Receiver()];
-    listen(receiver, second, other);
-    const { id: destination, secret = "" } = await told.create(receiver);
-    await told.create(second);
-    await told.create(other, { events: ["usage.level"] });
+    const [second, otherReceiver] = [new Receiver(), new Receiver()];
+    listen(receiver, second, otherReceiver);
+    const { id: destination, secret = "" } = await harness.create(receiver);
+    await harness.create(second);
+    await harness.create(otherReceiver, { events: ["usage.level"] });
     const event = crossed();
-    await told.raise(event);
-    await told.raise(event, event);
+    await harness.raise(event);
+    await harness.raise(event, event);
     await until(() => expect([receiver.ids(), second.ids()]).toEqual([[event.id], [event.id]]));
     const { id, type, time, data } = event;
-    const body = { id, type, time: new Date(time).toISOString(), workspace: told.workspace.id, data };
+    const body = { id, type, time: new Date(time).toISOString(), workspace: harness.workspace.id, data };
     expect(receiver.verify(secret)).toEqual(body);
     expect(() => receiver.verify(secret, second.received[0])).toThrow("No matching signature");
     expect(receiver.received[0]?.redirect).toBe("manual");
-    expect(other.received).toEqual([]);
-    expect(await told.deliveries(destination)).toHaveLength(1);
+    expect(otherReceiver.received).toEqual([]);
+    expect(await harness.deliveries(destination)).toHaveLength(1);
   });
 
   test("is not stored if no destination wants its type", async () => {
-    await told.create(receiver, { events: ["usage.level"] });
+    await harness.create(receiver, { events: ["usage.level"] });
     const event = crossed();
-    await told.raise(event);
-    const { id } = await told.create(receiver);
-    await told.raise(crossed("joe@example.com"));
+    await harness.raise(event);
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed("joe@example.com"));
     await until(() => expect(receiver.received).toHaveLength(1));
     expect(receiver.ids()).not.toContain(event.id);
-    expect(await told.deliveries(id)).toHaveLength(1);
+    expect(await harness.deliveries(id)).toHaveLength(1);
   });
 });
 
@@ -67,30 +67,30 @@ describe("a failed attempt", () => {
   test("is retried on the schedule with the same id and body, and given up after three days", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
     for (const [index, delayMs] of RETRY_DELAYS_MS.entries()) {
-      const { due_at, state } = await told.attempted(id, index + 1);
+      const { due_at, state } = await harness.attempted(id, index + 1);
       expect(state).toBe("waiting");
       const waitMs = Date.parse(due_at ?? "") - Date.now();
       expect(waitMs).toBeGreaterThanOrEqual(delayMs);
       expect(waitMs).toBeLessThanOrEqual(delayMs * (1 + RETRY_JITTER));
-      await told.pass(waitMs - 1);
-      await told.pass(1);
+      await harness.pass(waitMs - 1);
+      await harness.pass(1);
     }
-    const last = await told.attempted(id, RETRY_DELAYS_MS.length + 1);
+    const last = await harness.attempted(id, RETRY_DELAYS_MS.length + 1);
     expect(last).toMatchObject({ state: "failed", end_reason: "attempts_failed", due_at: null });
     expect(receiver.received).toHaveLength(RETRY_DELAYS_MS.length + 1);
     expect(new Set(receiver.received.map(({ id: eventId, text }) => eventId + text)).size).toBe(1);
-    expect(await told.destination(id)).toMatchObject({ state: "active", waiting: 0 });
+    expect(await harness.destination(id)).toMatchObject({ state: "active", waiting: 0 });
   });
 
   test("waits as long as the receiver's Retry-After, if that is longer", async () => {
     stopClock();
     receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
-    const { due_at } = await told.attempted(id, 1);
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    const { due_at } = await harness.attempted(id, 1);
     expect(Date.parse(due_at ?? "") - Date.now()).toBe(HOUR);
   });
 
@@ -98,158 +98,170 @@ describe("a failed attempt", () => {
     receiver.answer = () => {
       throw new Error(`could not reach ${receiver.url}`);
     };
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
-    const { attempts } = await told.attempted(id, 1);
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    const { attempts } = await harness.attempted(id, 1);
     expect(attempts).toMatchObject([{ status: null, error: "No connection, or it broke off.", answer: null }]);
   });
 
   test("makes all waiting deliveries due when the destination answers after hours", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver);
-    await told.raise(crossed("jane@example.com"));
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed("jane@example.com"));
     for (const [index, ms] of [6_000, 6 * MINUTE, 36 * MINUTE, 3 * HOUR].entries()) {
-      await told.attempted(id, index + 1);
-      await told.pass(ms);
+      await harness.attempted(id, index + 1);
+      await harness.pass(ms);
     }
-    await told.attempted(id, 5);
-    expect((await told.destination(id)).failing_since).not.toBeNull();
+    await harness.attempted(id, 5);
+    expect((await harness.destination(id)).failing_since).not.toBeNull();
     receiver.answer = () => new Response("back");
     const later = ["joe@example.com", "jim@example.com"].map((email) => crossed(email));
-    for (const event of later) await told.raise(event);
-    await told.pass(2 * HOUR * (1 + RETRY_JITTER));
-    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0, failing_since: null }));
-    expect(receiver.ids().slice(5).toSorted()).toEqual([receiver.ids()[0], ...later.map((one) => one.id)].toSorted());
+    for (const event of later) await harness.raise(event);
+    await harness.pass(2 * HOUR * (1 + RETRY_JITTER));
+    await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0, failing_since: null }));
+    expect(receiver.ids().slice(5).toSorted()).toEqual(
+      [receiver.ids()[0], ...later.map((delivery) => delivery.id)].toSorted(),
+    );
   });
 });
 
 describe("a failing destination", () => {
   test("is switched off after five days: deliveries are given up, other destinations and the activity log are informed", async () => {
     stopClock();
-    const other = new Receiver();
-    listen(receiver, other);
+    const otherReceiver = new Receiver();
+    listen(receiver, otherReceiver);
     receiver.answer = fails;
-    const { id } = await told.create(receiver);
-    await told.create(other, { name: "Other", events: ["usage.level"] });
+    const { id } = await harness.create(receiver);
+    await harness.create(otherReceiver, { name: "Other", events: ["usage.level"] });
     for (let elapsed = 0; elapsed <= 5 * DAY; elapsed += DAY) {
       const before = receiver.received.length;
-      await told.raise(crossed());
+      await harness.raise(crossed());
       await until(() => expect(receiver.received.length).toBeGreaterThan(before));
-      await told.attempted(id, 1);
+      await harness.attempted(id, 1);
       if (elapsed < 5 * DAY) {
-        expect(await told.destination(id)).toMatchObject({ state: "active" });
+        expect(await harness.destination(id)).toMatchObject({ state: "active" });
         vi.setSystemTime(Date.now() + DAY);
       }
     }
     await until(async () =>
-      expect(await told.destination(id)).toMatchObject({ state: "disabled", disabled_reason: "failing", waiting: 0 }),
+      expect(await harness.destination(id)).toMatchObject({
+        state: "disabled",
+        disabled_reason: "failing",
+        waiting: 0,
+      }),
     );
-    await until(() => expect(other.received[0]?.body.data).toMatchObject({ destination_id: id, reason: "failing" }));
+    await until(() =>
+      expect(otherReceiver.received[0]?.body.data).toMatchObject({ destination_id: id, reason: "failing" }),
+    );
     const select = "SELECT actor, action FROM audit_log WHERE workspace_id = ? AND action = 'destination.switched_off'";
-    const entries = await env.DB.prepare(select).bind(told.workspace.id).all();
+    const entries = await env.DB.prepare(select).bind(harness.workspace.id).all();
     expect(entries.results).toEqual([{ actor: "service", action: "destination.switched_off" }]);
-    await told.workspace.operator("POST", `/destinations/${id}/resume`);
-    expect(await told.destination(id)).toMatchObject({ state: "active", disabled_reason: null, failing_since: null });
+    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
+    expect(await harness.destination(id)).toMatchObject({
+      state: "active",
+      disabled_reason: null,
+      failing_since: null,
+    });
   });
 
   test("is switched off by its first 410 and not tried again", async () => {
     stopClock();
     receiver.answer = () => new Response("no such hook", { status: 410 });
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
     const since = new Date(Date.now()).toISOString();
     await until(async () =>
-      expect(await told.destination(id)).toMatchObject({
+      expect(await harness.destination(id)).toMatchObject({
         state: "disabled",
         disabled_reason: "gone",
         failing_since: since,
         waiting: 0,
       }),
     );
-    expect(await told.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
-    await told.raise(crossed());
-    await told.pass(DAY);
+    expect(await harness.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
+    await harness.raise(crossed());
+    await harness.pass(DAY);
     expect(receiver.received).toHaveLength(1);
   });
 
   test("stays on if two failures are a week apart", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
-    await told.attempted(id, 1);
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    await harness.attempted(id, 1);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     vi.setSystemTime(Date.now() + 7 * DAY);
-    await told.workspace.operator("POST", `/destinations/${id}/resume`);
-    await told.raise(crossed());
+    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
+    await harness.raise(crossed());
     await until(() => expect(receiver.received.length).toBeGreaterThan(1));
-    expect(await told.destination(id)).toMatchObject({ state: "active" });
+    expect(await harness.destination(id)).toMatchObject({ state: "active" });
   });
 });
 
 test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
   stopClock();
-  const { id } = await told.create(receiver, { events: ["person.score_crossed", "key.silent"] });
-  await told.pass(1);
+  const { id } = await harness.create(receiver, { events: ["person.score_crossed", "key.silent"] });
+  await harness.pass(1);
   receiver.answer = fails;
-  await told.raise(crossed());
-  await told.attempted(id, 1);
+  await harness.raise(crossed());
+  await harness.attempted(id, 1);
   const down = vi.spyOn(QuotaCounter.prototype, "lastUsed").mockImplementation(() => {
     throw new Error("the counter is down");
   });
   receiver.answer = () => new Response("ok");
-  await told.pass(2 * HOUR);
+  await harness.pass(2 * HOUR);
   expect(down).toHaveBeenCalledTimes(1);
-  expect(await told.attempted(id, 2)).toMatchObject({ state: "delivered" });
+  expect(await harness.attempted(id, 2)).toMatchObject({ state: "delivered" });
   // The queue is retried after a minute, not continuously.
-  await told.pass(30_000);
+  await harness.pass(30_000);
   expect(down).toHaveBeenCalledTimes(1);
-  await told.pass(40_000);
+  await harness.pass(40_000);
   expect(down).toHaveBeenCalledTimes(2);
 });
 
 describe("a loss in transit", () => {
   test("resends a delivery after its lease if the queue loses the message", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const lost = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
-    await told.raise(crossed());
+    await harness.raise(crossed());
     expect(lost).toHaveBeenCalledTimes(1);
     lost.mockRestore();
-    await told.pass(DELIVERY_LEASE_MS - 1);
+    await harness.pass(DELIVERY_LEASE_MS - 1);
     expect(receiver.received).toEqual([]);
-    await told.pass(1);
-    await told.attempted(id, 1);
+    await harness.pass(1);
+    await harness.attempted(id, 1);
     expect(receiver.received).toHaveLength(1);
   });
 
   test("resends within seconds if the queue refuses the message", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const refused = vi.spyOn(env.DELIVERIES, "sendBatch").mockRejectedValue(new Error("overloaded"));
-    await told.raise(crossed());
+    await harness.raise(crossed());
     await until(() => expect(refused).toHaveBeenCalled());
     refused.mockRestore();
-    await told.pass(5_000);
-    await told.attempted(id, 1);
+    await harness.pass(5_000);
+    await harness.attempted(id, 1);
     expect(receiver.received).toHaveLength(1);
   });
 
   test("resends under the same id and counts one attempt if the report of an answered delivery is lost", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const died = vi.spyOn(Destinations.prototype, "report").mockRejectedValueOnce(new Error("the consumer has died"));
-    await told.raise(crossed());
+    await harness.raise(crossed());
     await until(() => expect(died).toHaveBeenCalled());
-    await told.pass(DELIVERY_LEASE_MS);
-    const { attempts, state } = await told.attempted(id, 1);
+    await harness.pass(DELIVERY_LEASE_MS);
+    const { attempts, state } = await harness.attempted(id, 1);
     expect([attempts.length, state]).toEqual([1, "delivered"]);
     expect(receiver.ids()).toEqual([receiver.ids()[0], receiver.ids()[0]]);
   });
 
   test("sends once if the queue delivers a message twice", async () => {
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const take = vi.spyOn(Destinations.prototype, "take");
     const sent: string[] = [];
     const sendBatch = env.DELIVERIES.sendBatch.bind(env.DELIVERIES);
@@ -258,8 +270,8 @@ describe("a loss in transit", () => {
       sent.push(...all.map(({ body }) => body));
       return sendBatch([...all, ...all], options);
     });
-    await told.raise(crossed());
-    await told.attempted(id, 1);
+    await harness.raise(crossed());
+    await harness.attempted(id, 1);
     await until(() => expect(take).toHaveBeenCalledTimes(2));
     expect(receiver.received).toHaveLength(1);
   });
@@ -268,15 +280,15 @@ describe("a loss in transit", () => {
 describe("scoring signals", () => {
   test("leave at once when idle; later ones leave together in order, one second apart", async () => {
     stopClock();
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
     for (const [index, event] of events.entries()) {
-      await told.raise(event);
-      if (index === 0) await told.attempted(id, 1);
+      await harness.raise(event);
+      if (index === 0) await harness.attempted(id, 1);
     }
-    await told.pass(999);
+    await harness.pass(999);
     expect(receiver.received).toHaveLength(1);
-    await told.pass(1);
+    await harness.pass(1);
     await until(() => expect(receiver.received).toHaveLength(2));
     const emails = receiver.received.map(({ body }) =>
       (body.data["scoring_signals"] as { email: string }[]).map(({ email }) => email),
@@ -287,12 +299,12 @@ describe("scoring signals", () => {
 
   test("are delivered after a restart of the object, including those gathered before", async () => {
     stopClock();
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     for (const email of ["a@example.com", "b@example.com"]) {
-      await told.raise(scored(email));
-      await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
-      await evictDurableObject(told.object);
-      await told.pass(2_000);
+      await harness.raise(scored(email));
+      await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
+      await evictDurableObject(harness.object);
+      await harness.pass(2_000);
     }
     await until(() => expect(receiver.received).toHaveLength(2));
   });
@@ -303,21 +315,21 @@ describe("scoring signals", () => {
     listen(receiver, swift);
     receiver.answer = fails;
     const events = ["person.scored"];
-    const [dead, alive] = [await told.create(receiver, { events }), await told.create(swift, { events })];
+    const [dead, alive] = [await harness.create(receiver, { events }), await harness.create(swift, { events })];
     for (let minute = 0; minute < 100; minute++) {
-      await told.raise(scored(`p${minute}@example.com`));
-      await until(async () => expect(await told.destination(alive.id)).toMatchObject({ waiting: 0 }));
+      await harness.raise(scored(`p${minute}@example.com`));
+      await until(async () => expect(await harness.destination(alive.id)).toMatchObject({ waiting: 0 }));
       expect(swift.received).toHaveLength(minute + 1);
-      await told.pass(MINUTE);
+      await harness.pass(MINUTE);
     }
     // At once, then after 5 s, 5 and 30 minutes.
     expect(receiver.received.length).toBeLessThanOrEqual(6);
-    expect((await told.deliveries(dead.id)).length).toBeLessThanOrEqual(6);
+    expect((await harness.deliveries(dead.id)).length).toBeLessThanOrEqual(6);
     receiver.answer = () => new Response("back");
-    await told.pass(3 * HOUR);
+    await harness.pass(3 * HOUR);
     await until(async () => {
-      await told.pass(1_000);
-      expect(await told.destination(dead.id)).toMatchObject({ waiting: 0, dropped: 0 });
+      await harness.pass(1_000);
+      expect(await harness.destination(dead.id)).toMatchObject({ waiting: 0, dropped: 0 });
     });
     const signals = receiver.received.flatMap(({ body }) => body.data["scoring_signals"] as { email: string }[]);
     expect(new Set(signals.map(({ email }) => email)).size).toBe(100);
@@ -336,17 +348,17 @@ describe("many scoring signals", () => {
       for (const answersMs = Date.now() + 6_000; Date.now() < answersMs;) await scheduler.wait(3);
       return new Response("ok");
     };
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     for (let n = 0; n < 100; n++) {
-      await told.raise(batch(n));
-      await told.pass(600);
+      await harness.raise(batch(n));
+      await harness.pass(600);
       await scheduler.wait(6);
     }
     await until(async () => {
-      await told.pass(1_000);
-      expect(await told.destination(id)).toMatchObject({ waiting: 0, dropped: 0, failing_since: null });
+      await harness.pass(1_000);
+      expect(await harness.destination(id)).toMatchObject({ waiting: 0, dropped: 0, failing_since: null });
     });
-    expect(receiver.received.reduce((sum, one) => sum + signalsOf(one), 0)).toBe(10_000);
+    expect(receiver.received.reduce((sum, message) => sum + signalsOf(message), 0)).toBe(10_000);
     expect(new Set(receiver.ids()).size).toBe(receiver.received.length);
     expect(receiver.received.length).toBeLessThanOrEqual(25);
     expect(Math.max(...receiver.received.map(({ text }) => text.length))).toBeLessThan(300_000);
@@ -355,13 +367,13 @@ describe("many scoring signals", () => {
   test("with the longest texts stay within the byte limits of rows and bodies", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     const long = batch(0);
-    for (const one of long.data.scoring_signals)
-      Object.assign(one, { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) });
-    for (let n = 0; n < 20; n++) await told.raise({ ...long, id: newId("evt") });
-    await told.attempted(id, 1);
-    const rows = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+    for (const signal of long.data.scoring_signals)
+      Object.assign(signal, { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) });
+    for (let n = 0; n < 20; n++) await harness.raise({ ...long, id: newId("evt") });
+    await harness.attempted(id, 1);
+    const rows = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
       sql.exec<{ bytes: number; events: number }>("SELECT bytes, length(events) AS events FROM deliveries").toArray(),
     );
     expect(rows.length).toBeGreaterThan(5);
@@ -371,17 +383,17 @@ describe("many scoring signals", () => {
   test("wait up to 64 MB per destination; the oldest are given up and counted, new ones are kept", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver, { events: ["person.scored", "usage.level"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored", "usage.level"] });
     const large = batch(0);
-    for (const one of large.data.scoring_signals) one.event = "x".repeat(5_000);
+    for (const signal of large.data.scoring_signals) signal.event = "x".repeat(5_000);
     const kept = Math.floor(WAITING_MAX_BYTES / 530_000);
     for (let n = 0; n < kept + 20; n += 10) {
-      await told.raise(...Array.from({ length: 10 }, () => ({ ...large, id: newId("evt") })));
+      await harness.raise(...Array.from({ length: 10 }, () => ({ ...large, id: newId("evt") })));
     }
-    const { waiting, dropped } = await told.destination(id);
+    const { waiting, dropped } = await harness.destination(id);
     expect(dropped).toBeGreaterThanOrEqual(10);
     expect(waiting).toBeGreaterThan(kept - 20);
-    const { bytes, events } = await runInDurableObject(told.object, (_, { storage: { sql } }) => ({
+    const { bytes, events } = await runInDurableObject(harness.object, (_, { storage: { sql } }) => ({
       ...sql.exec<{ bytes: number }>("SELECT sum(bytes) AS bytes FROM deliveries WHERE due_ms IS NOT NULL").one(),
       ...sql.exec<{ events: number }>("SELECT sum(length(data)) AS events FROM notifications").one(),
     }));
@@ -391,14 +403,14 @@ describe("many scoring signals", () => {
 
   test("larger than a row are counted as dropped and block nothing", async () => {
     stopClock();
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     const huge = batch(0);
-    for (const one of huge.data.scoring_signals) one.event = "x".repeat(50_000);
+    for (const signal of huge.data.scoring_signals) signal.event = "x".repeat(50_000);
     const after = scored("jane@example.com");
-    await told.raise(huge, after);
+    await harness.raise(huge, after);
     await until(() => expect(receiver.ids()).toEqual([after.id]));
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
-    expect(await told.destination(id)).toMatchObject({ dropped: 1, state: "paused" });
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
+    expect(await harness.destination(id)).toMatchObject({ dropped: 1, state: "paused" });
   });
 });
 
@@ -406,13 +418,13 @@ test("a notification that a receiver never accepts blocks no other notification"
   stopClock();
   const [bad, ...good] = Array.from({ length: 12 }, (_, n) => crossed(`p${n}@example.com`));
   receiver.answer = () => new Response("", { status: receiver.received.at(-1)?.id === bad?.id ? 500 : 200 });
-  const { id } = await told.create(receiver);
-  if (bad !== undefined) await told.raise(bad);
+  const { id } = await harness.create(receiver);
+  if (bad !== undefined) await harness.raise(bad);
   for (const event of good) {
-    await told.raise(event);
-    await told.pass(10 * MINUTE);
+    await harness.raise(event);
+    await harness.pass(10 * MINUTE);
   }
-  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 1 }));
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 1 }));
   expect(new Set(receiver.ids()).size).toBe(12);
 });
 
@@ -421,11 +433,11 @@ describe("a receiver that hangs", () => {
     const swift = new Receiver();
     listen(receiver, swift);
     receiver.answer = () => new Promise<Response>(() => undefined);
-    await told.create(receiver);
-    await told.create(swift, { events: ["dead_letters.added"] });
-    for (let n = 0; n < 30; n++) await told.raise(crossed(`p${n}@example.com`));
+    await harness.create(receiver);
+    await harness.create(swift, { events: ["dead_letters.added"] });
+    for (let n = 0; n < 30; n++) await harness.raise(crossed(`p${n}@example.com`));
     const data = { signals: 1, reasons: { rules_too_slow: 1 } };
-    await told.raise({ ...crossed(), type: "dead_letters.added", data });
+    await harness.raise({ ...crossed(), type: "dead_letters.added", data });
     await until(() => expect(swift.received).toHaveLength(1));
     expect(receiver.received.length).toBeLessThanOrEqual(DELIVERIES_UNDER_WAY);
   });

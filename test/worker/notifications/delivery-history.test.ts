@@ -11,7 +11,7 @@ import type { WorkspaceEvent } from "../../../src/domain/events/workspace-event.
 import type { DueDelivery, Parcel } from "../../../src/notifications/destination-calls.ts";
 import { TAKEN_MS } from "../../../src/notifications/dispatch.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
-import { HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock } from "../../support/told.ts";
+import { HOUR, MINUTE, DestinationHarness, crossed, scored, stopClock } from "../../support/destination-harness.ts";
 
 const PEOPLE = ["ann@example.com", "bob@example.com", "cy@example.com"];
 const TARGETS = ["https://one.example.com/in", "https://two.example.com/in"];
@@ -25,7 +25,7 @@ interface Attempt {
 }
 
 class History {
-  readonly told: ToldWorkspace;
+  readonly harness: DestinationHarness;
   readonly destinations: string[] = [];
   queue: DueDelivery[] = [];
   /** Attempts without a report. */
@@ -41,18 +41,18 @@ class History {
   readonly active = new Set<string>();
   answersOk = true;
 
-  constructor(told: ToldWorkspace) {
-    this.told = told;
+  constructor(harness: DestinationHarness) {
+    this.harness = harness;
     vi.spyOn(env.DELIVERIES, "sendBatch").mockImplementation(async (messages) => {
       const all = [...messages].map(({ body }) => JSON.parse(body as string) as DueDelivery);
-      this.queue.push(...all.filter(({ workspaceId }) => workspaceId === told.workspace.id));
+      this.queue.push(...all.filter(({ workspaceId }) => workspaceId === harness.workspace.id));
       return undefined as never;
     });
   }
 
   async begin(): Promise<void> {
     for (const target of TARGETS) {
-      const { id } = await this.told.create(target, { events: ["person.scored", "person.score_crossed"] });
+      const { id } = await this.harness.create(target, { events: ["person.scored", "person.score_crossed"] });
       this.destinations.push(id);
       this.active.add(id);
     }
@@ -64,7 +64,7 @@ class History {
   }
 
   async raise(...events: WorkspaceEvent[]): Promise<void> {
-    await this.told.raise(...events);
+    await this.harness.raise(...events);
     for (const destination of this.active) {
       for (const event of events) {
         for (const [name, email] of namesOf(event)) this.expected.set(`${destination} ${name}`, email);
@@ -76,8 +76,8 @@ class History {
   async take(index: number): Promise<void> {
     const [due] = this.queue.splice(index % Math.max(1, this.queue.length), 1);
     if (due === undefined) return;
-    const before = await this.told.object.delivery(due.destinationId, due.id);
-    const parcel = await this.told.object.take(due);
+    const before = await this.harness.object.delivery(due.destinationId, due.id);
+    const parcel = await this.harness.object.take(due);
     if (parcel === null) return;
     expect(before?.delivery.dueAtMs, "no attempt comes before its time").toBeLessThanOrEqual(Date.now());
     this.#judge(due, structuredClone(parcel));
@@ -87,7 +87,7 @@ class History {
   #judge(due: DueDelivery, { event }: Parcel): void {
     const key = `${due.destinationId} ${event.id}`;
     const overlapping = this.unreported.filter(
-      (one) => one.due.id === due.id && Date.now() - one.atMs < TAKEN_MS && one.due.attempt === due.attempt,
+      (taken) => taken.due.id === due.id && Date.now() - taken.atMs < TAKEN_MS && taken.due.attempt === due.attempt,
     );
     expect(overlapping, "no attempt overlaps another").toEqual([]);
     expect(this.over.has(due.id), "what has arrived is not sent again").toBe(false);
@@ -113,8 +113,8 @@ class History {
     const answer = `thank you, ${JSON.stringify(parcel.event.data)}`;
     const error = isOk ? null : "It answered 500.";
     const result = { atMs, tookMs: 1, status: isOk ? 200 : 500, error, answer, retryAfterMs: null };
-    await this.told.object.report(due, result);
-    const detail = await this.told.object.delivery(due.destinationId, due.id);
+    await this.harness.object.report(due, result);
+    const detail = await this.harness.object.delivery(due.destinationId, due.id);
     if (isOk) this.over.add(due.id);
     if (detail?.delivery.state !== "failed") return;
     for (const [name] of namesOf(parcel.event as WorkspaceEvent)) this.expected.delete(`${due.destinationId} ${name}`);
@@ -122,30 +122,30 @@ class History {
 
   async deliverAgain(index: number): Promise<void> {
     const id = this.destinations[index % 2] ?? "";
-    const page = await this.told.object.listDeliveries(id, { cursor: null, limit: 50 });
-    const one = page?.items[index % Math.max(1, page.items.length)];
-    if (one === undefined) return;
-    const again = await this.told.object.deliverAgain(id, one.id);
-    if (again.ok) this.over.delete(one.id);
+    const page = await this.harness.object.listDeliveries(id, { cursor: null, limit: 50 });
+    const item = page?.items[index % Math.max(1, page.items.length)];
+    if (item === undefined) return;
+    const again = await this.harness.object.deliverAgain(id, item.id);
+    if (again.ok) this.over.delete(item.id);
   }
 
   async pauseOrResume(index: number): Promise<void> {
     const id = this.destinations[index % 2] ?? "";
     const state = this.active.delete(id) ? "pause" : "resume";
     if (state === "resume") this.active.add(id);
-    await this.told.object[state](id);
+    await this.harness.object[state](id);
   }
 
   async deletePerson(index: number): Promise<void> {
     const email = PEOPLE[index % PEOPLE.length] ?? "";
-    await this.told.object.deletePerson(email, Date.now());
+    await this.harness.object.deletePerson(email, Date.now());
     this.deleted.add(email);
     await this.#nothingOfDeleted();
     vi.setSystemTime(Date.now() + 1);
   }
 
   async #nothingOfDeleted(): Promise<void> {
-    const stored = await runInDurableObject(this.told.object, (_, { storage: { sql } }) => {
+    const stored = await runInDurableObject(this.harness.object, (_, { storage: { sql } }) => {
       const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
       const ours = tables.filter(({ name }) => !name.startsWith("_cf_"));
       return JSON.stringify(ours.map(({ name }) => sql.exec(`SELECT * FROM "${name}"`).toArray()));
@@ -156,17 +156,18 @@ class History {
   /** No further faults, until nothing waits. */
   async end(): Promise<void> {
     this.answersOk = true;
-    for (const id of this.destinations) if (!this.active.has(id)) await this.told.object.resume(id);
+    for (const id of this.destinations) if (!this.active.has(id)) await this.harness.object.resume(id);
     for (let round = 0; round < 200; round++) {
       while (this.queue.length + this.unreported.length > 0) {
         await this.take(0);
         await this.report(0);
       }
-      const waiting = (await this.told.object.list()).map((one) => one.waiting);
+      const waiting = (await this.harness.object.list()).map((destination) => destination.waiting);
       if (waiting.every((count) => count === 0)) break;
-      await this.told.pass(round < 100 ? 5_000 : HOUR);
+      await this.harness.pass(round < 100 ? 5_000 : HOUR);
     }
-    for (const one of await this.told.object.list()) expect(one).toMatchObject({ waiting: 0, dropped: 0 });
+    for (const destination of await this.harness.object.list())
+      expect(destination).toMatchObject({ waiting: 0, dropped: 0 });
     const missing = [...this.expected].filter(([name, email]) => !this.arrived.has(name) && !this.deleted.has(email));
     expect(missing, "what was raised has arrived").toEqual([]);
     await this.#nothingOfDeleted();
@@ -175,7 +176,8 @@ class History {
 
 /** The signals or notification that a receiver must get, each with its person. */
 function namesOf(event: WorkspaceEvent): [string, string][] {
-  if (event.type === "person.scored") return event.data.scoring_signals.map((one) => [one.signal_id, one.email]);
+  if (event.type === "person.scored")
+    return event.data.scoring_signals.map((signal) => [signal.signal_id, signal.email]);
   return event.type === "person.score_crossed" ? [[event.id, event.data.email]] : [];
 }
 
@@ -229,18 +231,18 @@ async function happen(history: History, step: Step): Promise<void> {
     case "message twice":
       return void history.queue.push(...history.queue.slice(step.index, step.index + 1));
     case "pass":
-      return history.told.pass(step.ms);
+      return history.harness.pass(step.ms);
     case "answers":
       return void (history.answersOk = step.ok);
     case "restart":
       // Only a running object can be evicted.
-      await runInDurableObject(history.told.object, () => undefined);
-      return evictDurableObject(history.told.object);
+      await runInDurableObject(history.harness.object, () => undefined);
+      return evictDurableObject(history.harness.object);
     case "pause or resume":
       return history.pauseOrResume(step.index);
     case "change target": {
       const pagesUrl = "https://signals.example/w/told";
-      await history.told.object.update(history.destinations[step.index % 2] ?? "", {
+      await history.harness.object.update(history.destinations[step.index % 2] ?? "", {
         target: `${TARGETS[0]}/${step.index}`,
         pagesUrl,
       });
@@ -263,7 +265,7 @@ afterEach(() => {
 test("under any faults each notification keeps one id, repeats only after a lost report, and contains nothing of a deleted person", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(steps, { minLength: 20, maxLength: 80 }), async (happens) => {
-      const history = new History(await ToldWorkspace.make());
+      const history = new History(await DestinationHarness.make());
       await history.begin();
       for (const step of happens) await happen(history, step);
       await history.end();

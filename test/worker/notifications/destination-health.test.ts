@@ -5,16 +5,16 @@ import { expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
 import type { Receiver } from "../../support/receiver.ts";
-import { DAY, HOUR, crossed, stopClock, toldInEachTest } from "../../support/told.ts";
+import { DAY, HOUR, crossed, stopClock, newHarnessInEachTest } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
-import type { ToldWorkspace } from "../../support/told.ts";
+import type { DestinationHarness } from "../../support/destination-harness.ts";
 import { call, operator } from "../../support/workspace.ts";
 
-let told: ToldWorkspace;
+let harness: DestinationHarness;
 let receiver: Receiver;
 
-toldInEachTest((made) => {
-  ({ told, receiver } = made);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
 });
 
 interface Health {
@@ -23,20 +23,20 @@ interface Health {
   failing_destinations: { id: string; name: string; since: string; switched_off: string | null }[];
 }
 
-const health = () => told.workspace.operator<Health>("GET", "/health");
+const health = () => harness.workspace.operator<Health>("GET", "/health");
 
 async function figure(name: string): Promise<string | undefined> {
   const response = await call("/operator/metrics", { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
-  const line = `^signal_ingestion_${name}\\{workspace="${told.workspace.id}",slug="[^"]+"\\} (\\S+)$`;
+  const line = `^signal_ingestion_${name}\\{workspace="${harness.workspace.id}",slug="[^"]+"\\} (\\S+)$`;
   return new RegExp(line, "m").exec(await response.text())?.[1];
 }
 
 test("health names a destination that has failed for an hour, with the remedy, until an attempt succeeds", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
-  const { id } = await told.create(receiver);
-  await told.raise(crossed());
-  await told.attempted(id, 1);
+  const { id } = await harness.create(receiver);
+  await harness.raise(crossed());
+  await harness.attempted(id, 1);
   expect(await health()).toMatchObject({
     status: "ok",
     alarms: [],
@@ -44,59 +44,59 @@ test("health names a destination that has failed for an hour, with the remedy, u
   });
   expect([await figure("failing_destinations"), await figure("switched_off_destinations")]).toEqual(["1", "0"]);
 
-  await told.pass(HOUR);
-  await told.attempted(id, 2);
+  await harness.pass(HOUR);
+  await harness.attempted(id, 2);
   const named = expect.stringContaining(`"CRM" (${id}) has not been reached for 60 minutes.`);
   expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "destination_failing", says: named }] });
   const { items } = await operator<{ items: { workspace_id: string; alarms: object[] }[] }>("GET", "/health");
-  expect(items.find((one) => one.workspace_id === told.workspace.id)?.alarms).toMatchObject([{ says: named }]);
+  expect(items.find((item) => item.workspace_id === harness.workspace.id)?.alarms).toMatchObject([{ says: named }]);
 
   receiver.answer = () => new Response("thanks");
-  await told.pass(HOUR);
+  await harness.pass(HOUR);
   await until(async () => expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] }));
 });
 
 test("health no longer names a destination after all its deliveries were given up", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
-  const { id } = await told.create(receiver);
-  await told.raise(crossed());
+  const { id } = await harness.create(receiver);
+  await harness.raise(crossed());
   for (const [index, delayMs] of RETRY_DELAYS_MS.entries()) {
-    await told.attempted(id, index + 1);
+    await harness.attempted(id, index + 1);
     expect((await health()).failing_destinations).toHaveLength(1);
-    await told.pass(delayMs * (1 + RETRY_JITTER));
+    await harness.pass(delayMs * (1 + RETRY_JITTER));
   }
-  expect(await told.attempted(id, RETRY_DELAYS_MS.length + 1)).toMatchObject({ end_reason: "attempts_failed" });
+  expect(await harness.attempted(id, RETRY_DELAYS_MS.length + 1)).toMatchObject({ end_reason: "attempts_failed" });
   expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
-  expect(await told.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
+  expect(await harness.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
 });
 
 test("health names a switched-off destination for a week and counts it until it is resumed", async () => {
   stopClock();
   receiver.answer = () => new Response("no such hook", { status: 410 });
-  const { id } = await told.create(receiver);
-  await told.raise(crossed());
-  await until(async () => expect(await told.destination(id)).toMatchObject({ state: "disabled" }));
+  const { id } = await harness.create(receiver);
+  await harness.raise(crossed());
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ state: "disabled" }));
   expect(await health()).toMatchObject({
     status: "late",
     alarms: [{ alarm: "destination_off", says: expect.stringContaining(`"CRM" (${id}) was switched off`) }],
     failing_destinations: [{ id, switched_off: "gone" }],
   });
-  await told.pass(7 * DAY);
+  await harness.pass(7 * DAY);
   expect(await health()).toMatchObject({ status: "ok", alarms: [], failing_destinations: [{ id }] });
   expect(await figure("switched_off_destinations")).toBe("1");
-  await told.workspace.operator("POST", `/destinations/${id}/resume`);
+  await harness.workspace.operator("POST", `/destinations/${id}/resume`);
   expect(await figure("switched_off_destinations")).toBe("0");
 });
 
 test("health never names a paused destination", async () => {
   stopClock();
   receiver.answer = () => new Response("no", { status: 500 });
-  const { id } = await told.create(receiver);
-  await told.raise(crossed());
-  await told.attempted(id, 1);
-  await told.workspace.operator("POST", `/destinations/${id}/pause`);
-  await told.pass(2 * HOUR);
+  const { id } = await harness.create(receiver);
+  await harness.raise(crossed());
+  await harness.attempted(id, 1);
+  await harness.workspace.operator("POST", `/destinations/${id}/pause`);
+  await harness.pass(2 * HOUR);
   expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
 });
 
@@ -104,13 +104,13 @@ test("health does not ask a workspace without destinations, because the call wou
   const asked = vi.spyOn(Destinations.prototype, "failing");
   expect(await health()).toMatchObject({ failing_destinations: [] });
   expect(asked).not.toHaveBeenCalled();
-  await told.create(receiver);
+  await harness.create(receiver);
   await health();
   expect(asked).toHaveBeenCalledOnce();
 });
 
 test("a counter that knows only the previous version's wanted types also reports whether there are destinations", async () => {
-  const { counter } = told.workspace;
+  const { counter } = harness.workspace;
   await runInDurableObject(counter, (instance) => instance.wantEvents({ types: ["usage.level"], thresholds: [] }));
   expect((await counter.backlog()).hasDestinations).toBe(true);
   await runInDurableObject(counter, (instance) => instance.wantEvents({ types: [], thresholds: [] }));

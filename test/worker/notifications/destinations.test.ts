@@ -11,33 +11,41 @@ import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { type DestinationsCall, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
-import { DAY, HOUR, type ToldWorkspace, crossed, scored, stopClock, toldInEachTest } from "../../support/told.ts";
+import {
+  DAY,
+  HOUR,
+  type DestinationHarness,
+  crossed,
+  scored,
+  stopClock,
+  newHarnessInEachTest,
+} from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { call, type Problem } from "../../support/workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
 
-let told: ToldWorkspace;
+let harness: DestinationHarness;
 let receiver: Receiver;
 
-toldInEachTest((made) => {
-  ({ told, receiver } = made);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
 });
 
 async function refused(method: string, path: string, body?: object): Promise<Problem & { errors?: unknown[] }> {
   const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" };
   const init = { method, headers, ...(body && { body: JSON.stringify(body) }) };
-  const response = await call(`/operator/workspaces/${told.workspace.id}${path}`, init);
+  const response = await call(`/operator/workspaces/${harness.workspace.id}${path}`, init);
   expect(response.ok).toBe(false);
   return response.json();
 }
 
 describe("a new destination", () => {
   test("shows its secret once, in the Standard Webhooks format", async () => {
-    const { secret, ...shown } = await told.create(receiver);
+    const { secret, ...shown } = await harness.create(receiver);
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
-    expect(await told.destination(shown.id)).toEqual(shown);
-    expect(JSON.stringify(await told.workspace.operator("GET", "/destinations"))).not.toContain("whsec_");
+    expect(await harness.destination(shown.id)).toEqual(shown);
+    expect(JSON.stringify(await harness.workspace.operator("GET", "/destinations"))).not.toContain("whsec_");
   });
 
   test.each([
@@ -50,13 +58,13 @@ describe("a new destination", () => {
     const wanted = { name: "CRM", type: "webhook", target, events: ["person.scored"] };
     const expected = { code: "validation_failed", errors: [{ path: "target", message: expect.any(String) }] };
     expect(await refused("POST", "/destinations", wanted)).toMatchObject(expected);
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     expect(await refused("PATCH", `/destinations/${id}`, { target })).toMatchObject(expected);
-    expect(await told.destination(id)).toMatchObject({ target: receiver.url });
+    expect(await harness.destination(id)).toMatchObject({ target: receiver.url });
   });
 
   test("is refused above the limit of a workspace, also for concurrent calls", async () => {
-    const made = await Promise.allSettled(Array.from({ length: DESTINATIONS_MAX + 5 }, () => told.create(receiver)));
+    const made = await Promise.allSettled(Array.from({ length: DESTINATIONS_MAX + 5 }, () => harness.create(receiver)));
     expect(made.filter(({ status }) => status === "fulfilled")).toHaveLength(DESTINATIONS_MAX);
     const wanted = { name: "CRM", type: "webhook", target: receiver.url, events: ["person.scored"] };
     expect(await refused("POST", "/destinations", wanted)).toMatchObject({ code: "too_many_destinations" });
@@ -81,29 +89,29 @@ describe("the sources' list of wanted types", () => {
 
   test("is updated before a change of a destination is answered", async () => {
     const wanted = latestWanted();
-    const { id } = await told.create(receiver, { events: ["person.score_crossed", "usage.level"] });
+    const { id } = await harness.create(receiver, { events: ["person.score_crossed", "usage.level"] });
     expect(wanted()).toEqual(both(["usage.level"], []));
-    await told.workspace.operator("PUT", "/thresholds", { thresholds: [100, 50] });
+    await harness.workspace.operator("PUT", "/thresholds", { thresholds: [100, 50] });
     expect(wanted()).toEqual(both(["person.score_crossed", "usage.level"], [50, 100]));
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
     expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     expect(wanted()).toEqual(both([], [50, 100]));
-    await told.workspace.operator("POST", `/destinations/${id}/resume`);
+    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
     expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
-    await told.workspace.operator("DELETE", `/destinations/${id}`);
+    await harness.workspace.operator("DELETE", `/destinations/${id}`);
     expect(wanted()).toEqual(both([], [50, 100], 0));
   });
 
   test("is updated by the alarm if a source could not be reached", async () => {
     stopClock();
     const reached = vi.spyOn(SignalStore.prototype, "wantEvents").mockRejectedValueOnce(new Error("not now") as never);
-    await told.create(receiver, { events: ["person.scored"] });
-    await told.pass(60_000);
+    await harness.create(receiver, { events: ["person.scored"] });
+    await harness.pass(60_000);
     await until(() => expect(reached).toHaveBeenCalledTimes(2));
     expect(reached.mock.lastCall?.[0]).toEqual({ types: ["person.scored"], thresholds: [], destinations: 1 });
-    await told.pass(60_000);
-    await told.pass(60_000);
+    await harness.pass(60_000);
+    await harness.pass(60_000);
     expect(reached).toHaveBeenCalledTimes(2);
   });
 });
@@ -112,74 +120,74 @@ describe("a pause", () => {
   test("skips notifications raised during it and delivers those that waited before it", async () => {
     stopClock();
     const events = ["person.score_crossed", "person.scored"];
-    const { id } = await told.create(receiver, { events });
+    const { id } = await harness.create(receiver, { events });
     receiver.answer = () => new Response("no", { status: 500 });
     const [waits, early, gathered] = [
       crossed("waits@example.com"),
       scored("early@example.com"),
       scored("gathered@example.com"),
     ];
-    await told.raise(waits, early);
+    await harness.raise(waits, early);
     await until(() => expect(receiver.received).toHaveLength(2));
-    await told.raise(gathered);
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    await harness.raise(gathered);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     const missed = [crossed("missed@example.com"), scored("missed@example.com")];
-    await told.raise(...missed);
+    await harness.raise(...missed);
     receiver.answer = () => new Response("ok");
-    await told.pass(HOUR);
+    await harness.pass(HOUR);
     expect(receiver.received).toHaveLength(2);
-    await told.workspace.operator("POST", `/destinations/${id}/resume`);
-    await told.pass(2_000);
-    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
+    await harness.pass(2_000);
+    await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
     const later = receiver.ids().slice(2);
     expect(later.toSorted()).toEqual([waits.id, early.id, gathered.id].toSorted());
   });
 
   test("of more than a month ends the waiting deliveries, so that personal data is not kept longer", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     receiver.answer = () => new Response("no", { status: 500 });
-    await told.raise(crossed());
-    await told.attempted(id, 1);
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
-    await told.pass(29 * DAY);
-    expect(await told.destination(id)).toMatchObject({ waiting: 1 });
-    await told.pass(2 * DAY);
-    expect(await told.destination(id)).toMatchObject({ waiting: 0 });
-    expect(await told.deliveries(id)).toEqual([]);
+    await harness.raise(crossed());
+    await harness.attempted(id, 1);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
+    await harness.pass(29 * DAY);
+    expect(await harness.destination(id)).toMatchObject({ waiting: 1 });
+    await harness.pass(2 * DAY);
+    expect(await harness.destination(id)).toMatchObject({ waiting: 0 });
+    expect(await harness.deliveries(id)).toEqual([]);
   });
 
   test("lets a test through, once, with any result", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    const { id } = await harness.create(receiver);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     receiver.answer = () => new Response("no", { status: 500 });
-    await told.workspace.operator("POST", `/destinations/${id}/test`);
-    expect(await told.attempted(id, 1)).toMatchObject({ type: "destination.test", state: "failed", due_at: null });
+    await harness.workspace.operator("POST", `/destinations/${id}/test`);
+    expect(await harness.attempted(id, 1)).toMatchObject({ type: "destination.test", state: "failed", due_at: null });
     expect(receiver.received[0]?.body).toMatchObject({ type: "destination.test" });
-    await told.pass(HOUR);
+    await harness.pass(HOUR);
     expect(receiver.received).toHaveLength(1);
-    expect(await told.destination(id)).toMatchObject({ state: "paused", failing_since: null });
+    expect(await harness.destination(id)).toMatchObject({ state: "paused", failing_since: null });
   });
 });
 
 describe("a delivery", () => {
   test("is repeated on demand under the same id, and makes waiting deliveries due now", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     receiver.answer = () => new Response("no", { status: 500 });
-    await told.raise(crossed());
-    const { id: delivery } = await told.attempted(id, 1);
-    await told.pass(6_000);
-    await told.attempted(id, 2);
+    await harness.raise(crossed());
+    const { id: delivery } = await harness.attempted(id, 1);
+    await harness.pass(6_000);
+    await harness.attempted(id, 2);
     receiver.answer = () => new Response("ok");
     const again = `/destinations/${id}/deliveries/${delivery}/again`;
-    await told.workspace.operator("POST", again);
-    expect(await told.attempted(id, 3)).toMatchObject({ state: "delivered" });
-    await told.workspace.operator("POST", again);
-    expect(await told.attempted(id, 4)).toMatchObject({ state: "delivered" });
+    await harness.workspace.operator("POST", again);
+    expect(await harness.attempted(id, 3)).toMatchObject({ state: "delivered" });
+    await harness.workspace.operator("POST", again);
+    expect(await harness.attempted(id, 4)).toMatchObject({ state: "delivered" });
     expect(new Set(receiver.ids()).size).toBe(1);
-    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     expect(await refused("POST", again)).toMatchObject({ code: "destination_not_active" });
   });
 
@@ -188,20 +196,20 @@ describe("a delivery", () => {
     const moved = new Receiver();
     listen(receiver, moved);
     receiver.answer = () => new Response("no", { status: 500 });
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const event = crossed();
-    await told.raise(event);
-    await told.attempted(id, 1);
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
-    await told.pass(6_000);
+    await harness.raise(event);
+    await harness.attempted(id, 1);
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
+    await harness.pass(6_000);
     await until(() => expect(moved.ids()).toEqual([event.id]));
     moved.answer = () => new Response("no", { status: 500 });
-    await told.raise(crossed("joe@example.com"));
+    await harness.raise(crossed("joe@example.com"));
     await until(() => expect(moved.received).toHaveLength(2));
-    await told.workspace.operator("DELETE", `/destinations/${id}`);
-    await told.pass(HOUR);
+    await harness.workspace.operator("DELETE", `/destinations/${id}`);
+    await harness.pass(HOUR);
     expect([receiver.received.length, moved.received.length]).toEqual([1, 2]);
-    const left = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+    const left = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
       ["deliveries", "notifications"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
     );
     expect(left).toEqual([0, 0]);
@@ -209,33 +217,33 @@ describe("a delivery", () => {
 
   test("is listed while it is among the latest 200", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     for (let n = 0; n < DELIVERIES_KEPT + 20; n += 20) {
-      await told.raise(...Array.from({ length: 20 }, (_, index) => crossed(`p${n + index}@example.com`)));
+      await harness.raise(...Array.from({ length: 20 }, (_, index) => crossed(`p${n + index}@example.com`)));
       await until(() => expect(receiver.received).toHaveLength(n + 20));
-      await told.pass(2_000);
+      await harness.pass(2_000);
     }
-    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
-    await told.pass(2 * HOUR);
+    await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
+    await harness.pass(2 * HOUR);
     const path = `/destinations/${id}/deliveries?limit=200`;
-    const page = await told.workspace.operator<{ items: { event_id: string }[]; next: string | null }>("GET", path);
+    const page = await harness.workspace.operator<{ items: { event_id: string }[]; next: string | null }>("GET", path);
     expect([page.items.length, page.next]).toEqual([DELIVERIES_KEPT, null]);
-    expect(page.items.map((one) => one.event_id)).not.toContain(receiver.ids()[0]);
+    expect(page.items.map((delivery) => delivery.event_id)).not.toContain(receiver.ids()[0]);
   });
 
   test("is given up when too many wait: oldest first, with a visible count", async () => {
     stopClock();
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
     const first = crossed("first@example.com");
-    await told.raise(first);
+    await harness.raise(first);
     for (let n = 0; n < WAITING_MAX_DELIVERIES + 2; n += 1_000) {
-      await told.raise(...Array.from({ length: 1_000 }, (_, index) => crossed(`p${n + index}@example.com`)));
+      await harness.raise(...Array.from({ length: 1_000 }, (_, index) => crossed(`p${n + index}@example.com`)));
     }
-    const { waiting, dropped } = await told.destination(id);
+    const { waiting, dropped } = await harness.destination(id);
     expect(waiting).toBe(WAITING_MAX_DELIVERIES);
     expect(dropped).toBe(1_001);
-    const page = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+    const page = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
       sql.exec<{ end_reason: string }>("SELECT end_reason FROM deliveries ORDER BY id LIMIT 1").one(),
     );
     expect(page.end_reason).toBe("too_many");
@@ -251,51 +259,51 @@ describe("a change", () => {
     listen(receiver, moved);
     receiver.answer = fails;
     moved.answer = fails;
-    const { id } = await told.create(receiver);
-    await told.raise(crossed());
-    await told.attempted(id, 1);
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    await harness.attempted(id, 1);
     for (let day = 0; day < 4; day++) {
-      await told.pass(DAY);
-      await told.pass(DAY / 8);
+      await harness.pass(DAY);
+      await harness.pass(DAY / 8);
     }
-    expect((await told.destination(id)).failing_since).not.toBeNull();
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
+    expect((await harness.destination(id)).failing_since).not.toBeNull();
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
     await until(() => expect(moved.received).toHaveLength(1));
     // The schedule adds up to 20 % of jitter to a day.
-    await told.pass(DAY + DAY / 4);
+    await harness.pass(DAY + DAY / 4);
     await until(async () => {
-      await told.pass(1_000);
+      await harness.pass(1_000);
       expect(moved.received.length).toBeGreaterThan(1);
     });
-    expect(await told.destination(id)).toMatchObject({ state: "active" });
+    expect(await harness.destination(id)).toMatchObject({ state: "active" });
   });
 
   test("of the wanted types keeps the waiting deliveries", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
     const event = scored("jane@example.com");
-    await told.raise(event);
-    await told.attempted(id, 1);
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
+    await harness.raise(event);
+    await harness.attempted(id, 1);
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
     receiver.answer = () => new Response("ok");
-    await told.pass(10_000);
-    expect(await told.attempted(id, 2)).toMatchObject({ event_id: event.id, state: "delivered" });
+    await harness.pass(10_000);
+    expect(await harness.attempted(id, 2)).toMatchObject({ event_id: event.id, state: "delivered" });
   });
 
   test("to further types sends nothing that was raised before it", async () => {
     stopClock();
-    const other = new Receiver();
-    listen(receiver, other);
-    await told.create(other, { events: ["person.scored"] });
-    const { id } = await told.create(receiver, { events: ["person.scored"] });
-    await told.raise(scored("first@example.com"));
+    const otherReceiver = new Receiver();
+    listen(receiver, otherReceiver);
+    await harness.create(otherReceiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored"] });
+    await harness.raise(scored("first@example.com"));
     await until(() => expect(receiver.received).toHaveLength(1));
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
-    await told.raise(scored("missed@example.com"));
-    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
-    await told.pass(2_000);
-    await told.raise(scored("last@example.com"));
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
+    await harness.raise(scored("missed@example.com"));
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
+    await harness.pass(2_000);
+    await harness.raise(scored("last@example.com"));
     await until(() => expect(receiver.received).toHaveLength(2));
     expect(JSON.stringify(receiver.received)).not.toContain("missed@");
   });
@@ -303,10 +311,10 @@ describe("a change", () => {
 
 test("a test answered with 410 fails and does not switch the destination off", async () => {
   receiver.answer = () => new Response("gone", { status: 410 });
-  const { id } = await told.create(receiver);
-  await told.workspace.operator("POST", `/destinations/${id}/test`);
-  expect(await told.attempted(id, 1)).toMatchObject({ state: "failed", end_reason: "attempts_failed" });
-  expect(await told.destination(id)).toMatchObject({ state: "active" });
+  const { id } = await harness.create(receiver);
+  await harness.workspace.operator("POST", `/destinations/${id}/test`);
+  expect(await harness.attempted(id, 1)).toMatchObject({ state: "failed", end_reason: "attempts_failed" });
+  expect(await harness.destination(id)).toMatchObject({ state: "active" });
 });
 
 describe("a Slack-compatible webhook", () => {
@@ -315,9 +323,9 @@ describe("a Slack-compatible webhook", () => {
     listen(slack);
     const lines: string[] = [];
     vi.spyOn(console, "log").mockImplementation((line: string) => void lines.push(line));
-    const created = await told.create(SLACK, { type: "slack" });
+    const created = await harness.create(SLACK, { type: "slack" });
     expect(created.secret).toBeUndefined();
-    await told.raise(crossed());
+    await harness.raise(crossed());
     await until(() => expect(slack.received).toHaveLength(1));
     expect(slack.received[0]?.text).toMatch(
       /^\{"text":"`jane@example.com` has crossed 50 points: 40 → 52\. <https:[^|]+\|Show>"\}$/,
@@ -326,14 +334,16 @@ describe("a Slack-compatible webhook", () => {
     slack.answer = () => {
       throw new Error(`cannot reach ${SLACK}`);
     };
-    await told.raise(crossed("joe@example.com"));
+    await harness.raise(crossed("joe@example.com"));
     await until(() => expect(slack.received).toHaveLength(2));
-    await told.workspace.operator("PATCH", `/destinations/${created.id}`, { target: SLACK });
-    await told.attempted(created.id, 1);
-    const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?").bind(told.workspace.id).all();
+    await harness.workspace.operator("PATCH", `/destinations/${created.id}`, { target: SLACK });
+    await harness.attempted(created.id, 1);
+    const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?")
+      .bind(harness.workspace.id)
+      .all();
     const shown = [
-      await told.workspace.operator("GET", "/destinations"),
-      await told.deliveries(created.id),
+      await harness.workspace.operator("GET", "/destinations"),
+      await harness.deliveries(created.id),
       audit.results,
       lines,
     ];
@@ -344,15 +354,15 @@ describe("a Slack-compatible webhook", () => {
 });
 
 test("nothing is sent to the service itself, even if a destination's host later leads to it", async () => {
-  const own = new Receiver();
-  listen(own);
+  const ownReceiver = new Receiver();
+  listen(ownReceiver);
   const id = newId("dst");
-  const pagesUrl = `${new URL(own.url).origin}/w/acme`;
-  await told.object.create({ id, name: "own", type: "webhook", target: own.url, events: [], pagesUrl });
-  await told.object.sendTest(id, "x");
-  const { attempts } = await told.attempted(id, 1);
+  const pagesUrl = `${new URL(ownReceiver.url).origin}/w/acme`;
+  await harness.object.create({ id, name: "own", type: "webhook", target: ownReceiver.url, events: [], pagesUrl });
+  await harness.object.sendTest(id, "x");
+  const { attempts } = await harness.attempted(id, 1);
   expect(attempts[0]?.error).toBe("Its address is not one that events are sent to.");
-  expect(own.received).toEqual([]);
+  expect(ownReceiver.received).toEqual([]);
 });
 
 describe("a secret", () => {
@@ -361,19 +371,19 @@ describe("a secret", () => {
 
   beforeEach(async () => {
     stopClock();
-    const created = await told.create(receiver);
+    const created = await harness.create(receiver);
     [id, first] = [created.id, created.secret ?? ""];
   });
 
   async function rotate(overlap: string): Promise<string> {
     const at = `/destinations/${id}/rotate-secret`;
-    return (await told.workspace.operator<{ secret: string }>("POST", at, { overlap })).secret;
+    return (await harness.workspace.operator<{ secret: string }>("POST", at, { overlap })).secret;
   }
 
   /** Which of these secrets sign the next delivery. */
   async function signing(...secrets: string[]): Promise<boolean[]> {
     const before = receiver.received.length;
-    await told.workspace.operator("POST", `/destinations/${id}/test`);
+    await harness.workspace.operator("POST", `/destinations/${id}/test`);
     await until(() => expect(receiver.received).toHaveLength(before + 1));
     return secrets.map((secret) => {
       try {
@@ -387,18 +397,18 @@ describe("a secret", () => {
   test("still signs until its overlap ends after two rotations, by a repeated form or because the new secret was lost", async () => {
     const [second, third] = [await rotate("24h"), await rotate("24h")];
     expect(await signing(first, second, third)).toEqual([true, true, true]);
-    await told.pass(25 * HOUR);
+    await harness.pass(25 * HOUR);
     expect(await signing(first, second, third)).toEqual([false, false, true]);
   });
 
   test("ends no later than any later rotation says, and its overlap is never extended", async () => {
     const second = await rotate("7d");
     const third = await rotate("1h");
-    await told.pass(2 * HOUR);
+    await harness.pass(2 * HOUR);
     expect(await signing(first, second, third)).toEqual([false, false, true]);
     const fourth = await rotate("1h");
     const fifth = await rotate("7d");
-    await told.pass(2 * HOUR);
+    await harness.pass(2 * HOUR);
     expect(await signing(third, fourth, fifth)).toEqual([false, true, true]);
   });
 
@@ -416,20 +426,22 @@ describe("a secret", () => {
 });
 
 test("every change of a destination is in the activity log, without secrets", async () => {
-  const { id, secret = "" } = await told.create(receiver);
+  const { id, secret = "" } = await harness.create(receiver);
   const at = `/destinations/${id}`;
-  await told.workspace.operator("PATCH", at, { name: "CRM, new", events: ["usage.level"] });
-  await told.workspace.operator("POST", `${at}/test`);
-  const { id: delivery } = await told.attempted(id, 1);
-  await told.workspace.operator("POST", `${at}/deliveries/${delivery}/again`);
-  const rotated = await told.workspace.operator<{ secret: string }>("POST", `${at}/rotate-secret`, { overlap: "1h" });
-  await told.workspace.operator("POST", `${at}/pause`);
-  await told.workspace.operator("POST", `${at}/resume`);
-  await told.workspace.operator("PUT", "/thresholds", { thresholds: [50] });
-  await told.workspace.operator("PATCH", `/keys/${told.workspace.key.id}`, { silent_after_days: 3 });
-  await told.workspace.operator("DELETE", at);
+  await harness.workspace.operator("PATCH", at, { name: "CRM, new", events: ["usage.level"] });
+  await harness.workspace.operator("POST", `${at}/test`);
+  const { id: delivery } = await harness.attempted(id, 1);
+  await harness.workspace.operator("POST", `${at}/deliveries/${delivery}/again`);
+  const rotated = await harness.workspace.operator<{ secret: string }>("POST", `${at}/rotate-secret`, {
+    overlap: "1h",
+  });
+  await harness.workspace.operator("POST", `${at}/pause`);
+  await harness.workspace.operator("POST", `${at}/resume`);
+  await harness.workspace.operator("PUT", "/thresholds", { thresholds: [50] });
+  await harness.workspace.operator("PATCH", `/keys/${harness.workspace.key.id}`, { silent_after_days: 3 });
+  await harness.workspace.operator("DELETE", at);
   const select = "SELECT action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id";
-  const { results } = await env.DB.prepare(select).bind(told.workspace.id).all<{ action: string; target: string }>();
+  const { results } = await env.DB.prepare(select).bind(harness.workspace.id).all<{ action: string; target: string }>();
   expect(results.map(({ action }) => action).filter((action) => !/workspace|key\.created/.test(action))).toEqual([
     "destination.created",
     "destination.updated",
@@ -448,23 +460,25 @@ test("every change of a destination is in the activity log, without secrets", as
 describe("a deletion that fails half-way", () => {
   const deletions = async () => {
     const select = "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = 'destination.deleted'";
-    const { results } = await env.DB.prepare(select).bind(told.workspace.id).all<{ target: string; detail: string }>();
+    const { results } = await env.DB.prepare(select)
+      .bind(harness.workspace.id)
+      .all<{ target: string; detail: string }>();
     return results.map(({ target, detail }) => ({ target, detail: JSON.parse(detail) as unknown }));
   };
   const isListed = async (wanted: string) =>
-    (await told.workspace.operator<{ items: { id: string }[] }>("GET", "/destinations")).items.some(
+    (await harness.workspace.operator<{ items: { id: string }[] }>("GET", "/destinations")).items.some(
       ({ id }) => id === wanted,
     );
   const deletion = (bindings: Partial<Env>, d1 = env.DB): DestinationsCall => ({
     env: { ...env, ...bindings },
     db: controlDatabase(d1),
-    workspace: { id: told.workspace.id, slug: "told" },
+    workspace: { id: harness.workspace.id, slug: "told" },
     origin: "https://signals.example",
     by: { actor: "test", nowMs: Date.now() },
   });
 
   test("removes nothing if the activity log cannot be written, and succeeds when repeated", async () => {
-    const { id } = await told.create(receiver);
+    const { id } = await harness.create(receiver);
     const prepare = () => {
       throw new Error("D1 does not answer");
     };
@@ -476,8 +490,8 @@ describe("a deletion that fails half-way", () => {
   });
 
   test("leaves an audit entry if the destination cannot be removed, and succeeds when repeated", async () => {
-    const { id } = await told.create(receiver);
-    const object = env.DESTINATIONS.getByName(told.workspace.id);
+    const { id } = await harness.create(receiver);
+    const object = env.DESTINATIONS.getByName(harness.workspace.id);
     const remove = () => Promise.reject(new Error("the object does not answer"));
     const failing = { getByName: () => ({ find: (wanted: string) => object.find(wanted), remove }) };
     const halfDone = deletion({ DESTINATIONS: failing as unknown as typeof env.DESTINATIONS });

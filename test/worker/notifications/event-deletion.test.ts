@@ -2,26 +2,33 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Receiver } from "../../support/receiver.ts";
-import { HOUR, type ToldWorkspace, crossed, scored, stopClock, toldInEachTest } from "../../support/told.ts";
+import {
+  HOUR,
+  type DestinationHarness,
+  crossed,
+  scored,
+  stopClock,
+  newHarnessInEachTest,
+} from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 
 const EMAIL = "gone@example.com";
 
-let told: ToldWorkspace;
+let harness: DestinationHarness;
 let receiver: Receiver;
 
 beforeEach(stopClock);
-toldInEachTest((made) => {
-  ({ told, receiver } = made);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
 });
 
 function deletePerson(email = EMAIL): Promise<unknown> {
-  return told.workspace.operator("DELETE", `/people/${encodeURIComponent(email)}`);
+  return harness.workspace.operator("DELETE", `/people/${encodeURIComponent(email)}`);
 }
 
 /** Everything that the object stores, as text. */
 function stored(): Promise<string> {
-  return runInDurableObject(told.object, (_, { storage: { sql } }) => {
+  return runInDurableObject(harness.object, (_, { storage: { sql } }) => {
     const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
     const ours = tables.filter(({ name }) => !name.startsWith("_cf_"));
     return JSON.stringify(ours.map(({ name }) => sql.exec(`SELECT * FROM "${name}"`).toArray()));
@@ -30,14 +37,16 @@ function stored(): Promise<string> {
 
 test("a deletion removes the person from waiting, gathered and delivered notifications and from answers, and keeps other people's data", async () => {
   const events = ["person.score_crossed", "person.scored"];
-  const { id } = await told.create(receiver, { events });
+  const { id } = await harness.create(receiver, { events });
   receiver.answer = () => new Response("noted: /people/gone%40example.com");
-  await told.raise(crossed(EMAIL), scored(EMAIL, "stays@example.com"));
-  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+  await harness.raise(crossed(EMAIL), scored(EMAIL, "stays@example.com"));
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
   receiver.answer = () => new Response(`not now, ${EMAIL}`, { status: 500 });
-  await told.raise(crossed(EMAIL), crossed("stays@example.com"));
-  await until(async () => expect((await told.deliveries(id)).filter((one) => one.attempts.length > 0)).toHaveLength(4));
-  await told.raise(scored(EMAIL), scored("stays@example.com", EMAIL));
+  await harness.raise(crossed(EMAIL), crossed("stays@example.com"));
+  await until(async () =>
+    expect((await harness.deliveries(id)).filter((delivery) => delivery.attempts.length > 0)).toHaveLength(4),
+  );
+  await harness.raise(scored(EMAIL), scored("stays@example.com", EMAIL));
   expect(await stored()).toContain(EMAIL);
 
   await deletePerson();
@@ -45,27 +54,27 @@ test("a deletion removes the person from waiting, gathered and delivered notific
   expect(await stored()).not.toMatch(/gone(@|%40)example/);
   receiver.answer = () => new Response("ok");
   const before = receiver.received.length;
-  await told.pass(2_000);
-  await told.pass(HOUR);
-  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+  await harness.pass(2_000);
+  await harness.pass(HOUR);
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
   const later = receiver.received.slice(before).map(({ text }) => text);
   expect(later.join()).not.toContain(EMAIL);
   expect(later).toHaveLength(2);
   expect(later.filter((text) => text.includes("stays@example.com"))).toHaveLength(2);
-  const ends = (await told.deliveries(id)).map((one) => one.end_reason);
+  const ends = (await harness.deliveries(id)).map((delivery) => delivery.end_reason);
   expect(ends.filter((reason) => reason === "person_deleted")).toHaveLength(1);
 });
 
 test("a notification raised before a deletion and handed on after it is dropped; later signals create a new person", async () => {
-  const { id } = await told.create(receiver, { events: ["person.score_crossed", "person.scored"] });
+  const { id } = await harness.create(receiver, { events: ["person.score_crossed", "person.scored"] });
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
   vi.setSystemTime(Date.now() + 1_000);
   await deletePerson();
-  await told.raise(late, lateScored);
+  await harness.raise(late, lateScored);
   await until(() => expect(receiver.received).toHaveLength(1));
   expect(receiver.received[0]?.body.data).toMatchObject({ scoring_signals: [{ email: "stays@example.com" }] });
   vi.setSystemTime(Date.now() + 1_000);
-  await told.raise(crossed(EMAIL));
+  await harness.raise(crossed(EMAIL));
   await until(() => expect(receiver.received).toHaveLength(2));
   expect(receiver.received[1]?.body.data).toMatchObject({ email: EMAIL });
   expect(await stored()).not.toContain(late.id);
@@ -73,9 +82,9 @@ test("a notification raised before a deletion and handed on after it is dropped;
 });
 
 test("a deletion keeps a person whose address contains the deleted address", async () => {
-  await told.create(receiver);
+  await harness.create(receiver);
   receiver.answer = () => new Response("no", { status: 500 });
-  await told.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));
+  await harness.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));
   await until(() => expect(receiver.received).toHaveLength(2));
   await deletePerson();
   expect(await stored()).toContain(`not-${EMAIL}`);

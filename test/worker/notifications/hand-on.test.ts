@@ -180,7 +180,7 @@ test("with a crash at every write and call, in any order, repetition and split, 
       const workspaceId = await workspaceWithWishes([5, 15]);
       const destinations = new TestDestinations(workspaceId);
       const all = signals.map((who, n) => signal(n, who));
-      const queue = [...all, ...all.slice(0, 3)].toSorted((one, other) => placeOf(one) - placeOf(other));
+      const queue = [...all, ...all.slice(0, 3)].toSorted((a, b) => placeOf(a) - placeOf(b));
       function placeOf({ ordinal = 0 }: Delivered): number {
         return order[ordinal % order.length] ?? 0;
       }
@@ -204,11 +204,13 @@ test("with a crash at every write and call, in any order, repetition and split, 
       await kill(workspaceId);
       await ring(workspaceId);
       await handedOn(workspaceId);
-      const told = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
-      expect(told.map(({ signal_id: id }) => id).sort()).toEqual(all.map(({ id }) => id).sort());
-      const crossed = ofType(destinations.events, "person.score_crossed").map((one) => `${one.email} ${one.threshold}`);
+      const notified = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
+      expect(notified.map(({ signal_id: id }) => id).sort()).toEqual(all.map(({ id }) => id).sort());
+      const crossed = ofType(destinations.events, "person.score_crossed").map(
+        (crossing) => `${crossing.email} ${crossing.threshold}`,
+      );
       const expected = EMAILS.flatMap((email, who) => {
-        const score = 5 * signals.filter((one) => one === who).length;
+        const score = 5 * signals.filter((index) => index === who).length;
         return [5, 15].filter((threshold) => score >= threshold).map((threshold) => `${email} ${threshold}`);
       });
       expect(crossed.sort()).toEqual(expected.sort());

@@ -3,30 +3,37 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import type { Receiver } from "../../support/receiver.ts";
-import { DAY, HOUR, MINUTE, type ToldWorkspace, stopClock, toldInEachTest } from "../../support/told.ts";
+import {
+  DAY,
+  HOUR,
+  MINUTE,
+  type DestinationHarness,
+  stopClock,
+  newHarnessInEachTest,
+} from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 
-let told: ToldWorkspace;
+let harness: DestinationHarness;
 let receiver: Receiver;
 
 beforeEach(stopClock);
-toldInEachTest((made) => {
-  ({ told, receiver } = made);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
 });
 
 /** In steps, each of which makes the alarm due. */
 async function pass(days: number): Promise<void> {
   for (let hours = 0; hours < days * 24; hours += 6) {
     // oxlint-disable-next-line no-await-in-loop -- time passes in order
-    await told.pass(6 * HOUR);
+    await harness.pass(6 * HOUR);
     // oxlint-disable-next-line no-await-in-loop -- time passes in order
     await until(async () => expect(await waiting()).toBe(0));
   }
 }
 
 async function waiting(): Promise<number> {
-  const { items } = await told.workspace.operator<{ items: { waiting: number }[] }>("GET", "/destinations");
-  return items.reduce((sum, one) => sum + one.waiting, 0);
+  const { items } = await harness.workspace.operator<{ items: { waiting: number }[] }>("GET", "/destinations");
+  return items.reduce((sum, destination) => sum + destination.waiting, 0);
 }
 
 function notices(): unknown[] {
@@ -35,11 +42,11 @@ function notices(): unknown[] {
 
 test("a key's expiry is announced 30, 7 and 1 days ahead, once each, unless the key is deactivated or the date has changed", async () => {
   const endsAt = new Date(Date.now() + 33 * DAY).toISOString();
-  await told.workspace.newKey({ name: "Ends", expires_at: endsAt });
-  const dead = await told.workspace.newKey({ name: "Dead", expires_at: endsAt });
-  await told.workspace.newKey({ name: "Short", expires_at: new Date(Date.now() + 5 * DAY).toISOString() });
-  await told.workspace.operator("POST", `/keys/${dead.id}/deactivate`);
-  await told.create(receiver, { events: ["key.expiring"] });
+  await harness.workspace.newKey({ name: "Ends", expires_at: endsAt });
+  const dead = await harness.workspace.newKey({ name: "Dead", expires_at: endsAt });
+  await harness.workspace.newKey({ name: "Short", expires_at: new Date(Date.now() + 5 * DAY).toISOString() });
+  await harness.workspace.operator("POST", `/keys/${dead.id}/deactivate`);
+  await harness.create(receiver, { events: ["key.expiring"] });
   await pass(34);
   expect(notices()).toEqual([
     ["key.expiring", "Ends", 30],
@@ -52,29 +59,30 @@ test("a key's expiry is announced 30, 7 and 1 days ahead, once each, unless the 
 
 test("a rotated key's expiry is announced on the last day only, if the key is still used", async () => {
   const [used, unused] = [
-    await told.workspace.newKey({ name: "Used" }),
-    await told.workspace.newKey({ name: "Unused" }),
+    await harness.workspace.newKey({ name: "Used" }),
+    await harness.workspace.newKey({ name: "Unused" }),
   ];
-  await told.create(receiver, { events: ["key.expiring"] });
-  for (const { id } of [used, unused]) await told.workspace.operator("POST", `/keys/${id}/rotate`, { overlap: "7d" });
+  await harness.create(receiver, { events: ["key.expiring"] });
+  for (const { id } of [used, unused])
+    await harness.workspace.operator("POST", `/keys/${id}/rotate`, { overlap: "7d" });
   await pass(1);
-  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: used.key });
+  await harness.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: used.key });
   await pass(7);
   expect(notices()).toEqual([["key.expiring", "Used", 1]]);
   expect(receiver.received[0]?.body.data["successor_id"]).toMatch(/^key_/);
 });
 
 test("a silent key is announced after its chosen number of days, once until the key is used again", async () => {
-  const key = await told.workspace.newKey({ name: "Nightly" });
-  await told.workspace.newKey({ name: "Nobody asked" });
-  await told.create(receiver, { events: ["key.silent"] });
-  await told.workspace.operator("PATCH", `/keys/${key.id}`, { silent_after_days: 2 });
-  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
+  const key = await harness.workspace.newKey({ name: "Nightly" });
+  await harness.workspace.newKey({ name: "Nobody asked" });
+  await harness.create(receiver, { events: ["key.silent"] });
+  await harness.workspace.operator("PATCH", `/keys/${key.id}`, { silent_after_days: 2 });
+  await harness.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
   await pass(1.75);
   expect(notices()).toEqual([]);
   await pass(4);
   expect(notices()).toEqual([["key.silent", "Nightly", 2]]);
-  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
+  await harness.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
   await pass(3);
   expect(notices()).toEqual([
     ["key.silent", "Nightly", 2],
@@ -82,14 +90,14 @@ test("a silent key is announced after its chosen number of days, once until the 
   ]);
 });
 
-const alarmMs = () => runInDurableObject(told.object, (_, { storage }) => storage.getAlarm());
+const alarmMs = () => runInDurableObject(harness.object, (_, { storage }) => storage.getAlarm());
 
 /** Rings the alarm while it is due. @returns the number of rings. */
 async function rings(): Promise<number> {
   let count = 0;
   /* oxlint-disable no-await-in-loop -- one ring after the other */
   for (; ((await alarmMs()) ?? Number.POSITIVE_INFINITY) <= Date.now(); count++) {
-    await runDurableObjectAlarm(told.object);
+    await runDurableObjectAlarm(harness.object);
   }
   /* oxlint-enable no-await-in-loop */
   return count;
@@ -97,7 +105,7 @@ async function rings(): Promise<number> {
 
 test("keys are checked once an hour, and once a minute while they cannot be read", async () => {
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
-  await told.create(receiver, { events: ["key.silent"] });
+  await harness.create(receiver, { events: ["key.silent"] });
   // The first check is due at once by the real clock too, so the platform rings for it.
   await until(() => expect(read).toHaveBeenCalled());
   // The alarm may also be set a minute later, in case the sources were not informed by then.
@@ -121,8 +129,8 @@ test("keys are checked once an hour, and once a minute while they cannot be read
 });
 
 test("keys are not checked while no destination wants key notifications", async () => {
-  await told.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });
-  await told.create(receiver, { events: ["usage.level"] });
+  await harness.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });
+  await harness.create(receiver, { events: ["usage.level"] });
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
   await pass(1);
   expect(read).not.toHaveBeenCalled();

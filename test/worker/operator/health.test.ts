@@ -199,10 +199,10 @@ describe("GET /operator/health", () => {
     ] as const;
     for (const [error, answer] of failures) {
       const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
-      const [one, other] = await healthOfAll(bindings, asked, new Map(), { answerMs: 500, askMs: 4_000 });
-      expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
-      expect(one?.alarms[0]?.says).toContain(`do not answer: Signal Store (${error}).`);
-      expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
+      const [first, second] = await healthOfAll(bindings, asked, new Map(), { answerMs: 500, askMs: 4_000 });
+      expect(first).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
+      expect(first?.alarms[0]?.says).toContain(`do not answer: Signal Store (${error}).`);
+      expect(second).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
     }
   });
 

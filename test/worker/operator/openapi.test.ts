@@ -102,7 +102,7 @@ describe("the document", () => {
   });
 
   test("documents the headers and every refusal of the ingestion endpoints", () => {
-    for (const { path, operation } of operations.filter((one) => one.path.startsWith("/api/"))) {
+    for (const { path, operation } of operations.filter((candidate) => candidate.path.startsWith("/api/"))) {
       const headers = (operation.parameters ?? []).filter((parameter) => parameter.in === "header");
       expect(
         headers.map((header) => header.name),
@@ -133,7 +133,7 @@ describe("the document", () => {
     for (const { method, path, operation } of operations) {
       const contents = [
         operation.requestBody?.content ?? {},
-        ...Object.values(operation.responses).map((one) => one.content ?? {}),
+        ...Object.values(operation.responses).map((response) => response.content ?? {}),
       ];
       for (const { schema, example } of contents.flatMap((content) => Object.values(content))) {
         if (example === undefined) continue;
@@ -249,7 +249,7 @@ describe("/docs", () => {
   test("shows every operation with a curl call, every schema and every code", async () => {
     const page = await docsPage();
     for (const { path, operation } of operations) {
-      const article = page.one(`article[id="${operation.operationId}"]`);
+      const article = page.only(`article[id="${operation.operationId}"]`);
       expect(
         article.all("code").map(({ text }) => text),
         operation.operationId,
@@ -266,9 +266,9 @@ describe("/docs", () => {
 
   test("begins with a guide: a first call in three languages, and the remedy for each code that a sender meets", async () => {
     const page = await docsPage();
-    const { text } = page.one("#first-call");
+    const { text } = page.only("#first-call");
     for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(text).toContain(call);
-    const { targets } = page.one("#answers");
+    const { targets } = page.only("#answers");
     for (const code of Object.keys(REFUSALS)) expect(targets).toContain(`#${code}`);
   });
 
@@ -279,7 +279,7 @@ describe("/docs", () => {
     expect(linked.filter(isAnchor).length).toBeGreaterThan(100);
     for (const anchor of new Set(linked.filter(isAnchor)))
       expect(page.all(`[id="${anchor.slice(1)}"]`), anchor).toHaveLength(1);
-    for (const address of linked.filter((one) => !isAnchor(one))) {
+    for (const address of linked.filter((href) => !isAnchor(href))) {
       expect((await send("GET", address)).status, address).toBe(200);
     }
   });

@@ -215,10 +215,10 @@ describe("plans", () => {
   test("apply a changed limit to every workspace on the plan, and to no other", async () => {
     await put("/operator/plans/shared", { name: "Shared", signal_limit: 10, paid: true });
     const on = await Promise.all(Array.from({ length: 23 }, () => newWorkspace({ plan: "shared" })));
-    const other = await newWorkspace();
+    const otherWorkspace = await newWorkspace();
     await put("/operator/plans/shared", { name: "Shared", signal_limit: 77, paid: true });
     for (const workspace of on) expect((await get(`${workspace}/usage`)).body["signal_limit"]).toBe(77);
-    expect((await get(`${other}/usage`)).body["signal_limit"]).toBe(1_000);
+    expect((await get(`${otherWorkspace}/usage`)).body["signal_limit"]).toBe(1_000);
   });
 
   test.each([
@@ -845,8 +845,8 @@ describe("§8.5 mapping rules", () => {
     expect(restored.body).toMatchObject({ ...rule, version: 3, enabled: true });
     expect((await post(`${path}/versions/9/restore`, {})).status).toBe(404);
     expect((await post(`${path}/versions/one/restore`, {})).status).toBe(404);
-    const other = await newWorkspace();
-    const theirs = path.replace(workspace, other);
+    const otherWorkspace = await newWorkspace();
+    const theirs = path.replace(workspace, otherWorkspace);
     expect((await get(`${theirs}/versions`)).status).toBe(404);
     expect((await post(`${theirs}/versions/1/restore`, {})).status).toBe(404);
   });
@@ -1000,12 +1000,12 @@ describe("signals in the operator API", () => {
   });
 
   test("are invisible to another workspace", async () => {
-    const other = await newWorkspace();
-    expect((await get(`${other}/signals/${signalId}`)).status).toBe(404);
+    const otherWorkspace = await newWorkspace();
+    expect((await get(`${otherWorkspace}/signals/${signalId}`)).status).toBe(404);
     for (const list of ["signals", "people", "events", "rejections", "dead-letters", "keys", "rules"]) {
-      expect((await get(`${other}/${list}`)).body, list).toEqual({ items: [], next: null });
+      expect((await get(`${otherWorkspace}/${list}`)).body, list).toEqual({ items: [], next: null });
     }
-    expect((await get(`${other}/books`)).body).toMatchObject({ accepted: 0, balanced: true });
-    expect((await listKeys(db, idOf(other), { cursor: null, limit: 10 })).items).toEqual([]);
+    expect((await get(`${otherWorkspace}/books`)).body).toMatchObject({ accepted: 0, balanced: true });
+    expect((await listKeys(db, idOf(otherWorkspace), { cursor: null, limit: 10 })).items).toEqual([]);
   });
 });

@@ -42,7 +42,7 @@ async function update(of: Members, key: TestKey, payloads: object[]): Promise<st
 
 /** The external ids that a page of the list has. */
 function listed(page: Part): string[] {
-  return page.rows.map((row) => row.one("th").text);
+  return page.rows.map((row) => row.only("th").text);
 }
 
 async function allPages<T>(of: Members, first: string, read: (page: Part) => T[]): Promise<T[]> {
@@ -57,7 +57,7 @@ async function allPages<T>(of: Members, first: string, read: (page: Part) => T[]
   return seen;
 }
 
-const one = (of: Members, externalId: string): string =>
+const pathOf = (of: Members, externalId: string): string =>
   `${of.home}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 
 describe("the list of accounts", () => {
@@ -66,7 +66,7 @@ describe("the list of accounts", () => {
     const forOwner = await members.owner.read(`${members.home}/accounts`);
     expect(forOwner.text).toContain("Product Org Updates");
     expect(forOwner.targets).toContain(newKeyPath);
-    expect((await members.owner.read(newKeyPath)).one('input[value="product_org"]').isChecked).toBe(true);
+    expect((await members.owner.read(newKeyPath)).only('input[value="product_org"]').isChecked).toBe(true);
     const forMember = await members.member.read(`${members.home}/accounts`);
     expect(forMember.text).toContain("Ask an owner or admin");
     expect(forMember.targets).not.toContain(newKeyPath);
@@ -95,7 +95,7 @@ describe("the list of accounts", () => {
     const found = (await of.member.read(`${of.home}/accounts?q=acme-03`)).row("acme-03");
     expect(found.cells).toContain("<i>Acme</i>");
     expect(found.cells).toContain("1,234");
-    expect((await of.member.read(one(of, "50%_off/../?#"))).one("h1").text).toBe("50%_off/../?#");
+    expect((await of.member.read(pathOf(of, "50%_off/../?#"))).only("h1").text).toBe("50%_off/../?#");
   });
 });
 
@@ -117,7 +117,7 @@ describe("an account", () => {
       { id: "acme", plan: "Growth", markup: { "<b>": ["<i>"] } },
       { id: "acme", seats: 4_000 },
     ]);
-    const page = await of.owner.read(one(of, "acme"));
+    const page = await of.owner.read(pathOf(of, "acme"));
     const fields = Object.fromEntries(page.table("Fields").rows.map((row) => row.cells.slice(0, 2)));
     expect(fields).toEqual({
       Name: "<script>alert(1)</script>",
@@ -132,20 +132,20 @@ describe("an account", () => {
     expect(page.table("Attributes").row("region").cells[1]).toContain("emea");
     expect(page.inlineScripts).toHaveLength(0);
     expect(page.all("b, i, u")).toHaveLength(0);
-    const [latest, before] = page.one("#history").all("li");
-    expect([latest?.one("strong").text, latest?.link("signal").target]).toEqual([
+    const [latest, before] = page.only("#history").all("li");
+    expect([latest?.only("strong").text, latest?.link("signal").target]).toEqual([
       "User count",
       `${of.home}/signals/${third}`,
     ]);
     expect(latest?.text).toMatch(/12 → to 4,000$/);
-    expect([before?.one("strong").text, before?.link("signal").target]).toEqual([
+    expect([before?.only("strong").text, before?.link("signal").target]).toEqual([
       "Plan",
       `${of.home}/signals/${second}`,
     ]);
     expect(before?.text).toMatch(/Free → to Growth$/);
     expect(page.links("CRM <key>").length).toBeGreaterThan(0);
     // Spec §1: only owners and admins may see keys.
-    const forMember = await of.member.see(one(of, "acme"));
+    const forMember = await of.member.see(pathOf(of, "acme"));
     expect(forMember).not.toContain("CRM");
     expect(textOf(forMember)).toContain("Growth");
   });
@@ -158,11 +158,11 @@ describe("an account", () => {
       key,
       [Array.from({ length: 40 }, (_, index) => ({ id: "busy", plan: `plan ${index}`, seats: index }))].flat(),
     );
-    const changes = await allPages(of, one(of, "busy"), (page) =>
+    const changes = await allPages(of, pathOf(of, "busy"), (page) =>
       page
-        .one("#history")
+        .only("#history")
         .all("li")
-        .map((change) => `${change.one("strong").text} ${change.text.split(" to ")[1]}`),
+        .map((change) => `${change.only("strong").text} ${change.text.split(" to ")[1]}`),
     );
     const expected = Array.from({ length: 40 }, (_, index) => [
       `User count ${39 - index}`,
@@ -174,9 +174,9 @@ describe("an account", () => {
   test("of another workspace is not found", async () => {
     const of = await newMembers();
     await update(of, await newKey(of), [{ id: "secret-acme" }]);
-    expect((await of.member.get(one(of, "secret-acme"))).status).toBe(200);
-    expect((await members.owner.get(one(members, "secret-acme"))).status).toBe(404);
-    expect((await of.stranger.get(one(of, "secret-acme"))).status).toBe(404);
+    expect((await of.member.get(pathOf(of, "secret-acme"))).status).toBe(200);
+    expect((await members.owner.get(pathOf(members, "secret-acme"))).status).toBe(404);
+    expect((await of.stranger.get(pathOf(of, "secret-acme"))).status).toBe(404);
   });
 
   test("with values as large as a signal shows the beginning of each", async () => {
@@ -185,7 +185,7 @@ describe("an account", () => {
     const list = await of.member.see(`${of.home}/accounts`);
     expect(textOf(list)).toMatch(/n{59}…/);
     expect(list.length).toBeLessThan(20_000);
-    const html = await of.member.see(one(of, "big"));
+    const html = await of.member.see(pathOf(of, "big"));
     expect(textOf(html)).toMatch(/n{10000}…/);
     expect(html.length).toBeLessThan(40_000);
   });

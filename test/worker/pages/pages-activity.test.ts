@@ -124,22 +124,22 @@ describe("the activity page", () => {
 
   test("filters by key together with other filters, and keeps it across pages; members cannot filter by key", async () => {
     const of = await newMembers({ key: null });
-    const [key, other] = [await newKey(of, "CRM"), await newKey(of, "Shop")];
+    const [key, otherKey] = [await newKey(of, "CRM"), await newKey(of, "Shop")];
     for (let n = 0; n < 30; n++) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       await of.owner.post(`${of.home}/settings/api-keys/${key.id}/name`, { name: `CRM ${n}` });
     }
-    await operator("POST", `/workspaces/${of.workspace.id}/keys/${other.id}/deactivate`);
+    await operator("POST", `/workspaces/${of.workspace.id}/keys/${otherKey.id}/deactivate`);
     const html = await of.admin.see(`${path(of)}?key=${key.id}`);
     const chosen = readHtml(html).field("key");
-    expect([chosen.value, chosen.one("option[selected]").text]).toEqual([key.id, "CRM 29"]);
+    expect([chosen.value, chosen.only("option[selected]").text]).toEqual([key.id, "CRM 29"]);
     const all = [...rows(html), ...rows(await of.admin.see(readHtml(html).next ?? ""))];
     expect([all.length, all.at(-1)]).toEqual([31, "The operator created the API key CRM 29"]);
     expect(rows(await of.admin.see(`${path(of)}?key=${key.id}&actor=operator`))).toEqual([all.at(-1)]);
-    expect(rows(await of.admin.see(`${path(of)}?key=${other.id}&action=key.deactivated&actor=operator`))).toHaveLength(
-      1,
-    );
-    const nothing = await of.admin.see(`${path(of)}?key=${other.id}&action=key.renamed`);
+    expect(
+      rows(await of.admin.see(`${path(of)}?key=${otherKey.id}&action=key.deactivated&actor=operator`)),
+    ).toHaveLength(1);
+    const nothing = await of.admin.see(`${path(of)}?key=${otherKey.id}&action=key.renamed`);
     expect(textOf(nothing)).toContain("Nothing to show What: API key renamed Clear API key: Shop Clear");
     const asMember = await of.member.see(`${path(of)}?key=${key.id}`);
     expect(asMember).not.toContain(key.id);

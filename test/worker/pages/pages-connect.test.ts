@@ -80,7 +80,7 @@ describe("managers who connect a sender", () => {
     const page = await members.owner.read(`${members.home}/connect`);
     expect(page.text).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
     expect(page.text).toContain("Waiting for the first account update");
-    const body = page.one("#accounts-body").verbatim;
+    const body = page.only("#accounts-body").verbatim;
     expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
     const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
     expect(answer.status).toBe(202);
@@ -88,10 +88,10 @@ describe("managers who connect a sender", () => {
 
   test("wait for the first signal in a line that refreshes until one arrives", async () => {
     const members = await newMembers({ key: null });
-    const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
+    const [otherKey, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
     const path = `${members.home}/connect?key=${id}`;
-    await members.workspace.send(SIGNAL, { key: other.key });
-    const line = async () => (await members.owner.read(path)).one("#first-signal");
+    await members.workspace.send(SIGNAL, { key: otherKey.key });
+    const line = async () => (await members.owner.read(path)).only("#first-signal");
     const before = await line();
     expect(before.attribute("data-refresh")).toBe("3000");
     expect(before.text).toContain("Waiting for the first signal");
@@ -104,27 +104,29 @@ describe("managers who connect a sender", () => {
     const members = await newMembers({ key: null });
     const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
     const path = `${members.home}/connect?key=${id}`;
-    const line = async () => (await members.owner.read(path)).one("#first-signal");
-    const said = async () => (await line()).text;
+    const line = async () => (await members.owner.read(path)).only("#first-signal");
+    const lineText = async () => (await line()).text;
     const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
     const right = { "x-api-secret": secret };
     for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
     await until(async () =>
-      expect(await said()).toContain(
+      expect(await lineText()).toContain(
         "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
       ),
     );
     await send("{ broken", right);
-    expect(await said()).toMatch(/4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/);
+    expect(await lineText()).toMatch(
+      /4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/,
+    );
     const refused = await line();
     expect(refused.targets).toContain(`${members.home}/rejections?key=${id}`);
     expect([refused.attribute("data-refresh"), refused.attribute("class")]).toEqual(["3000", "notice warn"]);
     await send(SIGNAL, right);
-    expect(await said()).toContain("Connected: the last call that was accepted came just now");
-    expect(await said()).not.toContain("refused");
+    expect(await lineText()).toContain("Connected: the last call that was accepted came just now");
+    expect(await lineText()).not.toContain("refused");
     await new Promise((resolve) => setTimeout(resolve, 2));
     await send("{ broken", right);
-    expect(await said()).toContain("Calls after it were refused: Not JSON. See Rejections.");
+    expect(await lineText()).toContain("Calls after it were refused: Not JSON. See Rejections.");
   });
 
   test("see active keys only and choose among them", async () => {
@@ -140,7 +142,7 @@ describe("managers who connect a sender", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
     try {
       const html = await members.owner.see(`${members.home}/connect`);
-      const chosen = readHtml(html).one("main").one('a[aria-current="true"]');
+      const chosen = readHtml(html).only("main").only('a[aria-current="true"]');
       expect(chosen.target).toBe(`${members.home}/connect?key=${kept.id}`);
       expect(chosen.text).toContain("Newest one");
       expect(textOf(html)).toContain("Kept <b>one");
@@ -154,8 +156,8 @@ describe("managers who connect a sender", () => {
   });
 
   test("find no key of another workspace", async () => {
-    const [members, others] = [await newMembers({ key: null }), await newMembers({ key: null })];
-    const { id } = await newKey(others, { name: "theirs" });
+    const [members, otherTeam] = [await newMembers({ key: null }), await newMembers({ key: null })];
+    const { id } = await newKey(otherTeam, { name: "theirs" });
     const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
     expect(answer.status).toBe(404);
     expect(await answer.text()).not.toContain("theirs");

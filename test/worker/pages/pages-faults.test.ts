@@ -47,8 +47,8 @@ async function expectFaultPage(answer: Response): Promise<void> {
   expect(answer.headers.get("content-security-policy")).toContain("default-src 'none'");
   expect(html.startsWith("<!doctype html>")).toBe(true);
   const page = readHtml(html);
-  expect(page.one("h1").text).toBe("Something went wrong");
-  expect(page.one("code").text).toBe(answer.headers.get("x-request-id"));
+  expect(page.only("h1").text).toBe("Something went wrong");
+  expect(page.only("code").text).toBe(answer.headers.get("x-request-id"));
   expect(html).not.toContain(SECRET);
 }
 

@@ -122,15 +122,15 @@ describe("§5.6: who may see and manage keys", () => {
 
   test("a stranger finds nothing, and another workspace's key is not found", async () => {
     expect((await members.stranger.get(keysPath)).status).toBe(404);
-    const other = await newMembers({ key: null });
-    await operator("POST", `/workspaces/${other.workspace.id}/keys`, { name: "theirs" });
-    const { id } = await newest(other);
-    for (const what of ["rotate", "deactivate"]) {
-      expect((await members.owner.get(`${keysPath}/${id}/${what}`)).status).toBe(404);
+    const otherTeam = await newMembers({ key: null });
+    await operator("POST", `/workspaces/${otherTeam.workspace.id}/keys`, { name: "theirs" });
+    const { id } = await newest(otherTeam);
+    for (const action of ["rotate", "deactivate"]) {
+      expect((await members.owner.get(`${keysPath}/${id}/${action}`)).status).toBe(404);
       const form = { form_token: crypto.randomUUID(), overlap: "none" };
-      expect((await members.owner.post(`${keysPath}/${id}/${what}`, form)).status).toBe(404);
+      expect((await members.owner.post(`${keysPath}/${id}/${action}`, form)).status).toBe(404);
     }
-    expect((await newest(other)).status).toBe("Active");
+    expect((await newest(otherTeam)).status).toBe("Active");
   });
 });
 
@@ -212,8 +212,8 @@ describe("§3.1: creating a key", () => {
   test("the same token in another workspace creates a key there: tokens reveal nothing across workspaces", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
-    const other = await newMembers({ key: null });
-    expect((await other.owner.post(`${other.home}/settings/api-keys/new`, form)).status).toBe(200);
+    const otherTeam = await newMembers({ key: null });
+    expect((await otherTeam.owner.post(`${otherTeam.home}/settings/api-keys/new`, form)).status).toBe(200);
   });
 
   test.each([
@@ -328,7 +328,7 @@ describe("§2.1: the payload template", () => {
       return readHtml(await answer.text());
     };
     const record = await preview({ sample: '{"company":{"id":42,"region":"<b>eu</b>"}}' });
-    const mapped = record.one("#mapped");
+    const mapped = record.only("#mapped");
     expect(mapped.all("code").map(({ text }) => text)).toContain("42");
     expect(mapped.text).toContain("attributes.region");
     expect(mapped.text).toContain("<b>eu");
@@ -339,7 +339,7 @@ describe("§2.1: the payload template", () => {
       [{ sample: "{}", "rows.0.path": "" }, "Mapping 1: Give the path"],
       [{ sample: "" }, "The mapped record is shown here."],
     ] as const;
-    for (const [fields, said] of refusals) expect((await preview(fields)).text).toContain(said);
+    for (const [fields, message] of refusals) expect((await preview(fields)).text).toContain(message);
   });
 
   test("is proposed from a sample", async () => {
@@ -393,7 +393,7 @@ describe("§2.1: the list of keys", () => {
     const html = await create(members.owner, { name: "Used" });
     await members.workspace.send(SIGNAL, { key: copied(html, "new-key") });
     const { id } = await newest();
-    expect((await members.owner.read(keysPath)).one(`tr[id="${id}"]`).text).toContain("just now");
+    expect((await members.owner.read(keysPath)).only(`tr[id="${id}"]`).text).toContain("just now");
   });
 
   test("has several pages", async () => {
@@ -448,7 +448,7 @@ describe("the page of a key", () => {
     const html = await members.admin.see(path);
     const text = textOf(html);
     expect(text).toContain(`${value.slice(0, 8)}…${value.slice(-4)}`);
-    for (const said of [
+    for (const expected of [
       "Product Org Updates",
       "Calls must carry the shared secret",
       `by ${members.owner.email}`,
@@ -457,7 +457,7 @@ describe("the page of a key", () => {
       "Last Used Never",
       "None in the last 30 days",
     ]) {
-      expect(text).toContain(said);
+      expect(text).toContain(expected);
     }
     expect(html).not.toMatch(KEY);
     expect(readHtml(html).targets).toContain(`${path}/rotate`);
@@ -465,9 +465,9 @@ describe("the page of a key", () => {
 
   test("shows the refused calls of the key by reason, with times", async () => {
     const { path, value } = await made("Sender");
-    const other = await made("Other sender");
+    const otherKey = await made("Other sender");
     for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key: value });
-    await members.workspace.send({ event: "", email: "a" }, { key: other.value });
+    await members.workspace.send({ event: "", email: "a" }, { key: otherKey.value });
     const text = textOf(await members.owner.see(path));
     expect(text).toContain("3 calls in the last 30 days: 2 × No event, 1 × Not JSON.");
     expect(text).toMatch(/No event 2 just now just now/);
@@ -502,9 +502,11 @@ describe("the page of a key", () => {
       { action: "key.renamed", actor: members.admin.email },
     ]);
     expect(textOf(await members.owner.see(`${members.home}/settings/activity`))).toContain("the name “After”");
-    const other = await newMembers({ key: null });
-    expect((await other.owner.post(`${other.home}/settings/api-keys/${id}/name`, { name: "Mine" })).status).toBe(404);
-    expect((await other.owner.get(`${other.home}/settings/api-keys/${id}`)).status).toBe(404);
+    const otherTeam = await newMembers({ key: null });
+    expect(
+      (await otherTeam.owner.post(`${otherTeam.home}/settings/api-keys/${id}/name`, { name: "Mine" })).status,
+    ).toBe(404);
+    expect((await otherTeam.owner.get(`${otherTeam.home}/settings/api-keys/${id}`)).status).toBe(404);
   });
 });
 
@@ -534,7 +536,7 @@ describe("the list of keys", () => {
     const { id } = await of.workspace.newKey({ name: "Ended" });
     await of.workspace.operator("POST", `/keys/${id}/deactivate`);
     const folded = async () => {
-      const part = (await of.owner.read(path)).one("details.inactive-keys");
+      const part = (await of.owner.read(path)).only("details.inactive-keys");
       return { isOpen: part.attribute("open") !== undefined, text: part.text };
     };
     expect(await folded()).toMatchObject({ isOpen: true, text: expect.stringMatching(/^1 inactive key/) });
@@ -585,8 +587,8 @@ describe("design §5: rotating a key", () => {
     expect(again.status).toBe(409);
     expect(await again.text()).toContain("created already");
     expect(await listed()).toHaveLength(count);
-    const other = { ...form, form_token: crypto.randomUUID(), overlap: "1h" };
-    expect((await members.owner.post(`${keysPath}/${id}/rotate`, other)).status).toBe(409);
+    const otherForm = { ...form, form_token: crypto.randomUUID(), overlap: "1h" };
+    expect((await members.owner.post(`${keysPath}/${id}/rotate`, otherForm)).status).toBe(409);
   });
 
   test("the same form sent eight times at once creates one successor and one audit entry, and the old key ends as that request said", async () => {
@@ -641,7 +643,7 @@ describe("design §5: rotating a key", () => {
     const { id, expires_at: old } = await newest();
     const html = await members.owner.see(`${keysPath}/${id}/rotate`);
     const asked = readHtml(html).field("lifetime");
-    expect([asked.value, asked.one("option[selected]").text]).toEqual(["", "Choose…"]);
+    expect([asked.value, asked.only("option[selected]").text]).toEqual(["", "Choose…"]);
     const post = async (lifetime: string) => {
       const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime };
       expect((await members.owner.post(`${keysPath}/${id}/rotate`, form)).status).toBe(200);

@@ -31,7 +31,7 @@ class Watcher {
 
   static async begin(browser: Browser, path: string, what: "signals" | "rejections"): Promise<Watcher> {
     const watcher = new Watcher(browser, `${path}/${what}`);
-    watcher.#seen = (await browser.read(path)).one("[data-live]").attribute(`data-live-${what}`) ?? "";
+    watcher.#seen = (await browser.read(path)).only("[data-live]").attribute(`data-live-${what}`) ?? "";
     return watcher;
   }
 
@@ -40,7 +40,7 @@ class Watcher {
     const response = await this.#browser.get(`${this.#address}?after=${encodeURIComponent(this.#seen)}`);
     if (response.status !== 200) return response.status;
     const rows = readHtml(await response.text());
-    this.#seen = rows.one("tbody").attribute("data-seen") ?? "";
+    this.#seen = rows.only("tbody").attribute("data-seen") ?? "";
     this.rows.push(
       ...rows
         .all("tr")
@@ -113,12 +113,12 @@ describe("while the live page is open", () => {
   test("removed and signed-out members get no more rows, and nobody sees another workspace", async () => {
     const { workspace, path, owner, member, stranger } = await atLive();
     const watcher = await Watcher.begin(member, path, "signals");
-    const other = await Watcher.begin(owner, path, "signals");
+    const otherWatcher = await Watcher.begin(owner, path, "signals");
     await owner.post(path.replace("live", "settings/members/remove"), { email: member.email });
     await owner.post("/sign-out");
     await workspace.send(signal(1));
     await workspace.settled();
-    expect([await watcher.ask(), await other.ask()]).toEqual([303, 303]);
+    expect([await watcher.ask(), await otherWatcher.ask()]).toEqual([303, 303]);
     expect((await stranger.get(`${path}/signals`)).status).toBe(404);
     expect(watcher.rows).toEqual([]);
   });
@@ -148,7 +148,7 @@ describe("the live page", () => {
     const { path, owner } = await atLive();
     const html = await owner.see(path);
     expect(textOf(html)).toContain("Nothing has arrived yet");
-    expect(readHtml(html).one("main").targets).toContain(path.replace(/live$/, "connect"));
+    expect(readHtml(html).only("main").targets).toContain(path.replace(/live$/, "connect"));
   });
 
   test("hostile events, sources and key names appear as text", async () => {

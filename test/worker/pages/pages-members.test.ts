@@ -63,7 +63,7 @@ describe("adding a member", () => {
     expect(added.status).toBe(303);
     const page = await of.admin.read(added.headers.get("location") ?? "");
     expect(page.text).toContain("They can sign in from now on.");
-    const { text } = page.one("#invitation-text");
+    const { text } = page.only("#invitation-text");
     expect(text).toContain(email(of, "new"));
     expect(text).toContain(`https://signals.example${of.home}`);
     expect(text).toContain("A <b>bold</b> name");

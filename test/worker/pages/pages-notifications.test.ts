@@ -45,7 +45,7 @@ async function newWebhook(): Promise<Made> {
   const answer = await of.admin.post(`${pathOf(of)}/new`, form);
   expect(answer.status).toBe(200);
   const html = await answer.text();
-  const secret = readHtml(html).one("#new-secret").text;
+  const secret = readHtml(html).only("#new-secret").text;
   return { of, at: `${pathOf(of)}/${id}`, secret, receiver, answer: { headers: answer.headers, html }, form };
 }
 
@@ -81,11 +81,11 @@ describe("who may see notifications", () => {
 
   test("a destination of another workspace is not found", async () => {
     const { at } = await newWebhook();
-    const other = await newMembers({ key: null });
-    const elsewhere = `${pathOf(other)}/${DESTINATION.exec(at)?.[0]}`;
-    expect((await other.owner.get(elsewhere)).status).toBe(404);
+    const otherTeam = await newMembers({ key: null });
+    const elsewhere = `${pathOf(otherTeam)}/${DESTINATION.exec(at)?.[0]}`;
+    expect((await otherTeam.owner.get(elsewhere)).status).toBe(404);
     for (const action of ["test", "pause", "resume", "delete", "rotate", "change"]) {
-      expect((await other.owner.post(`${elsewhere}/${action}`, { overlap: "none" })).status).toBe(404);
+      expect((await otherTeam.owner.post(`${elsewhere}/${action}`, { overlap: "none" })).status).toBe(404);
     }
   });
 });
@@ -209,7 +209,7 @@ describe("a destination", () => {
     const { of, at, secret, receiver } = made;
     expect((await of.admin.post(`${at}/rotate`, { overlap: "some day" })).status).toBe(422);
     const answer = await of.admin.post(`${at}/rotate`, { overlap: "24h" });
-    const fresh = readHtml(await answer.text()).one("#new-secret").text;
+    const fresh = readHtml(await answer.text()).only("#new-secret").text;
     expect([fresh === secret, answer.headers.get("cache-control")]).toEqual([false, "no-store"]);
     await testOf(made);
     expect(receiver.verify(secret)).toEqual(receiver.verify(fresh));

@@ -44,7 +44,7 @@ const did = (email: string, event: string, at: number, more: object = {}): Parti
 
 /** Emails of the list's rows, in their order. */
 function listed(html: string): string[] {
-  return readHtml(html).rows.map((row) => row.one("th").text);
+  return readHtml(html).rows.map((row) => row.only("th").text);
 }
 
 function nextOf(html: string): string | null {
@@ -61,7 +61,7 @@ describe("the list of people", () => {
   test("says what to do first if there are no people", async () => {
     const page = await members.member.read(people);
     expect(page.text).toContain("Nobody yet");
-    expect(page.one("main").targets).toContain(`${members.home}/connect`);
+    expect(page.only("main").targets).toContain(`${members.home}/connect`);
   });
 
   test("has four orders, and each person appears once across its pages", async () => {
@@ -96,17 +96,15 @@ describe("the list of people", () => {
     const index = (email: string) => emails.indexOf(email);
     const lastSeen = (email: string) => -(index(email) % 5);
     // People were recorded in order of receipt.
-    const recorded = emails.toSorted((one, other) => lastSeen(one) - lastSeen(other));
+    const recorded = emails.toSorted((a, b) => lastSeen(a) - lastSeen(b));
     const number = (email: string) => recorded.indexOf(email);
     expect(await inOrder("email")).toEqual(emails.toSorted());
     expect(await inOrder("newest")).toEqual(recorded.toReversed());
     expect(await inOrder("last_seen")).toEqual(
-      emails.toSorted((one, other) => lastSeen(other) - lastSeen(one) || number(other) - number(one)),
+      emails.toSorted((a, b) => lastSeen(b) - lastSeen(a) || number(b) - number(a)),
     );
     const score = (email: string) => (index(email) % 3 === 0 ? 3 : 0);
-    expect(await inOrder("score")).toEqual(
-      emails.toSorted((one, other) => score(other) - score(one) || number(other) - number(one)),
-    );
+    expect(await inOrder("score")).toEqual(emails.toSorted((a, b) => score(b) - score(a) || number(b) - number(a)));
   });
 
   test("keeps search, order, score and days across its pages and in its form", async () => {
@@ -118,7 +116,7 @@ describe("the list of people", () => {
     const since = new Date(NOW - 3 * 24 * HOUR).toISOString().slice(0, 10);
     const asked = new URLSearchParams({ q: "X.Example", sort: "last_seen_up", score: "3", from: since }).toString();
     const html = await of.member.see(`${of.home}/people?${asked}`);
-    const form = readHtml(html).one("main").one("form");
+    const form = readHtml(html).only("main").only("form");
     const kept = ["q", "sort", "score", "from"].map((name) => form.field(name).value);
     expect(kept).toEqual(["X.Example", "last_seen_up", "3", since]);
     const next = nextOf(html);
@@ -138,7 +136,7 @@ describe("the list of people", () => {
     expect(page.text).toContain(
       `Nobody found Email, name or company with: "><script> Clear Score at least: 7 Clear Last seen: from 2020-01-01 (UTC) Clear`,
     );
-    const clear = (label: string) => page.one(`a[aria-label="Clear “${label}”"]`).target;
+    const clear = (label: string) => page.only(`a[aria-label="Clear “${label}”"]`).target;
     expect(clear("Score at least")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&from=2020-01-01`);
     expect(clear("Last seen")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&score=7`);
     expect(page.link(/^Clear all of them/).target).toBe(`${of.home}/people`);
@@ -191,7 +189,7 @@ describe("a person", () => {
     expect(page.fact("Score")).toMatch(/^8\b/);
     expect(page.text).toContain("<script>alert(1)</script>");
     expect(page.text).toContain("A & B");
-    expect(page.one("svg.chart").attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
+    expect(page.only("svg.chart").attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
     const signals = page.targets.filter((target) => target.includes("/signals/sig_"));
     const traces = [left, viewed, identify, anonymous].map((id) => `${of.home}/signals/${id}`);
     expect([...new Set(signals)]).toEqual(traces);
@@ -240,14 +238,14 @@ describe("a person", () => {
     ]);
     const pathOf = (email: string) => `${of.home}/people/${encodeURIComponent(email)}`;
     const page = (email: string) => of.member.read(pathOf(email));
-    for (const [one, other] of [
+    for (const [email, otherEmail] of [
       ["old@example.com", "new@example.com"],
       ["new@example.com", "old@example.com"],
     ] as const) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
-      const shown = await page(one);
-      expect(shown.text).toContain(`User id u-<1> : ${other}, named`);
-      expect(shown.link(other).target).toBe(pathOf(other));
+      const shown = await page(email);
+      expect(shown.text).toContain(`User id u-<1> : ${otherEmail}, named`);
+      expect(shown.link(otherEmail).target).toBe(pathOf(otherEmail));
     }
     expect((await page("old@example.com")).text).toContain("Other people");
     expect((await page("else@example.com")).text).not.toContain("Other people");
@@ -271,7 +269,7 @@ describe("a person", () => {
     for (const email of emails) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       const page = await of.member.read(`${of.home}/people/${encodeURIComponent(email)}`);
-      expect(page.one("h1").verbatim).toBe(email);
+      expect(page.only("h1").verbatim).toBe(email);
     }
   });
 
@@ -331,7 +329,7 @@ describe("a person", () => {
     expect(curve.points.length).toBeGreaterThan(SCORE_CURVE_STEPS / 2);
     expect(curve.points.length).toBeLessThanOrEqual(SCORE_CURVE_STEPS + 1);
     const times = curve.points.map(({ atMs }) => atMs);
-    expect(times).toEqual(times.toSorted((one, other) => one - other));
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
     expect((await of.member.see(`${of.home}/people/busy%40example.com`)).length).toBeLessThan(60_000);
   });
 
@@ -362,10 +360,10 @@ describe("a person", () => {
     await happened(members, [did("mine@example.com", "e", NOW)]);
     expect((await members.member.get(`${people}/mine%40example.com`)).status).toBe(200);
     expect((await members.stranger.get(`${people}/mine%40example.com`)).status).toBe(404);
-    const other = await newMembers();
+    const otherTeam = await newMembers();
     for (const path of ["", "/delete", "/deletion"]) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
-      expect((await other.owner.get(`${other.home}/people/mine%40example.com${path}`)).status).toBe(404);
+      expect((await otherTeam.owner.get(`${otherTeam.home}/people/mine%40example.com${path}`)).status).toBe(404);
     }
   });
 

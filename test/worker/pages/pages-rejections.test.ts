@@ -26,11 +26,11 @@ describe("the Rejections page", () => {
 
   test("counts by key and reason with advice, and lists refusals with detail, count and the first request id", async () => {
     const { workspace, path, owner } = await atRejections();
-    const other = await workspace.newKey({ name: "Old campaign" });
+    const otherKey = await workspace.newKey({ name: "Old campaign" });
     const first = await workspace.send({ event: "" });
     await workspace.send({ email: "a@example.com" });
     await workspace.send([{ event: "ok" }, { event: "ok", email: "{{lead.Email}}" }]);
-    const broken = await workspace.send("{ nonsense", { key: other.key });
+    const broken = await workspace.send("{ nonsense", { key: otherKey.key });
     const html = await owner.see(path);
     const text = textOf(html);
     expect(text).toMatch(
@@ -48,18 +48,18 @@ describe("the Rejections page", () => {
   test("filters by key and by code", async () => {
     const firstDay = new Date().toISOString().slice(0, 10);
     const { workspace, path, owner } = await atRejections();
-    const other = await workspace.newKey({ name: "Old campaign" });
+    const otherKey = await workspace.newKey({ name: "Old campaign" });
     const requestId = async (answer: Promise<Response>) => (await answer).headers.get("x-request-id") ?? "none";
     const first = await requestId(workspace.send({ email: "a@example.com" }));
     const second = await requestId(workspace.send("{ nonsense"));
-    const third = await requestId(workspace.send("{ nonsense", { key: other.key }));
+    const third = await requestId(workspace.send("{ nonsense", { key: otherKey.key }));
     const shown = async (query: string) => {
       const html = await owner.see(path + query);
       return [first, second, third].map((id) => html.includes(id));
     };
     expect(await shown("")).toEqual([true, true, true]);
     expect(await shown("?code=body_not_json")).toEqual([false, true, true]);
-    expect(await shown(`?code=body_not_json&key=${other.id}`)).toEqual([false, false, true]);
+    expect(await shown(`?code=body_not_json&key=${otherKey.id}`)).toEqual([false, false, true]);
     expect(await shown(`?code=&key=`)).toEqual([true, true, true]);
     expect(await shown(`?code=nonsense`)).toEqual([true, true, true]);
     expect(textOf(await owner.see(`${path}?key=key_of_nobody`))).toContain("No such call among those that are kept");
@@ -67,7 +67,7 @@ describe("the Rejections page", () => {
     expect(textOf(nothing)).toMatch(
       /kept Reason: .* Clear Key: An API key \(…body\) Clear Days: until 2020-01-01 \(UTC\) Clear/,
     );
-    const clearDays = readHtml(nothing).one('a[aria-label="Clear “Days”"]');
+    const clearDays = readHtml(nothing).only('a[aria-label="Clear “Days”"]');
     expect(clearDays.target).toBe(`${path}?code=body_not_json&key=key_of_nobody`);
     // Midnight may have passed since the first call.
     const lastDay = new Date().toISOString().slice(0, 10);
@@ -120,14 +120,14 @@ describe("the Rejections page", () => {
 
   test("shows the number of calls and signals, and the time of the first", async () => {
     const { workspace, path, owner } = await atRejections();
-    const told = {
+    const refusal = {
       keyId: workspace.key.id,
       code: "unauthorized",
       cause: "key_deactivated",
       requestId: "req_1",
     } as const;
     const when = { firstAtMs: Date.now() - 60_000, lastAtMs: Date.now() };
-    await workspace.counter.countRefused([{ ...told, detail: "Not valid.", calls: 1_234, signals: 1_234, ...when }]);
+    await workspace.counter.countRefused([{ ...refusal, detail: "Not valid.", calls: 1_234, signals: 1_234, ...when }]);
     const text = textOf(await owner.see(path));
     expect(text).toContain("1,234 refused calls with");
     expect(text).toContain("The key is deactivated. test key 1,234 1,234");

@@ -76,13 +76,13 @@ describe("the import of rules", () => {
     const answer = await members.admin.post(`${base}/import`, { text });
     const html = await answer.text();
     expect(answer.status).toBe(200);
-    const said = textOf(html);
-    expect(said).toContain("Added 1 Changed 1 As they are here 1");
-    expect(said).toContain(
+    const shown = textOf(html);
+    expect(shown).toContain("Added 1 Changed 1 As they are here 1");
+    expect(shown).toContain(
       "Asked for a demo Changed It is here already, as version 1. Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
     );
-    expect(said).toContain("<b>New</b> Added When Filled Out * comes, and all of this holds: source is web");
-    expect(said).toContain("each time. Disabled");
+    expect(shown).toContain("<b>New</b> Added When Filled Out * comes, and all of this holds: source is web");
+    expect(shown).toContain("each time. Disabled");
     expect(readHtml(html).all("main b")).toHaveLength(0);
     expect(await stored()).toMatchObject([{ version: 1 }, { version: 1, points: 20 }]);
     const confirmed = await members.admin.post(`${base}/import`, toConfirm(html));
@@ -182,13 +182,13 @@ describe("the import of rules", () => {
     await create({ name: "Twice" });
     await create({ name: "Twice", points: 1 });
     const text = await members.member.see(`${base}/export.json`);
-    const own = await (await members.owner.post(`${base}/import`, { text })).text();
-    expect(textOf(own)).toContain("Every rule of the file is here already, and says the same.");
-    expect(toConfirm(own)).toEqual({});
-    const other = await newMembers();
-    const theirs = await (await other.owner.post(`${other.home}/rules/import`, { text })).text();
-    expect((await other.owner.post(`${other.home}/rules/import`, toConfirm(theirs))).status).toBe(303);
-    expect(await stored(other)).toMatchObject([
+    const sameWorkspace = await (await members.owner.post(`${base}/import`, { text })).text();
+    expect(textOf(sameWorkspace)).toContain("Every rule of the file is here already, and says the same.");
+    expect(toConfirm(sameWorkspace)).toEqual({});
+    const otherTeam = await newMembers();
+    const theirs = await (await otherTeam.owner.post(`${otherTeam.home}/rules/import`, { text })).text();
+    expect((await otherTeam.owner.post(`${otherTeam.home}/rules/import`, toConfirm(theirs))).status).toBe(303);
+    expect(await stored(otherTeam)).toMatchObject([
       { name: "Twice", points: 1 },
       { name: "Twice", points: 20 },
     ]);
@@ -201,9 +201,9 @@ describe("the import of rules", () => {
     const fields = toConfirm(preview);
     expect([fields["text"], readHtml(preview).all("input[type=file][required]").length]).toEqual([undefined, 1]);
 
-    const other = await members.owner.post(`${base}/import`, { ...fields, text: file(RULE, ...rules) });
-    expect(other.status).toBe(409);
-    expect(textOf(await other.text())).toContain("Nothing was imported: this is not the file that was previewed.");
+    const refused = await members.owner.post(`${base}/import`, { ...fields, text: file(RULE, ...rules) });
+    expect(refused.status).toBe(409);
+    expect(textOf(await refused.text())).toContain("Nothing was imported: this is not the file that was previewed.");
     expect(await stored()).toEqual([]);
     expect((await members.owner.post(`${base}/import`, { ...fields, text })).status).toBe(303);
     expect((await stored()).length).toBeGreaterThan(0);

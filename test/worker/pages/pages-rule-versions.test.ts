@@ -76,13 +76,13 @@ test("a version shows the rule's content and the effect of going back; only mana
   const present = await members.admin.see(`${path}/versions/2`);
   expect(textOf(present)).toContain("This is what the rule says now.");
   expect(forms(present)).not.toContain(`${path}/versions/2/restore`);
-  const other = await newMembers();
+  const otherTeam = await newMembers();
   for (const missing of ["versions/3", "versions/0", "versions/x"]) {
     // oxlint-disable-next-line no-await-in-loop
     expect((await members.admin.get(`${path}/${missing}`)).status, missing).toBe(404);
   }
-  expect((await other.owner.get(`${other.home}/rules/${id}/versions`)).status).toBe(404);
-  expect((await other.owner.get(`${other.home}/rules/${id}/versions/1`)).status).toBe(404);
+  expect((await otherTeam.owner.get(`${otherTeam.home}/rules/${id}/versions`)).status).toBe(404);
+  expect((await otherTeam.owner.get(`${otherTeam.home}/rules/${id}/versions/1`)).status).toBe(404);
 });
 
 test("going back creates a new version of the rule; applied to the past it restores the scores", async () => {

@@ -155,7 +155,7 @@ describe("creating a rule", () => {
     );
     const editor = await members.admin.see(`${base}/${rule?.id}`);
     const frequency = readHtml(editor).field("frequency");
-    expect([frequency.value, frequency.one("option[selected]").text]).toEqual(["once_per_day", "once a day (UTC)"]);
+    expect([frequency.value, frequency.only("option[selected]").text]).toEqual(["once_per_day", "once a day (UTC)"]);
     expect(textOf(await members.member.see(`${base}/${rule?.id}`))).toContain("at most once a day (UTC)");
     expect(await audit()).toEqual(["rule.created admin"]);
   });
@@ -217,8 +217,8 @@ describe("creating a rule", () => {
     expect(copy.field("enabled").isChecked).toBe(false);
     expect(await stored()).toHaveLength(1);
     expect((await members.member.get(`${base}/new?copy=${rule.id}`)).status).toBe(403);
-    const other = await newMembers();
-    expect((await other.owner.get(`${other.home}/rules/new?copy=${rule.id}`)).status).toBe(404);
+    const otherTeam = await newMembers();
+    expect((await otherTeam.owner.get(`${otherTeam.home}/rules/new?copy=${rule.id}`)).status).toBe(404);
   });
 
   test("rows can be added and removed without JavaScript", async () => {
@@ -251,8 +251,8 @@ describe("creating a rule", () => {
         .map(({ value }) => value),
     ).toContain("Filled Out Form");
     expect(typed(await members.owner.see(`${base}/new?from=sig_none`), "event")).toEqual([""]);
-    const other = await newMembers();
-    expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
+    const otherTeam = await newMembers();
+    expect(typed(await otherTeam.owner.see(`${otherTeam.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
   });
 
   test("suggests known events, the most frequent first, and the paths of their payloads", async () => {
@@ -269,7 +269,7 @@ describe("creating a rule", () => {
       ...many(2, 5, { event: "Filled Out Form" }),
     ]);
     const proposed = (html: string, list: string) => {
-      const options = readHtml(html).one(`datalist[id="${list}"]`).all("option");
+      const options = readHtml(html).only(`datalist[id="${list}"]`).all("option");
       return options.map(({ value }) => value);
     };
     const html = await members.owner.see(`${base}/new`);
@@ -288,8 +288,8 @@ describe("creating a rule", () => {
     expect(await typing("A rare one")).toEqual([...fixed, "properties.rare"]);
     expect(await typing("*r*d*")).toEqual([...fixed, ...ofOrders]);
     expect(await typing("Never Came")).toEqual(fixed);
-    const other = await newMembers();
-    expect(proposed(await other.owner.see(`${other.home}/rules/new`), "events")).toEqual([]);
+    const otherTeam = await newMembers();
+    expect(proposed(await otherTeam.owner.see(`${otherTeam.home}/rules/new`), "events")).toEqual([]);
   });
 
   test("from an event group has the conditions that its samples share, and matches them", async () => {
@@ -558,9 +558,9 @@ describe("applying a rule to past signals", () => {
       const half = JSON.stringify({ ...rule, version: 1, scoringSignal: "demo" });
       storage.sql.exec("UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?", half);
     });
-    const job = (await members.member.read(`${base}/${rule.id}`)).one("#job");
+    const job = (await members.member.read(`${base}/${rule.id}`)).only("#job");
     expect(job.attribute("data-refresh")).toMatch(/^\d+$/);
-    const progress = job.one("progress");
+    const progress = job.only("progress");
     expect([progress.value, progress.attribute("max")]).toEqual(["250", "1000"]);
     expect(job.text).toContain("250 of about 1,000 signals looked at");
     expect(textOf(await members.member.see(base))).toContain("Applying");
@@ -589,7 +589,7 @@ describe("a repeated form", () => {
     await members.owner.post(`${base}/${id}/delete`);
     await members.owner.post(base, fields([], { id }));
     expect(await stored()).toEqual([]);
-    expect(page.one("form#rule").attribute("data-once")).toBeDefined();
+    expect(page.only("form#rule").attribute("data-once")).toBeDefined();
   });
 
   test("stays the same form after added rows and after a refusal; a new form makes another rule", async () => {
@@ -598,9 +598,9 @@ describe("a repeated form", () => {
       const html = await (await members.owner.post(base, fields([], { id, ...more }))).text();
       expect(readHtml(html).field("id").value).toBe(id);
     }
-    const other = (await members.owner.read(`${base}/new`)).field("id").value ?? "";
-    for (const each of [id, other]) await members.owner.post(base, fields([], { id: each }));
-    expect((await stored()).map((rule) => rule.id).toSorted()).toEqual([id, other].toSorted());
+    const otherId = (await members.owner.read(`${base}/new`)).field("id").value ?? "";
+    for (const each of [id, otherId]) await members.owner.post(base, fields([], { id: each }));
+    expect((await stored()).map((rule) => rule.id).toSorted()).toEqual([id, otherId].toSorted());
   });
 
   test("neither makes nor changes a rule of another workspace, and accepts no invalid id", async () => {
@@ -670,7 +670,7 @@ test("members read all rules and change nothing; strangers and other workspaces 
   expect(textOf(html)).toContain("properties.n is one of 1, <b>");
   expect(readHtml(html).forms(/^\/w\//)).toHaveLength(0);
   expect((await members.member.get(`${base}/new`)).status).toBe(403);
-  const other = await newMembers();
+  const otherTeam = await newMembers();
   for (const action of [
     "",
     "/preview",
@@ -683,9 +683,9 @@ test("members read all rules and change nothing; strangers and other workspaces 
     expect((await members.stranger.post(base + action, fields())).status, action).toBe(404);
     if (!action.startsWith("/rule")) continue;
     // oxlint-disable-next-line no-await-in-loop
-    expect((await other.owner.post(`${other.home}/rules${action}`, fields())).status, action).toBe(404);
+    expect((await otherTeam.owner.post(`${otherTeam.home}/rules${action}`, fields())).status, action).toBe(404);
   }
-  expect((await other.owner.get(`${other.home}/rules/${rule.id}`)).status).toBe(404);
+  expect((await otherTeam.owner.get(`${otherTeam.home}/rules/${rule.id}`)).status).toBe(404);
   expect((await members.owner.get(path)).headers.get("cache-control")).toBe("no-store");
   expect(await stored()).toMatchObject([{ version: 1 }]);
 });

@@ -115,7 +115,7 @@ describe("the signal queue", () => {
     expect(labels).toContain("3 signals in 14 days, 2 signals today");
     expect(labels).toContain("0 signals in 14 days, 0 signals today");
     expect(page.text).toContain("1 signal is held");
-    expect(page.one("main").targets).toContain(`${base}/usage`);
+    expect(page.only("main").targets).toContain(`${base}/usage`);
   });
 
   test("filters by part of the name, by source, and by held and anonymous signals", async () => {
@@ -249,8 +249,8 @@ describe("the list of all signals", () => {
   test("filters by days of receipt and, for managers, by key, also over sealed segments", async () => {
     const at = Date.UTC(2031, 4, 10, 12);
     vi.setSystemTime(at + DAY);
-    const other = await workspace.newKey({ name: "Other <key>" });
-    for (const [n, keyId] of [workspace.key.id, other.id, other.id, workspace.key.id].entries()) {
+    const otherKey = await workspace.newKey({ name: "Other <key>" });
+    for (const [n, keyId] of [workspace.key.id, otherKey.id, otherKey.id, workspace.key.id].entries()) {
       await deliver(workspace.id, [
         { id: `sig_${n}`, ordinal: n + 1, payload: form(n), at: at - (3 - n) * DAY, envelope: { key: keyId } },
       ]);
@@ -268,11 +268,11 @@ describe("the list of all signals", () => {
     expect(await ids("?from=2031-05-08&to=2031-05-09")).toEqual(["sig_2", "sig_1"]);
     expect(await ids("?from=2031-05-10")).toEqual(["sig_3"]);
     expect(await ids("?to=2031-05-07")).toEqual(["sig_0"]);
-    expect(await ids(`?key=${other.id}`)).toEqual(["sig_2", "sig_1"]);
-    expect(await ids(`?key=${other.id}&from=2031-05-09`)).toEqual(["sig_2"]);
+    expect(await ids(`?key=${otherKey.id}`)).toEqual(["sig_2", "sig_1"]);
+    expect(await ids(`?key=${otherKey.id}&from=2031-05-09`)).toEqual(["sig_2"]);
     expect(await ids("?event=Filled+Out+Form&to=2031-05-08&email=p1@example.com")).toEqual(["sig_1"]);
     // Spec §1: nothing of the keys for others.
-    expect(await ids(`?key=${other.id}`, members.member)).toHaveLength(4);
+    expect(await ids(`?key=${otherKey.id}`, members.member)).toHaveLength(4);
     expect(textOf(await members.owner.see(`${base}/signals/all`))).toContain("Other <key>");
     expect(textOf(await see("/all"))).not.toContain("Other <key>");
     expect(textOf(await members.owner.see(`${base}/signals/all?from=2040-01-01`))).toContain("No signal fits");
@@ -287,7 +287,7 @@ describe("the list of all signals", () => {
     expect(textOf(html)).toContain(
       "No signal fits Event name: Form 1 Clear Source: web Clear Email of the person: a@x.example Clear Status: Held Clear Key: key_1 Clear Received: from 2031-01-01 (UTC) Clear Clear all of them",
     );
-    expect(readHtml(html).one('a[aria-label="Clear “Source”"]').target).toBe(
+    expect(readHtml(html).only('a[aria-label="Clear “Source”"]').target).toBe(
       `${base}/signals/all?${all.replace("source=web&", "")}`,
     );
   });
@@ -368,7 +368,7 @@ describe("a signal's page", () => {
     const html = await members.owner.see(path);
     const text = textOf(html);
     expect(html).not.toContain("data-refresh");
-    for (const said of [
+    for (const expected of [
       "Processed It took its effect.",
       "On the Signal Staging endpoint, with the key test key.",
       "Accepted: signal 1 of 1,000,000",
@@ -378,7 +378,7 @@ describe("a signal's page", () => {
       "+20 demo, by Asked <b>for</b> a demo version 1 (now version 2)",
       "+20 points",
     ]) {
-      expect(text).toContain(said);
+      expect(text).toContain(expected);
     }
     expect(readHtml(html).targets).toContain(`${base}/rules/${rule.id}`);
     expect(readHtml(html).targets).toContain(`${base}/rules/new?from=${id}`);
@@ -410,7 +410,7 @@ describe("a signal's page", () => {
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const { id } = await (await workspace.send(form(1))).json<{ id: string }>();
     const html = await see(`/${id}`);
-    expect(readHtml(html).one("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
+    expect(readHtml(html).only("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
     expect(textOf(html)).toContain("In flight It is accepted and on its way to the store.");
     expect(textOf(html)).toContain("Accepted: signal 1 of 1,000,000");
     expect(textOf(html)).toContain("It is shown once the signal is recorded.");
@@ -433,7 +433,7 @@ describe("a signal's page", () => {
       { id: "sig_7", ordinal: 7, payload: { event: "Seen", source: "web" }, at },
       { id: "sig_8", ordinal: 8, payload: { type: "identify", anonymousId: "visitor-2", traits: {} }, at },
     ]);
-    const said = {
+    const descriptions = {
       sig_2: ["Duplicate The same content came before, as sig_1.", "A duplicate's payload is not kept"],
       sig_3: ["Held: signal 1,042 of 1,000", "Waiting Held until its billing period ends", "Email p3@example.com"],
       sig_4: ["Purged", "its billing period has ended"],
@@ -442,10 +442,10 @@ describe("a signal's page", () => {
       sig_7: ["Nobody named It names no email"],
       sig_8: ["Nobody identified"],
     };
-    for (const [id, texts] of Object.entries(said)) {
+    for (const [id, texts] of Object.entries(descriptions)) {
       // oxlint-disable-next-line no-await-in-loop
       const text = textOf(await see(`/${id}`));
-      for (const one of texts) expect(text).toContain(one);
+      for (const expected of texts) expect(text).toContain(expected);
     }
     await deliver(workspace.id, [
       {
@@ -484,9 +484,9 @@ describe("a signal's page", () => {
 
   test("of another workspace, or with an unknown id, is not found", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
-    const other = await newMembers();
-    expect((await other.owner.get(`${other.home}/signals/sig_1`)).status).toBe(404);
-    expect((await other.owner.get(`${base}/signals/sig_1`)).status).toBe(404);
+    const otherTeam = await newMembers();
+    expect((await otherTeam.owner.get(`${otherTeam.home}/signals/sig_1`)).status).toBe(404);
+    expect((await otherTeam.owner.get(`${base}/signals/sig_1`)).status).toBe(404);
     expect((await members.stranger.get(`${base}/signals`)).status).toBe(404);
     expect((await members.owner.get(`${base}/signals/sig_none`)).status).toBe(404);
     expect((await members.owner.get(`${base}/signals/sig_1`)).headers.get("cache-control")).toBe("no-store");
@@ -511,8 +511,8 @@ describe("dead letters", () => {
     expect(textOf(html)).toContain("Could not be processed: SyntaxError");
     expect(readHtml(html).inlineScripts).toHaveLength(0);
 
-    const one = await members.admin.post(`${base}/signals/dead-letters/replay`, { id: "sig_1" });
-    expect([one.status, one.headers.get("location")]).toEqual([303, `${base}/signals/sig_1?done=replayed`]);
+    const answer = await members.admin.post(`${base}/signals/dead-letters/replay`, { id: "sig_1" });
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/signals/sig_1?done=replayed`]);
     await sent();
     const all = await members.owner.post(`${base}/signals/dead-letters/replay`);
     expect(all.headers.get("location")).toBe(`${base}/signals/dead-letters?done=replayed`);

@@ -268,7 +268,7 @@ describe("changing plan and overages, releasing held signals", () => {
   test("dismissing the notice keeps the list's filters, and does not repeat a form", async () => {
     const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
     await send(workspace, 4);
-    const back = async (path: string) => (await owner.read(path)).one("section.notice.bar").field("back").value ?? "";
+    const back = async (path: string) => (await owner.read(path)).only("section.notice.bar").field("back").value ?? "";
     const filtered = `${home}/signals?view=all&status=held&q=a+%26+%C3%A9`;
     const answer = await owner.post(`${home}/dismiss`, { what: "usage", state: "x", back: await back(filtered) });
     expect(answer.headers.get("location")).toBe(filtered);
@@ -293,7 +293,7 @@ describe("changing plan and overages, releasing held signals", () => {
       expect([path, answer.status]).toEqual([path, status]);
       const back =
         readHtml(await answer.text())
-          .one("section.notice.bar")
+          .only("section.notice.bar")
           .field("back").value ?? "";
       expect(back).toBe(`${home}/${leadsTo}`);
       expect((await owner.get(back)).status).toBe(200);
@@ -337,24 +337,25 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("a plan is offered to all workspaces or to named ones; others can neither see nor choose it", async () => {
-    const [theirs, others] = [await atUsage({ signalLimit: 2 }), await atUsage({ signalLimit: 2 })];
-    const own = `own-${crypto.randomUUID()}`;
-    const plan = { name: own, signal_limit: 9, paid: true, offered_to: [theirs.workspace.id] };
-    await operator("PUT", `/plans/${own}`, plan);
-    expect(await theirs.owner.see(theirs.path)).toContain(own);
-    for (const browser of [others.owner, others.member]) expect(await browser.see(others.path)).not.toContain(own);
+    const [team, otherTeam] = [await atUsage({ signalLimit: 2 }), await atUsage({ signalLimit: 2 })];
+    const ownPlan = `own-${crypto.randomUUID()}`;
+    const plan = { name: ownPlan, signal_limit: 9, paid: true, offered_to: [team.workspace.id] };
+    await operator("PUT", `/plans/${ownPlan}`, plan);
+    expect(await team.owner.see(team.path)).toContain(ownPlan);
+    for (const browser of [otherTeam.owner, otherTeam.member])
+      expect(await browser.see(otherTeam.path)).not.toContain(ownPlan);
 
-    const refused = await others.owner.post(`${others.path}/plan`, { plan: own });
+    const refused = await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan });
     expect(refused.status).toBe(422);
     expect(await refused.text()).toContain("There is no such plan.");
-    expect(await others.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
-    expect((await theirs.owner.post(`${theirs.path}/plan`, { plan: own })).status).toBe(303);
+    expect(await otherTeam.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
+    expect((await team.owner.post(`${team.path}/plan`, { plan: ownPlan })).status).toBe(303);
 
     // A plan is shown to who has it, also when it is offered to nobody any more.
-    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: [] });
-    expect(textOf(await theirs.member.see(theirs.path))).toContain(`${own} Current`);
-    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: null });
-    expect((await others.owner.post(`${others.path}/plan`, { plan: own })).status).toBe(303);
+    await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: [] });
+    expect(textOf(await team.member.see(team.path))).toContain(`${ownPlan} Current`);
+    await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: null });
+    expect((await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan })).status).toBe(303);
   });
 
   test("plans are sorted by size", async () => {

@@ -121,13 +121,13 @@ describe("a form of somebody who is not signed in", () => {
 
 test("the rule editor draws at most one condition more than a rule may have", async () => {
   const rows: [string, string][] = Array.from({ length: 300 }, () => ["path", "properties.a"]);
-  for (const what of ["save", "preview", "add"]) {
+  for (const action of ["save", "preview", "add"]) {
     // oxlint-disable-next-line no-await-in-loop -- one form after the other
-    const answer = await members.owner.post(`${members.home}/rules`, [["do", what], ["event", "Visit"], ...rows]);
+    const answer = await members.owner.post(`${members.home}/rules`, [["do", action], ["event", "Visit"], ...rows]);
     // oxlint-disable-next-line no-await-in-loop
     const page = readHtml(await answer.text());
     expect(page.all("input[name=path]").length).toBeLessThanOrEqual(RULE_MAX_CONDITIONS + 2);
-    if (what === "save") expect(page.text).toContain(`A rule has at most ${RULE_MAX_CONDITIONS} conditions.`);
+    if (action === "save") expect(page.text).toContain(`A rule has at most ${RULE_MAX_CONDITIONS} conditions.`);
   }
 });
 

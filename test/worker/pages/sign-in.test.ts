@@ -57,14 +57,14 @@ describe("access", () => {
   });
 
   test("a workspace of other people and a missing one look the same to a person who is not a member", async () => {
-    const [team, others] = [await newMembers(), await newMembers()];
-    for (const slug of [others.slug, "nowhere", others.workspace.id, team.slug.toUpperCase()]) {
+    const [team, otherTeam] = [await newMembers(), await newMembers()];
+    for (const slug of [otherTeam.slug, "nowhere", otherTeam.workspace.id, team.slug.toUpperCase()]) {
       const answer = await team.owner.get(`/w/${slug}/usage`);
       expect(answer.status).toBe(404);
       expect(await answer.text()).toContain("There is no such page");
     }
     expect((await new Browser("nobody@nowhere.example").get(`/w/${team.slug}/usage`)).status).toBe(404);
-    const post = await team.owner.post(`/w/${others.slug}/settings/members`, { email: "x@y.example" });
+    const post = await team.owner.post(`/w/${otherTeam.slug}/settings/members`, { email: "x@y.example" });
     expect(post.status).toBe(404);
   });
 
@@ -75,14 +75,14 @@ describe("access", () => {
   });
 
   test("the first page is the only workspace, or a list to choose from, or says who can help", async () => {
-    const [one, two] = [await newMembers(), await newMembers()];
+    const [first, two] = [await newMembers(), await newMembers()];
     expect((await call("/", PAGE)).headers.get("location")).toBe("/w/");
-    expect((await one.admin.get("/w/")).headers.get("location")).toBe(`/w/${one.slug}`);
+    expect((await first.admin.get("/w/")).headers.get("location")).toBe(`/w/${first.slug}`);
 
-    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email: one.admin.email, role: "member" });
-    const { targets } = await one.admin.read("/w/");
-    for (const { slug } of [one, two]) expect(targets).toContain(`/w/${slug}`);
-    expect((await one.admin.read(`/w/${two.slug}/usage`)).targets).toContain(`/w/${one.slug}`);
+    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email: first.admin.email, role: "member" });
+    const { targets } = await first.admin.read("/w/");
+    for (const { slug } of [first, two]) expect(targets).toContain(`/w/${slug}`);
+    expect((await first.admin.read(`/w/${two.slug}/usage`)).targets).toContain(`/w/${first.slug}`);
 
     const nobody = await new Browser("nobody@nowhere.example").get("/w/");
     expect(nobody.status).toBe(403);
@@ -102,18 +102,18 @@ describe("the duration of access", () => {
   });
 
   test("a person removed from the last workspace is signed out; removed from another one, the session stays", async () => {
-    const [one, two] = [await newMembers(), await newMembers()];
-    const email = one.member.email;
+    const [first, two] = [await newMembers(), await newMembers()];
+    const email = first.member.email;
     await operator("POST", `/workspaces/${two.workspace.id}/members`, { email, role: "member" });
-    await one.member.see(`/w/${one.slug}/usage`);
+    await first.member.see(`/w/${first.slug}/usage`);
 
-    await operator("DELETE", `/workspaces/${one.workspace.id}/members/${email}`);
-    expect((await one.member.get(`/w/${one.slug}/usage`)).status).toBe(404);
-    await one.member.see(`/w/${two.slug}/usage`);
+    await operator("DELETE", `/workspaces/${first.workspace.id}/members/${email}`);
+    expect((await first.member.get(`/w/${first.slug}/usage`)).status).toBe(404);
+    await first.member.see(`/w/${two.slug}/usage`);
 
     await operator("DELETE", `/workspaces/${two.workspace.id}/members/${email}`);
     expect(await sessionsOf(email)).toEqual([]);
-    expect((await one.member.get(`/w/${two.slug}/usage`)).status).toBe(303);
+    expect((await first.member.get(`/w/${two.slug}/usage`)).status).toBe(303);
   });
 
   test("the last owner, who cannot be removed, stays signed in", async () => {
@@ -676,7 +676,7 @@ describe("attempts are limited", () => {
     expect(text).toContain('"route":"/sign-in/local"');
     expect(text).toContain('"code":"no_member"');
     expect(text).toContain('"workspace":"ws_');
-    for (const told of [email, "nobody", "jane", "secret", slug, cookie.split("=")[1] ?? ""])
-      expect(text).not.toContain(told);
+    for (const secret of [email, "nobody", "jane", "secret", slug, cookie.split("=")[1] ?? ""])
+      expect(text).not.toContain(secret);
   });
 });

@@ -108,11 +108,14 @@ describe("a batch of several workspaces", () => {
   });
 
   test("brings each workspace's signals to its own store only", async () => {
-    const [one, other] = [await newCounter(), await newCounter()];
+    const [counter, otherCounter] = [await newCounter(), await newCounter()];
     const signal = { id: "sig_same", payload: { email: "a@example.com", event: "e" } };
-    await consumeMessages([messageOf(one.id, [signal]), messageOf(other.id, [signal, { ...signal, id: "sig_more" }])]);
-    expect(await signalStore(env, one.id).totals()).toMatchObject({ processed: 1 });
-    expect(await signalStore(env, other.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
+    await consumeMessages([
+      messageOf(counter.id, [signal]),
+      messageOf(otherCounter.id, [signal, { ...signal, id: "sig_more" }]),
+    ]);
+    expect(await signalStore(env, counter.id).totals()).toMatchObject({ processed: 1 });
+    expect(await signalStore(env, otherCounter.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
   });
 });
 
@@ -138,7 +141,9 @@ describe("the rules of a batch of many workspaces", () => {
   }
 
   const batchOf = (workspaces: TestWorkspace[], id: string) =>
-    workspaces.map((one) => messageOf(one.id, [{ id: `sig_${id}_${one.id}`, payload: { ...form, n: id } }]));
+    workspaces.map((workspace) =>
+      messageOf(workspace.id, [{ id: `sig_${id}_${workspace.id}`, payload: { ...form, n: id } }]),
+    );
   const form = { event: "Form", email: "a@example.com" };
   const scores = (workspaces: TestWorkspace[]) =>
     Promise.all(

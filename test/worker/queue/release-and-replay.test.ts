@@ -245,10 +245,10 @@ describe("design §8: a replay of dead letters", () => {
   });
 
   test("ignores other workspaces and signals that are not dead", async () => {
-    const [workspace, other] = [await withRule({}), await withRule({})];
+    const [workspace, otherWorkspace] = [await withRule({}), await withRule({})];
     const ids = await sendAll(workspace, 1);
     await workspace.settled();
     expect(await replay(workspace, ids)).toEqual({ replayed: 0 });
-    expect(await replay(other, ids)).toEqual({ replayed: 0 });
+    expect(await replay(otherWorkspace, ids)).toEqual({ replayed: 0 });
   });
 });

@@ -80,7 +80,7 @@ describe("call statistics", () => {
 
   const key = fc.constantFrom(...KEYS);
   const code = fc.constantFrom("body_empty" as const, "event_missing" as const);
-  const step: fc.Arbitrary<Step> = fc.oneof(
+  const anyStep: fc.Arbitrary<Step> = fc.oneof(
     fc.record({ do: fc.constant("accept" as const), key, signals: fc.integer({ min: 1, max: 3 }) }),
     fc.record({ do: fc.constant("accept in part" as const), key }),
     fc.record({ do: fc.constant("refuse" as const), key, code }),
@@ -153,41 +153,41 @@ describe("call statistics", () => {
       this.#counter = counter;
     }
 
-    async run(one: Step): Promise<void> {
-      switch (one.do) {
+    async run(step: Step): Promise<void> {
+      switch (step.do) {
         case "accept":
-          return this.#accept(one.key, one.signals);
+          return this.#accept(step.key, step.signals);
         case "accept in part":
           await this.#counter.admit(1, {
-            keyId: one.key,
+            keyId: step.key,
             invalid: (["event_missing", "body_empty"] as const).map((name) => ({ code: name, detail: "", signals: 1 })),
           });
           this.#admitted++;
-          this.#seen.accepted(one.key);
-          this.#seen.refused(one.key, ["event_missing", "body_empty"], 1);
+          this.#seen.accepted(step.key);
+          this.#seen.refused(step.key, ["event_missing", "body_empty"], 1);
           return this.#happened();
         case "refuse":
-          await this.#counter.stub.refused(refusal(one.key, one.code));
-          this.#seen.used(one.key);
-          this.#seen.refused(one.key, [one.code], 1);
+          await this.#counter.stub.refused(refusal(step.key, step.code));
+          this.#seen.used(step.key);
+          this.#seen.refused(step.key, [step.code], 1);
           return this.#happened();
         case "refuse without the secret":
-          await this.#counter.stub.countRefused([summed(one.key, one.calls)]);
-          this.#seen.refused(one.key, ["unauthorized"], one.calls);
+          await this.#counter.stub.countRefused([summed(step.key, step.calls)]);
+          this.#seen.refused(step.key, ["unauthorized"], step.calls);
           return this.#happened();
         case "load":
-          for (let second = 0; second < one.seconds; second += 3) {
-            if (second === 9) vi.setSystemTime(Date.now() - one.clockBackMs);
-            await this.#accept(one.key, 1);
+          for (let second = 0; second < step.seconds; second += 3) {
+            if (second === 9) vi.setSystemTime(Date.now() - step.clockBackMs);
+            await this.#accept(step.key, 1);
             await this.#pass(3 * SECOND);
           }
-          return one.crashes ? this.#crash() : undefined;
+          return step.crashes ? this.#crash() : undefined;
         case "pass":
-          return this.#pass(one.ms);
+          return this.#pass(step.ms);
         case "set the clock back":
-          vi.setSystemTime(Date.now() - one.ms);
+          vi.setSystemTime(Date.now() - step.ms);
           // The alarm was set by the later clock; the next call sets it again.
-          return this.#accept(one.key, 1);
+          return this.#accept(step.key, 1);
         case "sleep":
           await this.#pass(QUIET_MS);
           await evictDurableObject(this.#counter.stub);
@@ -252,10 +252,10 @@ describe("call statistics", () => {
     { timeout: amount(60_000, 600_000) },
     async () => {
       await fc.assert(
-        fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 14, size: "max" }), async (steps) => {
+        fc.asyncProperty(fc.array(anyStep, { minLength: 5, maxLength: 14, size: "max" }), async (steps) => {
           const history = new History(await counterAtStart());
-          for (const one of steps) {
-            await history.run(one);
+          for (const step of steps) {
+            await history.run(step);
             expect(await history.seen()).toEqual(history.expected);
           }
         }),

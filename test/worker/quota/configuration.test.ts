@@ -167,7 +167,7 @@ describe("any history of configuration changes and faults", () => {
 
     /** The newest configuration that the counter has had of those effective at `ms`; else the first. */
     #heldAt(ms: number): StoredConfig {
-      const version = this.#applied.filter((one) => one <= ms).at(-1) ?? this.#applied[0] ?? 0;
+      const version = this.#applied.filter((applied) => applied <= ms).at(-1) ?? this.#applied[0] ?? 0;
       const config = this.#known.get(version);
       if (config === undefined) throw new Error(`D1 never had version ${version}`);
       return config;
@@ -325,10 +325,10 @@ describe("new terms of a plan", () => {
     )
       .bind(late.plan, ANCHOR, ANCHOR)
       .run();
-    const other = await newWorkspace({ key: null });
+    const otherWorkspace = await newWorkspace({ key: null });
     const versionOf = (id: string) =>
       env.DB.prepare("SELECT config_version AS v FROM workspaces WHERE id = ?").bind(id).first<number>("v");
-    const before = await versionOf(other.id);
+    const before = await versionOf(otherWorkspace.id);
     late.pushed.length = 0;
     pass(1_000);
     const startedMs = performance.now();
@@ -339,7 +339,7 @@ describe("new terms of a plan", () => {
       .bind(late.plan, Date.now())
       .first<number>("n");
     expect(raised).toBe(10_000);
-    expect(await versionOf(other.id)).toBe(before);
+    expect(await versionOf(otherWorkspace.id)).toBe(before);
   });
 
   test("raise no version if only name, price or offer change, nor does a new workspace name", async () => {

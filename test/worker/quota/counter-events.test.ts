@@ -317,7 +317,11 @@ describe("rows and alarms", () => {
         for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
       },
     },
-    { type: "processing.late", more: 3, act: (counter) => runInDurableObject(counter.stub, (one) => one.alarm()) },
+    {
+      type: "processing.late",
+      more: 3,
+      act: (counter) => runInDurableObject(counter.stub, (instance) => instance.alarm()),
+    },
   ])("are $more more for $type", async ({ type, more, act }) => {
     const cost = async (types: EventType[]): Promise<number> => {
       const { counter } = await counterThatTells({}, types);

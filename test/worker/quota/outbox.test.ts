@@ -280,8 +280,8 @@ describe("packing", () => {
     const parts = text.split("\u001e").slice(1);
     const slices = Array.from({ length: 20 }, (_, slice) => {
       const part = parts.slice(slice * 200, slice * 200 + 200);
-      const own = part.map((record) => `\u001e${record}`).join("");
-      return { text: own, count: 100, bytes: own.length };
+      const partText = part.map((record) => `\u001e${record}`).join("");
+      return { text: partText, count: 100, bytes: partText.length };
     });
     expect(await counter.counted(0, { chunks: slices })).toEqual([2_000, 0, 0]);
     expect(await settled(counter)).toMatchObject({ processed: 2_000 });
@@ -330,11 +330,11 @@ describe("a signal in flight", () => {
   test("is found by its id, even if another payload quotes the id", async () => {
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
-    const [id, other] = [newId("sig"), newId("sig")];
+    const [id, otherId] = [newId("sig"), newId("sig")];
     await counter.admit(1, admitCall(1, { payload: `{"event":"x","about":"${id}"}` }));
     await counter.admit(1, { ids: [id] });
     expect(await counter.stub.inFlight(id)).toMatchObject({ id, verdict: "held", ordinal: 2 });
-    expect(await counter.stub.inFlight(other)).toBeNull();
+    expect(await counter.stub.inFlight(otherId)).toBeNull();
     expect(await counter.stub.inFlight("sig_x")).toBeNull();
     expect(await (await newCounter()).stub.inFlight(id)).toBeNull();
   });
@@ -354,7 +354,7 @@ describe("a signal in flight", () => {
     await counter.settle(1, 2, 3, 9, 10, 24);
     const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
     const gone = [0, 1, 2, 8, 9, 23];
-    expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
+    expect(found.map((signal) => signal?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
   });
 
   test("is found among rows with gaps in their numbers", async () => {

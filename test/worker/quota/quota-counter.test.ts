@@ -58,10 +58,10 @@ describe("§8, invariant 3: verdicts", () => {
     calls.forEach((ids, call) => {
       const result = results[call];
       if (result?.outcome !== "counted") throw new Error(result?.outcome);
-      const told = ids.map((_, index) =>
+      const verdicts = ids.map((_, index) =>
         index < result.accepted ? "accepted" : index < result.accepted + result.held ? "held" : undefined,
       );
-      expect(ids.map((id) => stored.get(id)?.verdict)).toEqual(told);
+      expect(ids.map((id) => stored.get(id)?.verdict)).toEqual(verdicts);
       expect(result.refusal?.code).toBe(result.rejected > 0 ? "extra_room_exceeded" : undefined);
     });
     const sent = calls.flat().length;

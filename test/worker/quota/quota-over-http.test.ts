@@ -58,7 +58,7 @@ async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: numb
   return readStore(workspace.id, (state) =>
     [...linesOf(state.signals), ...linesOf(state.held)]
       .map(({ facts: { admission } }) => ({ ordinal: admission.ordinal, verdict: admission.verdict }))
-      .sort((one, other) => one.ordinal - other.ordinal),
+      .sort((a, b) => a.ordinal - b.ordinal),
   );
 }
 
@@ -71,7 +71,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 50, anchor: ANCHOR });
     const answers = await concurrently(CALLERS, 150, () => workspace.send(signal()));
-    for (const answer of answers.filter((one) => one.status === 429)) {
+    for (const answer of answers.filter((refused) => refused.status === 429)) {
       expect(answer.headers.get("retry-after")).toBe(String(PERIOD_LEFT_S));
     }
     expect(tally(await Promise.all(answers.map(verdictOf)))).toEqual({
@@ -92,7 +92,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
     // Within a call the verdicts are in the order of the signals.
     const order = ["accepted", "held", "extra_room_exceeded"];
     for (const answer of answers) {
-      const ranks = answer.map((one) => order.indexOf(one));
+      const ranks = answer.map((rank) => order.indexOf(rank));
       expect(ranks).toEqual(ranks.toSorted((a, b) => a - b));
     }
     expect(await storedOrdinals(workspace)).toEqual(ordinals(50, 100));
@@ -174,7 +174,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
   test("in several slices is decided as a whole", async () => {
     const workspace = await newWorkspace({ signalLimit: 30 });
     // 100 signals of 40 KB: four slices of a megabyte.
-    const large = signals(100).map((one) => ({ ...one, padding: "x".repeat(40_000) }));
+    const large = signals(100).map((small) => ({ ...small, padding: "x".repeat(40_000) }));
     expect(await verdicts(workspace, large)).toEqual([
       ...times(30, "accepted"),
       ...times(30, "held"),

@@ -191,8 +191,8 @@ test("a restore that one object refuses is visible, records nothing, and is comp
   expect((await ask(workspace, "/restore", { at })).status).toBe(503);
   expect(await alarms(workspace)).toContain("restore_unfinished");
   expect((await ask(workspace, "/recover", {})).status).toBe(503);
-  const other = await ask(workspace, "/restore", { at: new Date(START - 1).toISOString() });
-  expect(await other.json()).toMatchObject({ code: "restore_unfinished", detail: expect.stringContaining(at) });
+  const refused = await ask(workspace, "/restore", { at: new Date(START - 1).toISOString() });
+  expect(await refused.json()).toMatchObject({ code: "restore_unfinished", detail: expect.stringContaining(at) });
 
   // An hour later calls are accepted again, and wait.
   later(3_600_000);

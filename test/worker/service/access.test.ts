@@ -89,7 +89,7 @@ function routes(): Route[] {
     // Names of assets contain a hash of their content.
     .map(({ method, path }) => ({ method, path, name: `${method} ${path.replace(/^\/assets\/\w+\./, "/assets/….")}` }));
   const unique = [...new Map(all.map((route) => [route.name, route])).values()];
-  return unique.sort((one, other) => Number(ENDS.test(one.name)) - Number(ENDS.test(other.name)));
+  return unique.sort((a, b) => Number(ENDS.test(a.name)) - Number(ENDS.test(b.name)));
 }
 
 function pathFor(path: string, actor: Actor): string {

@@ -8,7 +8,7 @@ import { call, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let mine: TestWorkspace;
-let theirs: TestWorkspace;
+let otherWorkspace: TestWorkspace;
 let theirSignal: string;
 let theirRule: string;
 
@@ -37,12 +37,12 @@ async function status(method: string, path: string, body?: unknown): Promise<num
 
 beforeAll(async () => {
   mine = await newWorkspace();
-  theirs = await newWorkspace();
+  otherWorkspace = await newWorkspace();
   const rules = await Promise.all(
-    [theirs, mine].map((workspace) => workspace.operator<{ id: string }>("POST", "/rules", RULE)),
+    [otherWorkspace, mine].map((workspace) => workspace.operator<{ id: string }>("POST", "/rules", RULE)),
   );
   theirRule = rules[0]?.id ?? "";
-  for (const workspace of [theirs, mine]) {
+  for (const workspace of [otherWorkspace, mine]) {
     const name = workspace === mine ? "mine" : "theirs";
     await workspace.operator("POST", "/members", { email: `${name}@example.com`, role: "admin" });
     for (const n of [1, 2, 3]) {
@@ -61,13 +61,13 @@ beforeAll(async () => {
     await workspace.settled();
     for (const n of [1, 2]) await deliver(workspace.id, [{ id: newId("sig", Date.now()), payload: `{"${name} ${n}` }]);
   }
-  const page = await theirs.operator<Page>("GET", "/signals");
+  const page = await otherWorkspace.operator<Page>("GET", "/signals");
   theirSignal = String(page.items.at(-1)?.["id"]);
 });
 
 describe("an id of another workspace", () => {
   test("of a signal, processed or in flight, is not found", async () => {
-    expect(await status("GET", `/workspaces/${theirs.id}/signals/${theirSignal}`)).toBe(200);
+    expect(await status("GET", `/workspaces/${otherWorkspace.id}/signals/${theirSignal}`)).toBe(200);
     expect(await status("GET", `/workspaces/${mine.id}/signals/${theirSignal}`)).toBe(404);
 
     const stuck = await newWorkspace();
@@ -81,23 +81,23 @@ describe("an id of another workspace", () => {
     const path = `/workspaces/${mine.id}/rules/${theirRule}`;
     expect(await status("PATCH", path, { points: 1_000 })).toBe(404);
     expect(await status("DELETE", path)).toBe(404);
-    const rules = await theirs.operator<Page>("GET", "/rules");
+    const rules = await otherWorkspace.operator<Page>("GET", "/rules");
     expect(rules.items).toMatchObject([{ id: theirRule, points: 3 }]);
   });
 
   test("of an API key is not found, and the key stays active", async () => {
-    expect(await status("POST", `/workspaces/${mine.id}/keys/${theirs.key.id}/deactivate`)).toBe(404);
-    expect((await theirs.send({ email: "again@example.com", event: "Again" })).status).toBe(202);
+    expect(await status("POST", `/workspaces/${mine.id}/keys/${otherWorkspace.key.id}/deactivate`)).toBe(404);
+    expect((await otherWorkspace.send({ email: "again@example.com", event: "Again" })).status).toBe(202);
   });
 });
 
 describe("lists", () => {
   test.each(LISTS)("%s contain nothing of the other workspace, also with its filters and cursors", async (list) => {
-    const foreign = JSON.stringify((await theirs.operator<Page>("GET", `/${list}`)).items);
+    const foreign = JSON.stringify((await otherWorkspace.operator<Page>("GET", `/${list}`)).items);
     expect(foreign).not.toBe("[]");
     const pages = [await mine.operator<Page>("GET", `/${list}`)];
     if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
-      const { next } = await theirs.operator<Page>("GET", `/${list}?limit=1`);
+      const { next } = await otherWorkspace.operator<Page>("GET", `/${list}?limit=1`);
       if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
     }
     for (const { items } of pages) {
@@ -108,7 +108,7 @@ describe("lists", () => {
   });
 
   test("an account that only the other workspace has is not found", async () => {
-    expect((await theirs.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toHaveLength(1);
+    expect((await otherWorkspace.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toHaveLength(1);
     expect((await mine.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toEqual([]);
   });
 

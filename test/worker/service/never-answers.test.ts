@@ -92,7 +92,7 @@ describe("the sender gets a 503 with Retry-After", () => {
     for (let round = 0; round < 2; round++) {
       const later = await whileNever(/DB\.run/, () => Promise.all([timed(), timed(), timed()]));
       // The order of the three calls is not specified.
-      expect(later.result.toSorted(([, one], [, other]) => other - one)).toEqual([waits, atOnce, atOnce]);
+      expect(later.result.toSorted(([, a], [, b]) => b - a)).toEqual([waits, atOnce, atOnce]);
     }
   });
 

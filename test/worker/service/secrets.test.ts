@@ -54,12 +54,12 @@ function found(text: string): string[] {
 
 /** Every row of every table, blobs as text, compressed data also uncompressed. */
 function asText(value: unknown): string {
-  return JSON.stringify(value, (_name, one: unknown) => {
-    if (!(one instanceof ArrayBuffer)) return one;
-    const stored = new TextDecoder("latin1").decode(one);
+  return JSON.stringify(value, (_name, field: unknown) => {
+    if (!(field instanceof ArrayBuffer)) return field;
+    const stored = new TextDecoder("latin1").decode(field);
     const texts = COMPRESSED.flatMap(([begins, expand]) => {
       const at = stored.indexOf(begins);
-      return at === -1 ? [] : [new TextDecoder().decode(expand(one.slice(at)))];
+      return at === -1 ? [] : [new TextDecoder().decode(expand(field.slice(at)))];
     });
     return [stored, ...texts];
   });

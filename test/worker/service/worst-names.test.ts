@@ -57,7 +57,7 @@ test("the longest and widest allowed input is recorded, and rows and messages st
   let [sent, calls] = [0, 0];
   const send = async (signals: (object | string)[], options: { path?: string } = {}): Promise<void> => {
     const headers = { "idempotency-key": `${++calls}`.padEnd(NAMES, "k") };
-    const items = signals.map((one) => (typeof one === "string" ? one : JSON.stringify(one)));
+    const items = signals.map((signal) => (typeof signal === "string" ? signal : JSON.stringify(signal)));
     const response = await workspace.send(`[${items.join(",")}]`, { headers, ...options });
     expect(await response.json()).toMatchObject({ rejected: 0, held: 0, accepted: items.length });
     expect(response.status).toBe(202);

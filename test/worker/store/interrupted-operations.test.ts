@@ -21,7 +21,7 @@ import { DAY, consumeMessages } from "../../support/deliver.ts";
 import { textOfTables } from "../../support/everything.ts";
 import { Interruption, type Harm } from "../../support/interruption.ts";
 import { newMembers } from "../../support/members.ts";
-import { crossed } from "../../support/told.ts";
+import { crossed } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { newPlan, newWorkspace, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
@@ -334,14 +334,14 @@ describe("a resumed job", () => {
 
 describe("a deletion in D1", () => {
   test("stores only the hash of the email, and clears rows older than 31 days in all workspaces", async () => {
-    const [workspace, other] = [await withRule(), await newWorkspace()];
+    const [workspace, otherWorkspace] = [await withRule(), await newWorkspace()];
     const old = new Date(Date.now() - 32 * DAY).toISOString();
     await env.DB.prepare("INSERT INTO deletions (id, workspace_id, requested_at, email_hash) VALUES (?, ?, ?, 'x')")
-      .bind(`del_old_${other.id}`, other.id, old)
+      .bind(`del_old_${otherWorkspace.id}`, otherWorkspace.id, old)
       .run();
     const { id } = await workspace.operator<{ id: string }>("DELETE", `/people/${JANE}`);
     const { results } = await env.DB.prepare("SELECT id, email_hash FROM deletions WHERE workspace_id IN (?, ?)")
-      .bind(workspace.id, other.id)
+      .bind(workspace.id, otherWorkspace.id)
       .all();
     expect(results).toEqual([{ id, email_hash: hashOfName({ kind: "email", value: JANE }) }]);
   });

@@ -338,7 +338,7 @@ describe("many scores of a job", () => {
 });
 
 describe("linked signals", () => {
-  const at = (receivedAtMs: number, one: Sent): Sent => ({ ...one, receivedAtMs });
+  const at = (receivedAtMs: number, message: Sent): Sent => ({ ...message, receivedAtMs });
   const rescored = (store: TestStore) =>
     ofType(taken(store), "people.rescored").map(({ email, added, changed, removed, points }) => [
       email,

@@ -224,7 +224,7 @@ test("a repeated account update with its Idempotency-Key is a duplicate and over
 describe("the consumer", () => {
   test("makes a dead letter of an update that it cannot map, and of no other signal", async () => {
     const workspace = await newAccounts();
-    const others = await newAccounts();
+    const otherWorkspace = await newAccounts();
     const good = { company: { id: "a1" }, plan: "p" };
     await deliver(workspace.id, [
       update(workspace, { id: "sig_good", payload: good }),
@@ -232,7 +232,7 @@ describe("the consumer", () => {
       update(workspace, { id: "sig_no_object", payload: "7" }),
       update(workspace, { id: "sig_broken", payload: "{" }),
       update(workspace, { id: "sig_no_key", payload: good, envelope: { key: "key_unknown" } }),
-      update(workspace, { id: "sig_foreign_key", payload: good, envelope: { key: others.key.id } }),
+      update(workspace, { id: "sig_foreign_key", payload: good, envelope: { key: otherWorkspace.key.id } }),
       { id: "sig_signal", payload: { event: "e", email: "a@example.com" } },
     ]);
     const store = signalStore(env, workspace.id);
@@ -536,42 +536,44 @@ const plan = fc.record({
 
 const idOf = (account: number) => `account-${account}`;
 
-function toDeliver(workspace: TestWorkspace, one: Placed<Received>): Delivered {
-  const { plan: planName, user_count: seats, feature_flags: flags } = one.fields;
+function toDeliver(workspace: TestWorkspace, sent: Placed<Received>): Delivered {
+  const { plan: planName, user_count: seats, feature_flags: flags } = sent.fields;
   return update(workspace, {
-    id: one.id,
-    at: one.at,
-    ordinal: one.ordinal,
-    verdict: one.held ? "held" : "accepted",
-    payload: { company: { id: idOf(one.account) }, plan: planName, seats, flags, region: one.region },
+    id: sent.id,
+    at: sent.at,
+    ordinal: sent.ordinal,
+    verdict: sent.held ? "held" : "accepted",
+    payload: { company: { id: idOf(sent.account) }, plan: planName, seats, flags, region: sent.region },
     periodStart: START,
     periodEnd: Date.now() + DAY,
   });
 }
 
 /** Whatever the order of an object's members. */
-const same = (one: unknown, other: unknown) => textOf(one) === textOf(other);
+const same = (a: unknown, b: unknown) => textOf(a) === textOf(b);
 const textOf = (value: unknown) =>
   JSON.stringify(typeof value === "object" && value !== null ? Object.entries(value).sort() : value);
 
 /** What the updates of one account say, one after the other in order of receipt. */
 function expectedAccount(account: number, all: readonly Placed<Received>[]) {
-  const own = all.filter((one) => one.account === account && !one.held);
-  const said = (field: Field) => own.filter((one) => one.fields[field] !== null);
+  const updates = all.filter((sent) => sent.account === account && !sent.held);
+  const naming = (field: Field) => updates.filter((sent) => sent.fields[field] !== null);
   const changes = FIELDS.flatMap((field) =>
-    said(field).flatMap((one, index, sayings) => {
+    naming(field).flatMap((sent, index, sayings) => {
       const before = sayings[index - 1]?.fields[field] ?? null;
-      const after = one.fields[field];
-      return before !== null && same(before, after) ? [] : [{ field, before, after, ordinal: one.ordinal, id: one.id }];
+      const after = sent.fields[field];
+      return before !== null && same(before, after)
+        ? []
+        : [{ field, before, after, ordinal: sent.ordinal, id: sent.id }];
     }),
   );
-  const region = own.findLast((one) => one.region !== null)?.region;
+  const region = updates.findLast((sent) => sent.region !== null)?.region;
   return {
     externalId: idOf(account),
-    values: FIELDS.map((field) => said(field).at(-1)?.fields[field] ?? null),
+    values: FIELDS.map((field) => naming(field).at(-1)?.fields[field] ?? null),
     attributes: region === undefined ? {} : { region },
-    firstSeenMs: own[0]?.at,
-    lastSeenMs: own.at(-1)?.at,
+    firstSeenMs: updates[0]?.at,
+    lastSeenMs: updates.at(-1)?.at,
     changes: changes
       .sort((a, b) => b.ordinal - a.ordinal)
       .map(({ field, before, after, id }) => ({ field, before, after, id })),
@@ -580,8 +582,8 @@ function expectedAccount(account: number, all: readonly Placed<Received>[]) {
 
 /** How often the value was said that was said most often. */
 function mostOften(account: number, field: Field, all: readonly Placed<Received>[]): number {
-  const said = all.filter((one) => one.account === account && !one.held && one.fields[field] !== null);
-  const groups = [...Map.groupBy(said, ({ fields }) => textOf(fields[field])).values()];
+  const sayings = all.filter((sent) => sent.account === account && !sent.held && sent.fields[field] !== null);
+  const groups = [...Map.groupBy(sayings, ({ fields }) => textOf(fields[field])).values()];
   return Math.max(0, ...groups.map((group) => group.length));
 }
 
@@ -610,7 +612,7 @@ function sorted(account: Compared): Compared {
 
 const everyAccount = (all: readonly Placed<Received>[]) =>
   Array.from({ length: ACCOUNTS }, (_, account) => account).filter((account) =>
-    all.some((one) => one.account === account && !one.held),
+    all.some((sent) => sent.account === account && !sent.held),
   );
 
 describe("invariant 5: an account's history", () => {
@@ -620,9 +622,9 @@ describe("invariant 5: an account's history", () => {
         const updates = inOrder(all, START);
         const workspace = await newAccounts();
         const deliveries = updates
-          .flatMap((one, index) => (places[index] ?? [0]).map((at) => ({ one, at })))
+          .flatMap((sent, index) => (places[index] ?? [0]).map((at) => ({ one: sent, at })))
           .sort((a, b) => a.at - b.at)
-          .map(({ one }) => toDeliver(workspace, one));
+          .map(({ one: sent }) => toDeliver(workspace, sent));
         for (const size of sizes) await deliver(workspace.id, deliveries.splice(0, size));
         const actual = await actualAccounts(workspace);
         expect(actual).toHaveLength(everyAccount(updates).length);
@@ -632,8 +634,8 @@ describe("invariant 5: an account's history", () => {
           if (found === undefined) throw new Error("an account is missing");
           expect({ ...found, changes: [] }).toEqual({ ...expected, changes: [] });
           for (const [at, field] of FIELDS.entries()) {
-            const [changes, model] = [sorted(found), sorted(expected)].map((one) =>
-              one.changes.filter((change) => change.field === field),
+            const [changes, model] = [sorted(found), sorted(expected)].map((shownAccount) =>
+              shownAccount.changes.filter((change) => change.field === field),
             );
             if (mostOften(account, field, updates) <= 2) expect(changes).toEqual(model);
             leadsTo(expected.values[at], changes ?? [], account, updates);
@@ -651,13 +653,13 @@ describe("invariant 5: an account's history", () => {
     account: number,
     updates: readonly Placed<Received>[],
   ): void {
-    const byId = new Map(updates.map((one) => [one.id, one] as const));
+    const byId = new Map(updates.map((sent) => [sent.id, sent] as const));
     expect(changes[0]?.after ?? null).toEqual(value);
     for (const [index, { field, before, after, id }] of changes.entries()) {
       expect(before).toEqual(changes[index + 1]?.after ?? null);
       expect(before === null || !same(before, after)).toBe(true);
-      const said = byId.get(id);
-      expect([said?.account, said?.held, said?.fields[field as Field]]).toEqual([account, false, after]);
+      const source = byId.get(id);
+      expect([source?.account, source?.held, source?.fields[field as Field]]).toEqual([account, false, after]);
     }
   }
 
@@ -666,7 +668,7 @@ describe("invariant 5: an account's history", () => {
       fc.asyncProperty(history, async (all) => {
         const updates = inOrder(all, START);
         const workspace = await newAccounts();
-        for (const one of updates) await deliver(workspace.id, [toDeliver(workspace, one)]);
+        for (const sent of updates) await deliver(workspace.id, [toDeliver(workspace, sent)]);
         const expected = everyAccount(updates).map((account) => sorted(expectedAccount(account, updates) as Compared));
         expect((await actualAccounts(workspace)).map(sorted)).toEqual(expected);
       }),

@@ -133,8 +133,8 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
 
   test("deletes the person from the sources of duplicates, under any name of the field", async () => {
     await inStore(async (store) => {
-      const said = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
-      store.record(NOW, said, said);
+      const content = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
+      store.record(NOW, content, content);
       await settle(store);
       expect(linesOf(store.state.signals as never).map(({ facts }) => [facts.status, facts.source])).toEqual([
         ["processed", "mail to Jane"],
@@ -649,9 +649,9 @@ describe("a large person", () => {
 
   test("is searched in all held signals and dead letters, however many", async () => {
     await inStore((store) => {
-      const others = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
+      const unrelated = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
       const letters = Array.from({ length: 120 }, (_, n) => dead(form(BOB, n)));
-      const ids = store.record(NOW, ...others, held(form(JANE)), ...letters, dead(form(JANE)));
+      const ids = store.record(NOW, ...unrelated, held(form(JANE)), ...letters, dead(form(JANE)));
       expect(deletePerson(store)).toMatchObject({ people: 0, held: 1, deadLetters: 1, finishedAtMs: LATER });
       expect(ids.filter((id) => statusOf(store, id) === "purged")).toHaveLength(2);
     });

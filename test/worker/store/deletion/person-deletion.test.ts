@@ -183,7 +183,7 @@ describe("a deleted person", () => {
       linesOf(held).map(({ seq, facts }) => [facts.admission.id, seq] as const),
     );
     const released = places.flatMap(([id, place]) => {
-      const signal = jane.find((one) => one.id === id);
+      const signal = jane.find((sent) => sent.id === id);
       return signal === undefined
         ? []
         : [{ ...signal, verdict: "accepted" as const, resent: { from: "held" as const, place } }];
@@ -384,8 +384,8 @@ describe("a deletion", () => {
 
   test("in one workspace does not affect another", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
-    const other = await newWorkspace();
-    await other.operator("DELETE", `/people/${JANE}`);
+    const otherWorkspace = await newWorkspace();
+    await otherWorkspace.operator("DELETE", `/people/${JANE}`);
     expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({ items: [{ score: 5 }] });
     const path = `/operator/workspaces/${workspace.id}/people/${JANE}/deletion`;
     const answer = await call(path, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });

@@ -126,11 +126,11 @@ describe("the log", () => {
           const { sql } = storage;
           let log = newLog(sql);
           let model = new Map<number, Kept>();
-          for (const [number, { step: one, fails }] of all.entries()) {
+          for (const [number, { step: action, fails }] of all.entries()) {
             const next = new Map(model);
             const act = () => {
-              if (one.do === "append") {
-                for (const { facts: made, payload, hash, ageSeconds, large } of one.lines) {
+              if (action.do === "append") {
+                for (const { facts: made, payload, hash, ageSeconds, large } of action.lines) {
                   const id =
                     ageSeconds === null
                       ? `sig_${crypto.randomUUID()}`
@@ -140,12 +140,12 @@ describe("the log", () => {
                     payload === null ? null : large ? JSON.stringify([payload, "x".repeat(30_000)]) : payload;
                   next.set(log.append({ facts: whole, payload: sent }, hash), { facts: whole, payload: sent, hash });
                 }
-              } else if (one.do === "seal") log.seal();
-              else if (one.do === "rewrite") {
-                const seqs = one.at.map((at) => [...next.keys()][at % next.size]).filter((seq) => seq !== undefined);
+              } else if (action.do === "seal") log.seal();
+              else if (action.do === "rewrite") {
+                const seqs = action.at.map((at) => [...next.keys()][at % next.size]).filter((seq) => seq !== undefined);
                 for (const { segment, seqs: here } of log.segmentsOf(seqs)) {
                   const changes = new Map(
-                    here.map((seq) => [seq, { ...one.facts, admission: segment.facts(seq).admission }] as const),
+                    here.map((seq) => [seq, { ...action.facts, admission: segment.facts(seq).admission }] as const),
                   );
                   log.rewrite(segment, changes);
                   for (const [seq, changed] of changes) {
@@ -157,15 +157,15 @@ describe("the log", () => {
                       next.set(seq, { ...before, facts: changed, hash: isOriginal ? before.hash : null });
                   }
                 }
-              } else if (one.do === "blank") {
-                const seq = [...next.keys()][one.at % next.size];
+              } else if (action.do === "blank") {
+                const seq = [...next.keys()][action.at % next.size];
                 const segment = seq === undefined ? null : log.segmentOf(seq);
                 const before = seq === undefined ? undefined : next.get(seq);
                 if (segment !== null && seq !== undefined && before !== undefined) {
                   log.blank(segment, [seq]);
                   next.set(seq, { ...before, payload: null });
                 }
-              } else if (one.do === "drop") {
+              } else if (action.do === "drop") {
                 const [row] = log.rows("TRUE ORDER BY first_seq LIMIT 1");
                 if (row !== undefined) {
                   log.drop(log.sealed(row));

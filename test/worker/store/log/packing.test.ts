@@ -81,8 +81,11 @@ describe("a packed segment", () => {
   });
 
   test("loses the payload of a signal whose names are deleted, and keeps its neighbours", () => {
-    const [user, visitor, other] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
-    const [sent, neighbour] = [JSON.stringify({ other, user, visitor }), JSON.stringify({ other })];
+    const [user, visitor, otherUser] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
+    const [sent, neighbour] = [
+      JSON.stringify({ other: otherUser, user, visitor }),
+      JSON.stringify({ other: otherUser }),
+    ];
     const both = new Lines();
     both.push(named(user, visitor).cells(0));
     both.push(named(0, 0).cells(0));
@@ -90,7 +93,7 @@ describe("a packed segment", () => {
     expect(unpackPayloads(bytes, both)).toEqual([sent, neighbour]);
     expect(unpackPayloads(bytes, { names: () => ({ userId: null, anonymousId: null }) })).toEqual([null, neighbour]);
     const raw = Buffer.from(bytes).toString("hex");
-    expect(raw).toContain(other.replaceAll("-", ""));
+    expect(raw).toContain(otherUser.replaceAll("-", ""));
     expect(raw).not.toContain(user.replaceAll("-", ""));
     expect(raw).not.toContain(visitor.replaceAll("-", ""));
   });

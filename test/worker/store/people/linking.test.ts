@@ -150,7 +150,7 @@ describe.each(["open", "sealed", "cold"])(
           if (where !== "open") store.seal();
           if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
         };
-        const at = (ms: number, one: Sent): Sent => ({ ...one, receivedAtMs: NOW + ms });
+        const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
         const inTurn = ["ann", "bob", "ann", "bob"].map((name) => `${name}@example.com`);
         // By the user id beside it, which is nobody's yet, a line of each turn is another's in the end.
         store.record(NOW, at(0, visit("x")), at(1, visit("x", "E", { userId: "u-1" })));
@@ -256,7 +256,7 @@ describe("a failing link step", () => {
 });
 
 const visitor = fc.constantFrom("a", "b", "c", "d");
-const step = fc.oneof(
+const anyStep = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
@@ -284,32 +284,32 @@ const step = fc.oneof(
 
 test("in any order of identification, each signal scores by the rules in force when it first has a person", async () => {
   await assertForSoLong(
-    fc.asyncProperty(fc.array(step, { minLength: 8, maxLength: 40, size: "max" }), (steps) =>
+    fc.asyncProperty(fc.array(anyStep, { minLength: 8, maxLength: 40, size: "max" }), (steps) =>
       withRules(async (store) => {
         const known: Record<string, number> = {};
         const waiting: string[] = [];
         let before = { rulesVersion: store.rulesVersion, points: store.points };
-        for (const one of steps) {
-          if (one.do === "visit") {
+        for (const step of steps) {
+          if (step.do === "visit") {
             const now = { rulesVersion: store.rulesVersion, points: store.points };
-            if (one.isBehind) Object.assign(store, before);
-            for (const name of one.visitors) {
+            if (step.isBehind) Object.assign(store, before);
+            for (const name of step.visitors) {
               if (known[name] === undefined) waiting.push(name);
               else known[name] += store.points;
             }
-            store.record(NOW, ...one.visitors.map((name) => visit(name)));
+            store.record(NOW, ...step.visitors.map((name) => visit(name)));
             Object.assign(store, now);
-          } else if (one.do === "identify") {
-            store.record(NOW, ...one.visitors.map((name) => identify(name)));
+          } else if (step.do === "identify") {
+            store.record(NOW, ...step.visitors.map((name) => identify(name)));
             while (await stepOf(store));
-            for (const name of one.visitors) {
-              known[name] ??= store.points * waiting.filter((other) => other === name).length;
+            for (const name of step.visitors) {
+              known[name] ??= store.points * waiting.filter((waitingName) => waitingName === name).length;
             }
-          } else if (one.do === "change rules") {
+          } else if (step.do === "change rules") {
             before = { rulesVersion: store.rulesVersion, points: store.points };
-            changeRules(store, one.points);
-          } else if (one.do === "seal") store.seal();
-          else if (one.do === "cool") await store.workOnCold(NOW + 2 * DAY);
+            changeRules(store, step.points);
+          } else if (step.do === "seal") store.seal();
+          else if (step.do === "cool") await store.workOnCold(NOW + 2 * DAY);
           else store.restart();
         }
         expect(scores(store)).toEqual(known);

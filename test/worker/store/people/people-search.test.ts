@@ -172,13 +172,13 @@ describe("search, order, score, days and page together", () => {
     sinceDay: fc.constantFrom(undefined, 1, 3),
     untilDay: fc.constantFrom(undefined, 2, 4),
   });
-  const ORDERS: Record<PeopleSort, (one: Row, other: Row) => number> = {
-    newest: (one, other) => other.id - one.id,
-    email: (one, other) => (one.email < other.email ? -1 : 1),
-    score: (one, other) => other.score - one.score || other.id - one.id,
-    score_up: (one, other) => one.score - other.score || one.id - other.id,
-    last_seen: (one, other) => other.lastSeen - one.lastSeen || other.id - one.id,
-    last_seen_up: (one, other) => one.lastSeen - other.lastSeen || one.id - other.id,
+  const ORDERS: Record<PeopleSort, (a: Row, b: Row) => number> = {
+    newest: (a, b) => b.id - a.id,
+    email: (a, b) => (a.email < b.email ? -1 : 1),
+    score: (a, b) => b.score - a.score || b.id - a.id,
+    score_up: (a, b) => a.score - b.score || a.id - b.id,
+    last_seen: (a, b) => b.lastSeen - a.lastSeen || b.id - a.id,
+    last_seen_up: (a, b) => a.lastSeen - b.lastSeen || a.id - b.id,
   };
 
   test("find the right people, each once and in order, with any page size", async () => {

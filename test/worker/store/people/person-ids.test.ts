@@ -250,8 +250,8 @@ test("for any claims of ids, no signal is lost and none goes to a person who was
         const owners = new Map<string, number>();
         for (const [n, { id, email }] of acts.entries()) {
           const person = email === null ? null : (numbers[PEOPLE.indexOf(email)] ?? 0);
-          const one = email === null ? visit({ anonymousId: id }) : identify(email, { anonymousId: id });
-          const [signalId = ""] = store.record(NOW + n, one);
+          const signal = email === null ? visit({ anonymousId: id }) : identify(email, { anonymousId: id });
+          const [signalId = ""] = store.record(NOW + n, signal);
           if (person === null) {
             const holder = held.get(id);
             if (holder === undefined) waiting.set(id, [...(waiting.get(id) ?? []), signalId]);
@@ -262,14 +262,14 @@ test("for any claims of ids, no signal is lost and none goes to a person who was
           for (const earlier of waiting.get(id) ?? []) owners.set(earlier, person);
           waiting.delete(id);
           if (held.get(id)?.person !== person) held.set(id, { person, since: n });
-          for (const [other, { person: holder, since }] of held) {
-            const now = holderOf(store, anonymous(other));
+          for (const [heldId, { person: holder, since }] of held) {
+            const now = holderOf(store, anonymous(heldId));
             if (now !== null) expect(now).toBe(holder);
             else {
               const theirs = [...held.values()].filter((kept) => kept.person === holder);
               // The dropped id was the oldest of theirs, when they had one too many.
               expect(Math.min(...theirs.map((kept) => kept.since))).toBe(since);
-              held.delete(other);
+              held.delete(heldId);
             }
           }
         }

@@ -58,12 +58,12 @@ function people({ sql }: TestStore) {
 }
 function counted(store: TestStore) {
   return people(store).map(({ id }) => {
-    const own = linesOf(store.state.signals as never)
+    const ownLines = linesOf(store.state.signals as never)
       .map(({ facts }) => facts)
       .filter(({ owner }) => owner?.personId === id)
-      .sort((one, other) => one.admission.receivedAtMs - other.admission.receivedAtMs);
-    const times = own.map(({ admission }) => admission.receivedAtMs);
-    const name = own.findLast(({ traits }) => traits.name !== undefined)?.traits.name ?? null;
+      .sort((a, b) => a.admission.receivedAtMs - b.admission.receivedAtMs);
+    const times = ownLines.map(({ admission }) => admission.receivedAtMs);
+    const name = ownLines.findLast(({ traits }) => traits.name !== undefined)?.traits.name ?? null;
     return { id, first_seen: times[0], last_seen: times.at(-1), name };
   });
 }
@@ -142,7 +142,7 @@ test("the alarm continues recomputing after the object was evicted", async () =>
   expect(names).toEqual([{ name: "Ann" }, { name: "Bob" }]);
 });
 
-const action = fc.oneof(
+const anyAction = fc.oneof(
   { weight: 3, arbitrary: fc.record({ do: fc.constant("take" as const), user: fc.nat(5) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("count" as const) }) },
   {
@@ -166,7 +166,7 @@ const taken = fc.array(
 
 test("any order of removals and recordings ends with the same result as recomputing everything at once", async () => {
   await assertForSoLong(
-    fc.asyncProperty(taken, fc.array(action, { minLength: 3, maxLength: 14 }), (lines, actions) =>
+    fc.asyncProperty(taken, fc.array(anyAction, { minLength: 3, maxLength: 14 }), (lines, actions) =>
       inStore(async (store) => {
         const all = many();
         for (const [user, { at, after, isNamed }] of lines.entries()) {
@@ -174,11 +174,11 @@ test("any order of removals and recordings ends with the same result as recomput
           all.splice(at, 0, line);
         }
         history(store, ...all);
-        for (const one of actions) {
-          if (one.do === "take") await take(store, `u-${one.user}`);
-          else if (one.do === "count") stepRecounts(store.state);
-          else if (one.do === "restart") store.restart();
-          else store.record(NOW, visit(NOW + one.after, one.isNamed ? named("New") : {}));
+        for (const action of actions) {
+          if (action.do === "take") await take(store, `u-${action.user}`);
+          else if (action.do === "count") stepRecounts(store.state);
+          else if (action.do === "restart") store.restart();
+          else store.record(NOW, visit(NOW + action.after, action.isNamed ? named("New") : {}));
         }
         finish(store);
         expect(people(store)).toEqual(counted(store));

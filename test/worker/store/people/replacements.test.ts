@@ -37,8 +37,8 @@ async function loseFirst(store: TestStore): Promise<void> {
   store.frequency = "once_per_day";
   store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
   store.record(NOW + 1, say({ event: "E", userId: "u-bob" }));
-  const others = Array.from({ length: LINES }, () => say({ event: "Other" }));
-  for (let from = 0; from < LINES; from += 1_000) store.record(NOW + 2, ...others.slice(from, from + 1_000));
+  const unscored = Array.from({ length: LINES }, () => say({ event: "Other" }));
+  for (let from = 0; from < LINES; from += 1_000) store.record(NOW + 2, ...unscored.slice(from, from + 1_000));
   store.record(NOW + 3, say({ event: "E" }), say({ event: "E", more: 1 }));
   expect(scores(store)).toEqual([5]);
   store.record(NOW + 4, identify("bob@example.com", { userId: "u-bob" }));

@@ -24,7 +24,7 @@ const scored: fc.Arbitrary<Scored | null> = fc.option(
     outcomes: fc.array(fc.integer({ min: 1, max: 999 }), { minLength: 1, maxLength: 5 }),
   }),
 );
-const action = fc.oneof(
+const anyAction = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
@@ -39,36 +39,36 @@ const action = fc.oneof(
     to: fc.option(scored, { nil: "gone" as const }),
   }),
 );
-const ascending = (one: Entry, other: Entry) => one.seq - other.seq;
+const ascending = (a: Entry, b: Entry) => a.seq - b.seq;
 
 test("a list of lines equals a plain map after inserting, appending, changing and removing lines in any order", async () => {
   await runInDurableObject(env.SIGNAL_STORE.getByName(crypto.randomUUID()), (_, { storage: { sql } }) => {
     let person = 0;
     fc.assert(
       fc.property(
-        fc.array(action, { maxLength: 25, size: "max" }),
+        fc.array(anyAction, { maxLength: 25, size: "max" }),
         fc.nat(2_200),
         fc.integer({ min: 1, max: 300 }),
         (actions, from, limit) => {
           const list = personList(++person);
-          const other = personList(person + 1_000_000);
-          insertEntries(sql, other, [{ seq: 5, scored: null }]);
+          const otherList = personList(person + 1_000_000);
+          insertEntries(sql, otherList, [{ seq: 5, scored: null }]);
           const plain = new Map<number, Scored | null>();
           let recent = "";
-          for (const one of actions) {
-            if (one.what === "insert") {
-              const fresh = new Map(one.entries.filter(([number]) => !plain.has(number)));
+          for (const action of actions) {
+            if (action.what === "insert") {
+              const fresh = new Map(action.entries.filter(([number]) => !plain.has(number)));
               insertEntries(
                 sql,
                 list,
                 [...fresh].map(([number, score]) => ({ seq: number, scored: score })),
               );
               for (const [number, score] of fresh) plain.set(number, score);
-            } else if (one.what === "recent") {
+            } else if (action.what === "recent") {
               const newest = Math.max(2_000, ...plain.keys());
-              const entries = Array.from({ length: one.count }, (__, n) => ({
+              const entries = Array.from({ length: action.count }, (__, n) => ({
                 seq: newest + n + 1,
-                scored: one.scored,
+                scored: action.scored,
               }));
               const added = addToRecent(recent, entries);
               if (added === null) {
@@ -81,16 +81,16 @@ test("a list of lines equals a plain map after inserting, appending, changing an
               for (const entry of entries) plain.set(entry.seq, entry.scored);
             } else {
               const all = [...plain.keys()];
-              const chosen = new Set(one.which.flatMap((n) => all[n % all.length] ?? []));
+              const chosen = new Set(action.which.flatMap((n) => all[n % all.length] ?? []));
               recent = changeEntries(
                 sql,
                 list,
                 recent,
-                new Map([...chosen].map((number) => [number, one.to] as const)),
+                new Map([...chosen].map((number) => [number, action.to] as const)),
               );
               for (const number of chosen) {
-                if (one.to === "gone") plain.delete(number);
-                else plain.set(number, one.to);
+                if (action.to === "gone") plain.delete(number);
+                else plain.set(number, action.to);
               }
             }
           }
@@ -118,7 +118,7 @@ test("a list of lines equals a plain map after inserting, appending, changing an
             .exec<{ entries: string }>("SELECT entries FROM timelines WHERE list = ?", keyOf(list))
             .toArray();
           for (const { entries } of rows) expect(entries.length).toBeLessThanOrEqual(TIMELINE_ROW_CHARACTERS);
-          expect([...ascendingEntries(sql, other)]).toEqual([{ seq: 5, scored: null }]);
+          expect([...ascendingEntries(sql, otherList)]).toEqual([{ seq: 5, scored: null }]);
           expect(writeEntries([])).toBe("");
         },
       ),

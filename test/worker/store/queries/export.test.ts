@@ -372,7 +372,7 @@ describe("exported scoring signals", () => {
       people.set(line["email"], people.size);
       return [line["email"], line["signal_id"], line["points"]];
     });
-    const inOrder = expected.toSorted(([one], [other]) => (people.get(one) ?? 0) - (people.get(other) ?? 0));
+    const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
     expect(exported).toEqual(inOrder);
     // Many people who have scored nothing make pages in which there is nothing.
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {

@@ -111,19 +111,19 @@ describe("signals", () => {
           const news: LatestSignals | null = await workspace.store.latest(seen, 100);
           seen = news?.cursor ?? seen;
           expect(idsOf(news?.signals ?? []).toSorted()).toEqual(idsOf(sent).toSorted());
-          for (const one of sent.toSorted(
+          for (const line of sent.toSorted(
             (a, b) => Number(a.at) - Number(b.at) || Number(a.ordinal) - Number(b.ordinal),
           )) {
-            const before = recorded.findIndex(({ id }) => id === one.id);
+            const before = recorded.findIndex(({ id }) => id === line.id);
             if (before !== -1) recorded.splice(before, 1);
-            const isDead = one.payload === "{";
-            if (isDead) places.dead.push(one);
-            else if (one.verdict === "held") places.held.push(one);
-            const email = isDead ? null : (one.payload as { email: string }).email;
+            const isDead = line.payload === "{";
+            if (isDead) places.dead.push(line);
+            else if (line.verdict === "held") places.held.push(line);
+            const email = isDead ? null : (line.payload as { email: string }).email;
             recorded.push({
-              id: one.id,
+              id: line.id,
               email,
-              status: isDead ? "dead" : one.verdict === "held" ? "held" : "processed",
+              status: isDead ? "dead" : line.verdict === "held" ? "held" : "processed",
             });
           }
         }
@@ -134,10 +134,10 @@ describe("signals", () => {
         expect(idsOf(latest?.signals ?? [])).toEqual(idsOf(expected.slice(0, limit)));
         for (const status of ["held", "dead", "processed"] as const) {
           // oxlint-disable-next-line no-await-in-loop
-          expect(idsOf(await all({ status }, limit))).toEqual(idsOf(expected.filter((one) => one.status === status)));
+          expect(idsOf(await all({ status }, limit))).toEqual(idsOf(expected.filter((line) => line.status === status)));
         }
         const email = "p1@example.com";
-        expect(idsOf(await all({ email }, limit))).toEqual(idsOf(expected.filter((one) => one.email === email)));
+        expect(idsOf(await all({ email }, limit))).toEqual(idsOf(expected.filter((line) => line.email === email)));
         for (const { id, status } of expected) {
           // oxlint-disable-next-line no-await-in-loop
           expect(await signalStore(env, workspace.id).signal(id)).toMatchObject({ id, status });
@@ -161,9 +161,9 @@ describe("signals", () => {
     await deliver(workspace.id, sent);
     const anonymous = sent.filter((_, n) => n % 40 === 7);
     const named = sent
-      .filter((one) => !anonymous.includes(one))
-      .map((one) => ({ ...(one.payload as { event: string; source: string; email: string }), id: one.id }));
-    const expected = (which: (one: (typeof named)[number]) => boolean) => idsOf(named.filter(which).toReversed());
+      .filter((line) => !anonymous.includes(line))
+      .map((line) => ({ ...(line.payload as { event: string; source: string; email: string }), id: line.id }));
+    const expected = (which: (line: (typeof named)[number]) => boolean) => idsOf(named.filter(which).toReversed());
     expect(idsOf(await all({ event: "rare" }))).toEqual(expected(({ event }) => event === "rare"));
     expect(idsOf(await all({ event: "rare", source: "crm" }))).toEqual([]);
     expect(idsOf(await all({ source: "crm" }, 50))).toEqual(expected(({ source }) => source === "crm"));
@@ -203,7 +203,7 @@ describe("signals", () => {
         email,
       );
     });
-    expect((await all()).map((one) => one.email)).toEqual([email, null]);
+    expect((await all()).map((line) => line.email)).toEqual([email, null]);
     expect(await all({ email })).toHaveLength(1);
     const { text } = await workspace.store.exportPage({ records: "signals", format: "ndjson", cursor: null });
     const exported = text.split("\n").slice(0, -1);
@@ -255,7 +255,7 @@ describe("held signals", () => {
     // The signals of a batch are in order of receipt.
     const places: number[] = [];
     for (let from = 0; from < ordinals.length; from += 300) {
-      places.push(...ordinals.slice(from, from + 300).toSorted((one, other) => one - other));
+      places.push(...ordinals.slice(from, from + 300).toSorted((a, b) => a - b));
       // oxlint-disable-next-line no-await-in-loop -- as they come
       await deliver(
         workspace.id,
@@ -277,12 +277,12 @@ describe("held signals", () => {
         expect([admission.id, from]).toEqual([`sig_h${admission.ordinal}`, "held"]);
         expect(place).toBe(places.indexOf(admission.ordinal) + 1);
       }
-      found.push(...page.map((one) => one.cursor));
+      found.push(...page.map((line) => line.cursor));
       if (page.length === 0) break;
       expect(pages).toBeLessThan(20);
       cursor = page.at(-1)?.cursor ?? 0;
     }
-    expect(found).toEqual(ordinals.filter((n) => n % 3 !== 0).toSorted((one, other) => one - other));
+    expect(found).toEqual(ordinals.filter((n) => n % 3 !== 0).toSorted((a, b) => a - b));
     await readStore(workspace.id, ({ held }) => expect(linesOf(held)).toHaveLength(1_200));
   });
 });
@@ -365,7 +365,7 @@ describe("people in a list", () => {
     const scores = [5, 0, -3, 0, 0, 5, 12, -3, -1, 0];
     const rows = numbers(90).map((id) => ({ id, score: scores[id % scores.length] ?? 0, lastSeen: 1 }));
     await insert(rows);
-    const expected = rows.toSorted((one, other) => other.score - one.score || other.id - one.id).map(({ id }) => id);
+    const expected = rows.toSorted((a, b) => b.score - a.score || b.id - a.id).map(({ id }) => id);
     for (const limit of [1, 4, 9, 90, 200]) {
       // oxlint-disable-next-line no-await-in-loop
       expect(await inOrder("score", limit), `pages of ${limit}`).toEqual(expected);
@@ -393,9 +393,9 @@ describe("people in a list", () => {
     await insert([...many, ...few]);
     const found = await inOrder("last_seen", 40);
     expect(found.slice(0, 60)).toEqual(
-      few.toSorted((one, other) => other.lastSeen - one.lastSeen || other.id - one.id).map(({ id }) => id),
+      few.toSorted((a, b) => b.lastSeen - a.lastSeen || b.id - a.id).map(({ id }) => id),
     );
-    expect(found.slice(60).toSorted((one, other) => one - other)).toEqual(many.map(({ id }) => id));
+    expect(found.slice(60).toSorted((a, b) => a - b)).toEqual(many.map(({ id }) => id));
   });
 
   test("with very many ids show some of them, each id with its current owner", async () => {

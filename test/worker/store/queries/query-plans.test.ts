@@ -367,7 +367,7 @@ afterEach(() => {
 test("no statement scans a table that grows with traffic", async () => {
   const made = { workspace: await newWorkspace(), ruleId: "", accountKeyId: "" };
   statements = await recordStatements(made.workspace.store);
-  const called = [StoreReads, SignalStore, QuotaCounter].flatMap((one) => methodsOf(one.prototype));
+  const called = [StoreReads, SignalStore, QuotaCounter].flatMap((target) => methodsOf(target.prototype));
   for (const [name, call] of Object.entries(CALLS)) {
     await call(made).catch((error: unknown) => {
       throw new Error(`${name}: ${String(error)}`, { cause: error });

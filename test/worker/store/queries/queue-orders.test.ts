@@ -18,17 +18,17 @@ interface Row {
 }
 
 const SORTS = ["last_seen", "last_seen_up", "count", "name"] as const satisfies QueueSort[];
-const byName = (one: Row, other: Row) => {
-  const [key, otherKey] = [`${one.event}\0${one.source}`, `${other.event}\0${other.source}`];
+const byName = (a: Row, b: Row) => {
+  const [key, otherKey] = [`${a.event}\0${a.source}`, `${b.event}\0${b.source}`];
   return key < otherKey ? -1 : key > otherKey ? 1 : 0;
 };
-const ORDERS: Record<QueueSort, (one: Row, other: Row) => number> = {
-  last_seen: (one, other) => other.lastSeen - one.lastSeen || byName(one, other),
-  last_seen_up: (one, other) => one.lastSeen - other.lastSeen || byName(one, other),
-  count: (one, other) => other.count - one.count || byName(one, other),
-  name: (one, other) => {
-    const [event, otherEvent] = [one.event.toLowerCase(), other.event.toLowerCase()];
-    return event === otherEvent ? byName(one, other) : event < otherEvent ? -1 : 1;
+const ORDERS: Record<QueueSort, (a: Row, b: Row) => number> = {
+  last_seen: (a, b) => b.lastSeen - a.lastSeen || byName(a, b),
+  last_seen_up: (a, b) => a.lastSeen - b.lastSeen || byName(a, b),
+  count: (a, b) => b.count - a.count || byName(a, b),
+  name: (a, b) => {
+    const [event, otherEvent] = [a.event.toLowerCase(), b.event.toLowerCase()];
+    return event === otherEvent ? byName(a, b) : event < otherEvent ? -1 : 1;
   },
 };
 
@@ -63,7 +63,7 @@ function allPages(read: (cursor: string | null) => QueuePage): QueuePage[] {
 
 /** Events of the table, in its order. */
 function listed(html: string): string[] {
-  return readHtml(html).rows.map((row) => row.one("th a").text);
+  return readHtml(html).rows.map((row) => row.only("th a").text);
 }
 
 test("search, source, kind, days, order and page together: each matching group appears once and in order", async () => {
@@ -127,7 +127,7 @@ test("of more event groups than can be sorted the latest are shown, and the page
   // The 200 that have most are the oldest; of a day that is only partly among the latest, any may be.
   const numbers = listed(html).map((event) => Number(event.slice("event ".length)));
   expect(Math.min(...numbers)).toBeGreaterThan(100);
-  expect(numbers).toEqual(numbers.toSorted((one, other) => one - other));
+  expect(numbers).toEqual(numbers.toSorted((a, b) => a - b));
   expect(textOf(await members.member.see(`${members.home}/signals`))).not.toContain("that were seen last");
 });
 
@@ -156,7 +156,7 @@ test("the signal queue keeps search, order and days in its form and links, and c
   const yesterday = new Date(Date.now() - DAY).toISOString().slice(0, 10);
   const asked = `q=form&sort=name&from=${yesterday}&to=${today}`;
   const html = await member.see(`${home}/signals?${asked}`);
-  const page = readHtml(html).one("main");
+  const page = readHtml(html).only("main");
   expect(["q", "sort", "from", "to"].map((name) => page.field(name).value)).toEqual(["form", "name", yesterday, today]);
   const next = page.next ?? "";
   expect(next).toContain(asked);
@@ -167,6 +167,6 @@ test("the signal queue keeps search, order and days in its form and links, and c
   expect(textOf(nothing)).toContain(
     "No event fits Event name with: form Clear Show: With held signals Clear Last seen: until 2020-01-01 (UTC) Clear Clear all of them",
   );
-  const clear = readHtml(nothing).one('a[aria-label="Clear “Last seen”"]');
+  const clear = readHtml(nothing).only('a[aria-label="Clear “Last seen”"]');
   expect(clear.target).toBe(`${home}/signals?q=form&only=held`);
 });

@@ -201,7 +201,7 @@ const identified = fc.constantFrom<object>(
   { anonymousId: "a-1", traits: { email: BOB } },
   { userId: "u-1", traits: { email: BOB } },
 );
-const act: fc.Arbitrary<Act> = fc.oneof(
+const anyAct: fc.Arbitrary<Act> = fc.oneof(
   {
     weight: 8,
     arbitrary: fc.record({ who: ids, page: fc.constantFrom(...PAGES), daysAgo: fc.nat(2) }).map(
@@ -264,11 +264,11 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 
 test("a rule applied to the past scores by its current content, and a disabled rule scores nothing, after any history", async () => {
   await assertForSoLong(
-    fc.asyncProperty(fc.array(act, { maxLength: 40, size: "max" }), (acts) =>
+    fc.asyncProperty(fc.array(anyAct, { maxLength: 40, size: "max" }), (acts) =>
       inStore(async (store) => {
         const world = new World(store);
         // oxlint-disable-next-line no-await-in-loop -- a history
-        for (const one of acts) await one(world);
+        for (const play of acts) await play(world);
         await world.finish();
         world.expectToAddUp();
         world.apply();

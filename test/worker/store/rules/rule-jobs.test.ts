@@ -81,7 +81,7 @@ class Bench {
   /** Records signals as the consumer would with these rules. */
   record(signals: readonly Sent[], rules: readonly MappingRule[] = []): void {
     const compiled = compileRules(rules);
-    this.#recordAll(signals.map((one) => this.#toRecord(this.#payload(one), compiled)));
+    this.#recordAll(signals.map((signal) => this.#toRecord(this.#payload(signal), compiled)));
   }
 
   /** A visitor becomes ann, and what they have sent is hers, with these rules. */
@@ -196,7 +196,7 @@ class Bench {
 
   /** In the order in which they were received. */
   get points(): number[] {
-    return this.scores.scoring.sort((one, other) => one.at - other.at).map(({ points }) => points);
+    return this.scores.scoring.sort((a, b) => a.at - b.at).map(({ points }) => points);
   }
 
   /** How often each segment has been rewritten. */

@@ -65,37 +65,37 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const stub = (one = workspace) => env.SIGNAL_STORE.getByName(one.id);
+const stub = (target = workspace) => env.SIGNAL_STORE.getByName(target.id);
 
 function aRule(change: Partial<Rule> = {}): Rule {
   return { name: "rule", event: "Form", match: "all", conditions: [], scoring_signal: "form", points: 3, ...change };
 }
 
-function create(rule: Rule, one = workspace): Promise<{ id: string }> {
-  return one.operator<{ id: string }>("POST", "/rules", rule);
+function create(rule: Rule, target = workspace): Promise<{ id: string }> {
+  return target.operator<{ id: string }>("POST", "/rules", rule);
 }
 
-function preview(rule: Rule, query = "", one = workspace): Promise<Preview> {
-  return one.operator<Preview>("POST", `/rules/preview${query}`, rule);
+function preview(rule: Rule, query = "", target = workspace): Promise<Preview> {
+  return target.operator<Preview>("POST", `/rules/preview${query}`, rule);
 }
 
-function apply(ruleId: string, one = workspace): Promise<Job> {
-  return one.operator<Job>("POST", `/rules/${ruleId}/apply`);
+function apply(ruleId: string, target = workspace): Promise<Job> {
+  return target.operator<Job>("POST", `/rules/${ruleId}/apply`);
 }
 
 /** Drives the store's alarm until the rule has been applied. */
-async function applied(ruleId: string, one = workspace): Promise<Job> {
+async function applied(ruleId: string, target = workspace): Promise<Job> {
   for (let steps = 0; steps < 100; steps++) {
-    const job = await one.operator<Job>("GET", `/rules/${ruleId}/apply`);
+    const job = await target.operator<Job>("GET", `/rules/${ruleId}/apply`);
     if (job.status === "done") return job;
-    await runInDurableObject(stub(one), (instance) => instance.alarm());
+    await runInDurableObject(stub(target), (instance) => instance.alarm());
   }
   throw new Error("never done");
 }
 
-async function applyNow(ruleId: string, one = workspace): Promise<Job> {
-  await apply(ruleId, one);
-  return applied(ruleId, one);
+async function applyNow(ruleId: string, target = workspace): Promise<Job> {
+  await apply(ruleId, target);
+  return applied(ruleId, target);
 }
 
 function form(id: string, email: string | null, properties: object = {}, at = START): Delivered {
@@ -103,7 +103,7 @@ function form(id: string, email: string | null, properties: object = {}, at = ST
   return { id, at, payload: { ...who, event: "Form", properties, messageId: id }, envelope: { source: "site" } };
 }
 
-const scores = (one = workspace) => scoresOf(one.id);
+const scores = (target = workspace) => scoresOf(target.id);
 
 const DEMO = aRule({
   event: "Form",
@@ -435,35 +435,35 @@ describe("applying a rule", () => {
   });
 
   test("changes no other workspace, and the job is not found there", async () => {
-    const other = await newWorkspace();
-    await deliver(other.id, HISTORY);
+    const otherWorkspace = await newWorkspace();
+    await deliver(otherWorkspace.id, HISTORY);
     await deliver(workspace.id, HISTORY);
     const { id } = await create(DEMO);
     await applyNow(id);
-    expect((await scores(other)).scoring).toEqual([]);
-    expect(await preview(DEMO, "", other)).toMatchObject({ matches: 4 });
+    expect((await scores(otherWorkspace)).scoring).toEqual([]);
+    expect(await preview(DEMO, "", otherWorkspace)).toMatchObject({ matches: 4 });
     for (const [method, path] of [
       ["POST", `/rules/${id}/apply`],
       ["GET", `/rules/${id}/apply`],
       ["DELETE", `/rules/${id}?scoring_signals=remove`],
     ] as const) {
-      await expect(other.operator(method, path)).rejects.toThrow("404");
+      await expect(otherWorkspace.operator(method, path)).rejects.toThrow("404");
     }
     expect((await scores()).scoring).toHaveLength(4);
   });
 });
 
 /** Until its next start, so that only the test rings the store's alarm. */
-async function silenceAlarms(one = workspace): Promise<void> {
-  await runInDurableObject(stub(one), async (_, { storage }) => {
+async function silenceAlarms(target = workspace): Promise<void> {
+  await runInDurableObject(stub(target), async (_, { storage }) => {
     await storage.deleteAlarm();
     storage.setAlarm = () => Promise.resolve();
   });
 }
 
 /** One step, of the next segments with `limit` lines that may score; it fails after `statements` of its statements, as in a crash. */
-async function step(limit: number, statements = Number.POSITIVE_INFINITY, one = workspace): Promise<void> {
-  await runInDurableObject(stub(one), async (instance, { storage }) => {
+async function step(limit: number, statements = Number.POSITIVE_INFINITY, target = workspace): Promise<void> {
+  await runInDurableObject(stub(target), async (instance, { storage }) => {
     const state = Reflect.get(instance, "state") as StoreState;
     const exec = storage.sql.exec.bind(storage.sql);
     let left = statements;
@@ -472,7 +472,7 @@ async function step(limit: number, statements = Number.POSITIVE_INFINITY, one = 
       return exec(query, ...bindings);
     }) as typeof exec;
     try {
-      await stepRuleJob(state, new ColdObjects(env.COLD, one.id), storage, limit);
+      await stepRuleJob(state, new ColdObjects(env.COLD, target.id), storage, limit);
     } catch (error) {
       expect(String(error)).toContain("crash");
     } finally {
@@ -482,8 +482,8 @@ async function step(limit: number, statements = Number.POSITIVE_INFINITY, one = 
 }
 
 /** Few histories fill a segment. */
-async function seal(one: TestWorkspace): Promise<void> {
-  await runInDurableObject(stub(one), (instance, { storage }) => {
+async function seal(target: TestWorkspace): Promise<void> {
+  await runInDurableObject(stub(target), (instance, { storage }) => {
     const { signals } = Reflect.get(instance, "state") as StoreState;
     storage.transactionSync(() => {
       signals.seal();
@@ -493,8 +493,8 @@ async function seal(one: TestWorkspace): Promise<void> {
 }
 
 /** Rings the alarm until there is nothing left to do. */
-async function finish(one: TestWorkspace): Promise<void> {
-  await runInDurableObject(stub(one), async (instance, { storage: { sql } }) => {
+async function finish(target: TestWorkspace): Promise<void> {
+  await runInDurableObject(stub(target), async (instance, { storage: { sql } }) => {
     while (hasRuleJobs(sql)) await instance.alarm();
   });
 }
@@ -549,7 +549,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
         await silenceAlarms(lived);
         for (const action of history) {
           if ("deliver" in action) {
-            const batch = action.deliver.map((one) => toDeliver(one, ++ordinal));
+            const batch = action.deliver.map((signal) => toDeliver(signal, ++ordinal));
             batches.push(batch);
             await deliver(lived.id, batch);
           } else if ("edit" in action) {
@@ -586,10 +586,10 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
 });
 
 function toDeliver(
-  one: { event: string; value: number; who: string; identifies: string | null; minute: number },
+  action: { event: string; value: number; who: string; identifies: string | null; minute: number },
   ordinal: number,
 ): Delivered {
-  const { event, value, who, identifies, minute } = one;
+  const { event, value, who, identifies, minute } = action;
   const named = who.startsWith("person") ? { email: `${who}@example.com` } : who === "nobody" ? {} : { userId: who };
   const payload =
     identifies !== null && who.startsWith("user")

@@ -36,15 +36,15 @@ export interface DestinationAnswer {
   secret?: string;
 }
 
-export class ToldWorkspace {
+export class DestinationHarness {
   readonly workspace: TestWorkspace;
 
   private constructor(workspace: TestWorkspace) {
     this.workspace = workspace;
   }
 
-  static async make(): Promise<ToldWorkspace> {
-    return new ToldWorkspace(await newWorkspace());
+  static async make(): Promise<DestinationHarness> {
+    return new DestinationHarness(await newWorkspace());
   }
 
   get object() {
@@ -79,7 +79,7 @@ export class ToldWorkspace {
   /** Until one of its deliveries has had so many attempts, and each is reported. */
   async attempted(id: string, attempts: number): Promise<DeliveryAnswer> {
     return until(async () => {
-      const delivery = (await this.deliveries(id)).findLast((one) => one.attempts.length >= attempts);
+      const delivery = (await this.deliveries(id)).findLast((found) => found.attempts.length >= attempts);
       if (delivery === undefined) throw new Error(`not ${attempts} attempts`);
       return delivery;
     });
@@ -110,15 +110,15 @@ export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY });
 }
 
-export interface Told {
-  told: ToldWorkspace;
+export interface NewHarness {
+  harness: DestinationHarness;
   receiver: Receiver;
 }
 
 /** For each test of a file: a new workspace, and a receiver that is listened to. */
-export function toldInEachTest(begin: (made: Told) => void): void {
+export function newHarnessInEachTest(begin: (made: NewHarness) => void): void {
   beforeEach(async () => {
-    const made = { told: await ToldWorkspace.make(), receiver: new Receiver() };
+    const made = { harness: await DestinationHarness.make(), receiver: new Receiver() };
     listen(made.receiver);
     begin(made);
   });

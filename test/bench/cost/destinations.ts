@@ -8,7 +8,7 @@ import { OperatorApi } from "../operator-api.ts";
 import { BATCHES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured, Shape } from "./shapes.ts";
 
-const TOLD_SHAPES: readonly Shape[] = [SLOW, STEADY, BATCHES];
+const SHAPES_MEASURED: readonly Shape[] = [SLOW, STEADY, BATCHES];
 const DESTINATIONS = 2;
 const EVENTS = ["person.scored", "person.score_crossed", "usage.level", "period.closed", "dead_letters.added"];
 /** Judged for everybody, and crossed by nobody: a crossing is a delivery by itself, see events.ts. */
@@ -39,9 +39,9 @@ export async function startTelling(
   return { contestant, receivers };
 }
 
-export async function measureTold({ contestant, receivers }: Telling): Promise<Measured[]> {
+export async function measureDestinations({ contestant, receivers }: Telling): Promise<Measured[]> {
   try {
-    return (await measureShapes(contestant, TOLD_SHAPES)).measured;
+    return (await measureShapes(contestant, SHAPES_MEASURED)).measured;
   } finally {
     for (const receiver of receivers) receiver.close();
   }

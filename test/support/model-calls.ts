@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { command, seldom } from "./model-command.ts";
 import type { Command } from "./model-command.ts";
 import type { Content, Model } from "./model.ts";
-import type { Said } from "./model-people.ts";
+import type { Draft } from "./model-people.ts";
 import type { Real } from "./model-real.ts";
 
 /** Few, so that what is sent, linked and deleted meets. */
@@ -13,13 +13,13 @@ const PEOPLE = 2;
 export const person = fc.nat(PEOPLE - 1);
 export const event = fc.constantFrom("opened", "clicked");
 const hasId = fc.boolean();
-const said: fc.Arbitrary<Said> = fc.oneof(
+const anyDraft: fc.Arbitrary<Draft> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
       kind: fc.constant("signal" as const),
       person,
-      names: fc.constantFrom<Said["names"][]>(
+      names: fc.constantFrom<Draft["names"][]>(
         ["email"],
         ["anonymous"],
         ["user"],
@@ -35,7 +35,7 @@ const said: fc.Arbitrary<Said> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant("identify" as const),
       person,
-      names: fc.constantFrom<Said["names"][]>(
+      names: fc.constantFrom<Draft["names"][]>(
         ["email", "anonymous"],
         ["email", "user"],
         ["email", "anonymous", "user"],
@@ -50,25 +50,25 @@ const said: fc.Arbitrary<Said> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant("alias" as const),
       person,
-      names: fc.constant<Said["names"]>(["user"]),
+      names: fc.constant<Draft["names"]>(["user"]),
       event: fc.constant("alias"),
       hasId,
     }),
   },
 );
-const saying = fc.record({ said, again: seldom(fc.nat(3)) });
-const call = fc.record({
+const anyItem = fc.record({ draft: anyDraft, again: seldom(fc.nat(3)) });
+const anyCall = fc.record({
   key: fc.constantFrom("key_a", "key_a", "key_b"),
-  sayings: fc.array(saying, { minLength: 1, maxLength: 6 }),
+  items: fc.array(anyItem, { minLength: 1, maxLength: 6 }),
 });
 
 interface Call {
   key: string;
-  sayings: readonly { said: Said; again: number | null }[];
+  items: readonly { draft: Draft; again: number | null }[];
 }
 
-async function admit(model: Model, real: Real, { key, sayings }: Call, dies: boolean): Promise<void> {
-  const contents = sayings.map((one) => model.contentOf(one.said, one.again));
+async function admit(model: Model, real: Real, { key, items }: Call, dies: boolean): Promise<void> {
+  const contents = items.map((item) => model.contentOf(item.draft, item.again));
   await admitContents(model, real, { key, contents }, dies);
 }
 
@@ -82,13 +82,13 @@ async function admitContents(
   expect(answer).toEqual(model.admit(key, ids, contents, Date.now(), dies));
 }
 
-export const admitted: fc.Arbitrary<Command> = call.map((one) =>
-  command(`admit ${JSON.stringify(one)}`, (model, real) => admit(model, real, one, false)),
+export const admitted: fc.Arbitrary<Command> = anyCall.map((made) =>
+  command(`admit ${JSON.stringify(made)}`, (model, real) => admit(model, real, made, false)),
 );
-export const givenUp: fc.Arbitrary<Command> = call.map((one) =>
-  command(`admit ${JSON.stringify(one)}, which the queue gives up`, async (model, real) => {
+export const givenUp: fc.Arbitrary<Command> = anyCall.map((made) =>
+  command(`admit ${JSON.stringify(made)}, which the queue gives up`, async (model, real) => {
     await real.quiet();
-    await admit(model, real, one, true);
+    await admit(model, real, made, true);
     await real.giveUp();
   }),
 );
@@ -96,7 +96,7 @@ export const givenUp: fc.Arbitrary<Command> = call.map((one) =>
 /** Few accounts and plans, so that updates meet. */
 const updates = fc.array(
   fc.record({
-    said: fc.record<Said>({
+    draft: fc.record<Draft>({
       kind: fc.constant("account"),
       person: fc.nat(1),
       names: fc.constant([]),
@@ -117,11 +117,11 @@ export const accounts: fc.Arbitrary<Command> = fc
   .map(({ calls, fate }) =>
     command(`admit accounts ${JSON.stringify(calls)}, ${fate}`, async (model, real) => {
       if (fate === "die") await real.quiet();
-      for (const sayings of calls) {
+      for (const items of calls) {
         const known = model.contents.length;
-        const contents = sayings.map((one) => model.contentOf(one.said, one.again));
+        const contents = items.map((item) => model.contentOf(item.draft, item.again));
         // Of twins that are known by an id the one that is recorded first is the one that counts: they come one by one.
-        if (fate !== "die" && contents.some((one) => one.hasId && one.n < known)) await real.quiet();
+        if (fate !== "die" && contents.some((content) => content.hasId && content.n < known)) await real.quiet();
         await admitContents(model, real, { key: real.accountsKey, contents }, fate === "die");
         await real.ringCounter();
       }

@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- told`: the same traffic in a workspace that tells two destinations of every scoring signal and in one
+ * `npm run bench -- destinations`: the same traffic in a workspace that tells two destinations of every scoring signal and in one
  * that tells nobody, in turn. Their deliveries are waited for before the next round, and are nobody's time.
  */
 import { createServer } from "node:http";
@@ -41,7 +41,7 @@ interface Round {
   cpuMicroseconds: number;
 }
 
-export async function measureTold(rounds: number, scratch: string, failures: string[]): Promise<StorePart> {
+export async function measureDestinations(rounds: number, scratch: string, failures: string[]): Promise<StorePart> {
   const wrangler = path.join(import.meta.dirname, "../../wrangler.toml");
   const service = await build(wrangler, path.join(scratch, "build/service"));
   // The last message must not wait for its pace: whether it does is chance.
@@ -53,7 +53,7 @@ export async function measureTold(rounds: number, scratch: string, failures: str
   const receivers = await Promise.all([listen(), listen()]);
   try {
     await applySql(running, "DB", path.join(path.dirname(wrangler), "migrations/d1"));
-    const bencher = new Bencher("told", running, generator, failures);
+    const bencher = new Bencher("destinations", running, generator, failures);
     const plain = await provision(bencher, "plain", []);
     const telling = await provision(bencher, "telling", receivers);
     const measured: { plain: Round; telling: Round }[] = [];
@@ -61,9 +61,14 @@ export async function measureTold(rounds: number, scratch: string, failures: str
     for (let round = 0; round <= rounds; round++) {
       // Neither is always the second.
       const first = round % 2 === 0 ? plain : telling;
-      const one = await send(bencher, first);
-      const other = await send(bencher, first === plain ? telling : plain);
-      if (round > 0) measured.push(first === plain ? { plain: one, telling: other } : { plain: other, telling: one });
+      const firstResult = await send(bencher, first);
+      const secondResult = await send(bencher, first === plain ? telling : plain);
+      if (round > 0)
+        measured.push(
+          first === plain
+            ? { plain: firstResult, telling: secondResult }
+            : { plain: secondResult, telling: firstResult },
+        );
     }
     const ratio = (of: keyof Round): number => median(measured.map((round) => round.telling[of] / round.plain[of]));
     return {
