@@ -2,13 +2,11 @@
 import type { HandOn } from "../notifications/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
-import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
-import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
-import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
+import { nextPurgeMs, purgeHeld, deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/raise-events.ts";
 import { type ColdObjects, coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
-import { hasRecounts, stepRecounts } from "./people/recount.ts";
-import { hasReplacements, stepReplacements } from "./people/replacements.ts";
+import { hasRecounts, stepRecounts, hasReplacements, stepReplacements } from "./people/recount.ts";
 import type { StoreConfig } from "./protocol/store-operations.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";
 import { hasRuleJobs, nextRuleJobMs } from "./rules/rule-jobs.ts";

@@ -5,13 +5,12 @@
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { DayCounts } from "../domain/quota/day-counts.ts";
-import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
+import type { MappingRule, RuleMatch } from "../domain/rules/mapping-rule.ts";
+import { eachTrait } from "../domain/signal/traits.ts";
+import type { Crossings } from "./state/raise-events.ts";
+import type { RuleJobStatus } from "./protocol/store-operations.ts";
 
 export * from "./accounts/tables.ts";
-export * from "./deletion/tables.ts";
-export * from "./events/tables.ts";
-export * from "./people/tables.ts";
-export * from "./rules/tables.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses these tables.
 
@@ -213,4 +212,228 @@ export const returns = sqliteTable("returns", {
   endedAt: integer("ended_at"),
   /** When the audit log got the numbers. */
   loggedAt: integer("logged_at"),
+});
+
+/** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
+export const people = sqliteTable(
+  "people",
+  {
+    id: integer("id").primaryKey(),
+    email: text("email").notNull(),
+    ...eachTrait(() => text()),
+    /** Searchable traits in their search form: see stored-person.ts. */
+    names: text("names").notNull().default(""),
+    /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
+    traitOrders: text("trait_orders").notNull().default(""),
+    /** Sum of the points that the person's signals have scored. */
+    score: integer("score").notNull().default(0),
+    firstSeen: integer("first_seen").notNull(),
+    lastSeen: integer("last_seen").notNull(),
+    /** Day of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
+    lastDay: integer("last_day").notNull(),
+    /** The latest entries of the list of the person's signals, see timelines.ts. */
+    recent: text("recent").notNull().default(""),
+    /**
+     * Number of the person's ids in `identities`, and number of dropped ones. A person keeps at most PERSON_MAX_IDS
+     * of a kind.
+     */
+    anonymousIds: integer("anonymous_ids").notNull().default(0),
+    userIds: integer("user_ids").notNull().default(0),
+    idsDropped: integer("ids_dropped").notNull().default(0),
+  },
+  (table) => [
+    // Indexes that order the list of people. An index row is written whenever a statement names its column.
+    index("people_last_day").on(table.lastDay),
+    index("people_score")
+      .on(table.score)
+      .where(sql`score <> 0`),
+    // This index finds people by their email, and by a part of it or of the traits. No two have the same email:
+    // known-people.ts looks first.
+    index("people_email").on(table.email, table.names),
+  ],
+);
+
+/**
+ * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
+ * of receipt (claims.ts). Keys: visitor-keys.ts. WITHOUT ROWID: the migration says so by hand.
+ */
+export const identities = sqliteTable(
+  "identities",
+  {
+    key: blob("key").notNull(),
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+    personId: integer("person_id").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.key, table.at, table.ordinal] }),
+    index("identities_person").on(table.personId, table.at, table.ordinal),
+  ],
+);
+
+/**
+ * Pairs of ids of one visitor, from an identify without email or an alias, stored in both directions. WITHOUT ROWID.
+ */
+export const pairs = sqliteTable(
+  "pairs",
+  {
+    key: blob("key").notNull(),
+    otherKey: blob("other_key").notNull(),
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.key, table.otherKey] })],
+);
+
+/** Lists of lines, see timelines.ts. WITHOUT ROWID. */
+export const timelines = sqliteTable(
+  "timelines",
+  { list: blob("list").notNull(), firstSeq: integer("first_seq").notNull(), entries: text("entries").notNull() },
+  (table) => [primaryKey({ columns: [table.list, table.firstSeq] })],
+);
+
+/** Visitors that are known by now, with earlier signals that are still to become their person's. See linking.ts. */
+export const linkJobs = sqliteTable(
+  "link_jobs",
+  {
+    key: blob("key").notNull(),
+    dueAt: integer("due_at").notNull(),
+    /** JSON of LinkCounts: changes of scores by the job's steps, which are notified at its end. */
+    counts: text("counts").notNull().default("[]"),
+  },
+  (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
+);
+
+/**
+ * People whose times and traits are being recounted, see recount.ts. Lines before this one remain; null: all remain.
+ */
+export const recounts = sqliteTable("recounts", {
+  personId: integer("person_id").primaryKey(),
+  before: integer("before"),
+});
+
+/**
+ * Rules that score once a day, or once ever, with a removed match: the person's line after which a replacing match is
+ * searched. See replacements.ts. WITHOUT ROWID.
+ */
+export const replacements = sqliteTable(
+  "replacements",
+  {
+    personId: integer("person_id").notNull(),
+    ruleId: text("rule_id").notNull(),
+    behindSeq: integer("behind_seq").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.personId, table.ruleId] })],
+);
+
+/** Hashes of deleted people's names, because signals received before the deletion may still be in transit. */
+export const deletedNames = sqliteTable(
+  "deleted_names",
+  {
+    hash: text("hash").notNull(),
+    /** Signals received after this time are not the deleted person's. */
+    at: integer("at").notNull(),
+    /** Start of the person's ownership of an id with several owners, some of whom may have been deleted. */
+    since: integer("since").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
+);
+
+/** Jobs that apply a rule to stored signals: one row per rule, for its latest job. See rule-jobs.ts. */
+export const ruleJobs = sqliteTable(
+  "rule_jobs",
+  {
+    ruleId: text("rule_id").primaryKey(),
+    /** The rule as it is applied; null: it is deleted or disabled, and what it scored is removed. */
+    rule: text("rule", { mode: "json" }).$type<MappingRule>(),
+    /** Version of the rule: what newer versions have made is let alone. Null: it is deleted, there will be none. */
+    ruleVersion: integer("rule_version"),
+    /**
+     * The workspace's rules version when this rule was read: signals processed with older rules are no longer
+     * accepted.
+     */
+    rulesVersion: integer("rules_version").notNull(),
+    status: text("status").$type<RuleJobStatus>().notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    startedAt: integer("started_at"),
+    finishedAt: integer("finished_at"),
+    /** When the job goes on: later than now where a payload could not be had. */
+    dueAt: integer("due_at").notNull(),
+    /** The last line to process: later ones were recorded with this version of the rule or a newer one. */
+    lastSeq: integer("last_seq").notNull(),
+    /** The line that was looked at last; with a person, where the row of their list begins that was looked at last. */
+    position: integer("position").notNull(),
+    /** The person whose list is being gone through for scores of dropped signals; null: lines are. */
+    personId: integer("person_id"),
+    total: integer("total").notNull(),
+    scanned: integer("scanned").notNull(),
+    matched: integer("matched").notNull(),
+    added: integer("added").notNull(),
+    changed: integer("changed").notNull(),
+    removed: integer("removed").notNull(),
+    /** Changes of scores by the job's steps, notified at its end. */
+    points: integer("points").notNull().default(0),
+    crossings: text("crossings", { mode: "json" }).$type<Crossings[]>().notNull().default([]),
+  },
+  (table) => [
+    index("rule_jobs_unfinished")
+      .on(table.dueAt)
+      .where(sql`status <> 'done'`),
+    index("rule_jobs_rules_version").on(table.rulesVersion),
+  ],
+);
+
+export const raisedEvents = sqliteTable("raised_notifications", {
+  /** End position of the row among everything ever raised, in characters. */
+  row: integer("row").primaryKey(),
+  /** JSON of an array of events. */
+  body: text("body").notNull(),
+});
+
+export type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
+
+/** Deletions of people: the receipt, and the remaining work while in progress. See person-deletions.ts. */
+export const deletions = sqliteTable(
+  "deletions",
+  {
+    id: text("id").primaryKey(),
+    /** The email's hash, by which a receipt is found: see people/deleted-names.ts. */
+    emailHash: text("email_hash").notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    /** Latest request for the deletion: signals received later belong to a new person. */
+    askedAt: integer("asked_at").notNull(),
+    /** Completion, including R2; null: in progress. */
+    finishedAt: integer("finished_at"),
+    /** The email that is still to be looked for; null once that is done, and where there was no such person. */
+    email: text("email"),
+    personId: integer("person_id"),
+    /** The step that is next, and how far it is: see person-deletions.ts. */
+    step: text("step").$type<DeletionStage>().notNull(),
+    position: integer("position").notNull(),
+    people: integer("people").notNull(),
+    identities: integer("identities").notNull(),
+    signals: integer("signals").notNull(),
+    anonymous: integer("anonymous").notNull(),
+    held: integer("held").notNull(),
+    deadLetters: integer("dead_letters").notNull(),
+    scoringSignals: integer("scoring_signals").notNull(),
+    coldObjects: integer("cold_objects").notNull(),
+    /** 1 until Destinations have deleted the person, else 0. */
+    handOver: integer("hand_over").notNull().default(0),
+  },
+  (table) => [
+    index("deletions_email_hash").on(table.emailHash, table.requestedAt),
+    index("deletions_finished").on(table.finishedAt, table.requestedAt),
+  ],
+);
+
+/** One row: the retention. See retention.ts. */
+export const retention = sqliteTable("retention", {
+  id: integer("id").primaryKey(),
+  /** Days for which signals are kept; null: forever. */
+  days: integer("days"),
+  /** When retention next looks for signals that have been kept long enough. */
+  nextAt: integer("next_at").notNull(),
+  /** Receipt of the latest deleted signal: names of people may come from signals up to then. */
+  deletedUntil: integer("deleted_until").notNull(),
 });

@@ -24,7 +24,7 @@ import {
 } from "./deletion/person-deletions.ts";
 import { setRetention } from "./deletion/retention.ts";
 import { compareWithR2, removeUnknown } from "./log/cold.ts";
-import { wantEvents } from "./events/wanted.ts";
+import { wantEvents } from "./state/raise-events.ts";
 import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
 import type {
@@ -37,7 +37,7 @@ import type {
 } from "./protocol/store-operations.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/stored-signals.ts";
 import { StoreReads } from "./queries/store-reads.ts";
-import { recordSignals } from "./record/record-signals.ts";
+import { recordSignals } from "./record-signals.ts";
 import {
   beginReturn,
   nextReturnMs,
@@ -45,7 +45,7 @@ import {
   stepReturns,
   type ReturnProgress,
   type ReturnScope,
-} from "./returns/return-jobs.ts";
+} from "./return-jobs.ts";
 import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { recordedByPeriod } from "./state/status-change.ts";

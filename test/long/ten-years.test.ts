@@ -7,7 +7,7 @@ import { dayOf, latestDays } from "../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { DAYS_COUNTED, WORKSPACE_MAX_RULES } from "../../src/limits.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "../../src/store/deletion/retention.ts";
-import { recordSignals } from "../../src/store/record/record-signals.ts";
+import { recordSignals } from "../../src/store/record-signals.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
 import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../support/row-bytes.ts";

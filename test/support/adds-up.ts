@@ -5,12 +5,11 @@ import type { Facts } from "../../src/store/log/line.ts";
 import type { Log } from "../../src/store/log/log.ts";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
-import { readEntries } from "../../src/store/people/timeline-text.ts";
-import type { Scored } from "../../src/store/people/timeline-text.ts";
-import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
-import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
-import { countInBooks } from "../../src/store/state/status-change.ts";
-import { groupOf } from "../../src/store/state/status-change.ts";
+import { readEntries } from "../../src/store/people/timelines.ts";
+import type { Scored } from "../../src/store/people/timelines.ts";
+import { listOfKey, personList, visitorList } from "../../src/store/people/visitors.ts";
+import type { DeadLetterRow } from "../../src/store/state/dead-letters.ts";
+import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 

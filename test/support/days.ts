@@ -1,9 +1,8 @@
 /** Counts per day as the store keeps them, and as its lines and the lists of persons add up to. */
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
-import { readEntries } from "../../src/store/people/timeline-text.ts";
-import { ascendingEntries } from "../../src/store/people/timelines.ts";
-import { personList } from "../../src/store/people/visitor-keys.ts";
+import { readEntries, ascendingEntries } from "../../src/store/people/timelines.ts";
+import { personList } from "../../src/store/people/visitors.ts";
 import type { Log } from "../../src/store/log/log.ts";
 import { countedOf, linesOf, ruleDaysOf } from "./adds-up.ts";
 import { readStore } from "./read-store.ts";

@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
 import { COLUMNS } from "../../src/store/log/lines.ts";
 import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
-import { listOfKey } from "../../src/store/people/visitor-keys.ts";
+import { listOfKey } from "../../src/store/people/visitors.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
   signals_facts: textOfLines,

@@ -1,9 +1,8 @@
 /** What people have scored, as their lists say: also by signals that retention has dropped. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { readEntries } from "../../src/store/people/timeline-text.ts";
-import { ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
-import { personList } from "../../src/store/people/visitor-keys.ts";
+import { readEntries, ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
+import { personList } from "../../src/store/people/visitors.ts";
 import { RuleOutcomes } from "../../src/store/state/rule-outcomes.ts";
 
 interface PersonRow {

@@ -13,7 +13,7 @@ import { newId } from "../../src/platform/ids.ts";
 import { ColdObjects, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
 import type { SignalToRecord } from "../../src/store/protocol/stored-signals.ts";
 import type { Admission } from "../../src/wire/admission.ts";
-import { recordSignals } from "../../src/store/record/record-signals.ts";
+import { recordSignals } from "../../src/store/record-signals.ts";
 import { StoreState } from "../../src/store/state/store-state.ts";
 
 const DAY = 24 * 3_600_000;

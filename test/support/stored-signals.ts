@@ -1,6 +1,6 @@
 /** Held signals and dead letters of a workspace, as a job that sends them again reads them. */
-import type { StoredSignal } from "../../src/store/returns/return-jobs.ts";
-import { deadSignals, heldSignals } from "../../src/store/returns/return-jobs.ts";
+import type { StoredSignal } from "../../src/store/return-jobs.ts";
+import { deadSignals, heldSignals } from "../../src/store/return-jobs.ts";
 import { readStore } from "./read-store.ts";
 
 const LAST = Number.MAX_SAFE_INTEGER;

@@ -1,12 +1,28 @@
 /** Accounts as the pages show them: the list, and one account with where its values come from and how they changed. */
-import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
-import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { and, asc, desc, eq, lt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/durable-sqlite";
+import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
+import {
+  ACCOUNT_CHANGE_CHARACTERS,
+  ACCOUNT_HISTORY_SHOWN,
+  ACCOUNT_LIST_CHARACTERS,
+  ACCOUNT_PAGE_MAX_CHARACTERS,
+  TEMPLATE_MAX_MAPPINGS,
+} from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Log } from "../log/log.ts";
-import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../protocol/people-and-accounts.ts";
-import { valuesOf } from "./account-list.ts";
+import type {
+  Account,
+  AccountChange,
+  AccountFilter,
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  ShownChange,
+} from "../protocol/people-and-accounts.ts";
 import { accountChanges, accounts } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
@@ -149,11 +165,11 @@ function cursorOf(id: number, value: number | string): string {
  *
  * @param read ordered by `ordered`.
  */
-function readBehind<Row>(
+function readBehind<Found>(
   order: Order,
   { cursor, limit }: Page,
-  read: (asked: SQL | undefined, limit: number) => Row[],
-): Row[] {
+  read: (asked: SQL | undefined, limit: number) => Found[],
+): Found[] {
   const { value, id, direction, prefix } = order;
   const last = lastOf(order, cursor);
   const end = prefix === undefined ? sql`` : sql` AND ${value} < ${`${prefix}\u{10FFFF}`}`;
@@ -179,16 +195,84 @@ function lastOf({ kind }: Order, cursor: string | null): { id: number; value: nu
 }
 
 /** Turns up to `page.limit + 1` rows into a page of items. */
-function pageOfRows<Row, T>(
-  rows: Row[],
+function pageOfRows<Found, T>(
+  rows: Found[],
   page: Page,
-  key: (row: Row) => string | number,
-  item: (row: Row) => T,
+  key: (row: Found) => string | number,
+  item: (row: Found) => T,
 ): PageOf<T> {
   const shown = rows.slice(0, page.limit);
   const last = shown.at(-1);
   return {
     items: shown.map(item),
     next: rows.length > page.limit && last !== undefined ? String(key(last)) : null,
+  };
+}
+
+type Row = typeof accounts.$inferSelect;
+
+/** Accounts, the newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
+export function listAccounts(storage: DurableObjectStorage, filter: AccountFilter, page: Page): PageOf<Account> {
+  const db = drizzle(storage);
+  const items: Account[] = [];
+  let characters = 0;
+  let { cursor } = page;
+  for (;;) {
+    const row = nextAccount(db, filter, cursor);
+    if (row === undefined) return { items, next: null };
+    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: cursor };
+    const account = toAccount(row, readHistory(db, row.id));
+    characters += JSON.stringify(account).length;
+    items.push(account);
+    cursor = String(row.id);
+  }
+}
+
+function nextAccount(db: Database, { externalId }: AccountFilter, cursor: string | null): Row | undefined {
+  return db
+    .select()
+    .from(accounts)
+    .where(
+      and(
+        externalId === undefined ? undefined : eq(accounts.externalId, externalId),
+        cursor === null ? undefined : lt(accounts.id, Number(cursor)),
+      ),
+    )
+    .orderBy(desc(accounts.id))
+    .limit(1)
+    .get();
+}
+
+function readHistory(db: Database, accountId: number): AccountChange[] {
+  const { field, before, after, at, signalId } = accountChanges;
+  return db
+    .select({ field, before, after, atMs: at, signalId })
+    .from(accountChanges)
+    .where(eq(accountChanges.accountId, accountId))
+    .orderBy(desc(at), desc(accountChanges.ordinal), field)
+    .limit(ACCOUNT_HISTORY_SHOWN)
+    .all();
+}
+
+function toAccount(row: Row, history: AccountChange[]): Account {
+  return {
+    externalId: row.externalId,
+    ...valuesOf(row),
+    attributes: row.attributes,
+    firstSeenMs: row.firstSeen,
+    lastSeenMs: row.lastSeen,
+    history,
+  };
+}
+
+/** An account's values by field; null: never sent. */
+export function valuesOf(row: Row): Record<AccountField, unknown> {
+  return {
+    name: row.name,
+    plan: row.plan,
+    user_count: row.userCount,
+    recurring_revenue: row.recurringRevenue,
+    trial_status: row.trialStatus,
+    feature_flags: row.featureFlags,
   };
 }

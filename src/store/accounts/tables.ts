@@ -1,4 +1,4 @@
-/** Accounts, and how they came to be what they are. */
+/** Tables of accounts and of their changes. */
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import type { ValueClaims } from "./accounts.ts";

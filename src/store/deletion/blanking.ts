@@ -10,7 +10,7 @@ import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import { EventGroupChanges, type Sample, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, groupOf, type SignalCounts, standingOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "../people/visitor-lists.ts";
+import { VisitorLists } from "../people/timelines.ts";
 
 export interface Blanked {
   seq: number;

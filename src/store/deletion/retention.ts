@@ -13,18 +13,19 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { releaseObjects, scrubCold } from "../log/cold.ts";
-import { isDropped } from "../log/line.ts";
+import { afterPurge, isDropped } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
+import { VisitorLists } from "../people/timelines.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
-import { admissionOf } from "../record/dead-letters.ts";
-import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { admissionOf } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../state/dead-letters.ts";
 import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
 import type { CountedSignal, Standing } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "../people/visitor-lists.ts";
+import { Blanking } from "./blanking.ts";
 
 /** Signals deleted per step, at most one segment more: some 50 ms if each is on a different visitor's list. */
 export const RETENTION_ROWS = 2_000;
@@ -206,4 +207,40 @@ function nextExpiryMs(state: StoreState, nowMs: number, keptMs: number): number 
   // A line that is exactly as old as it may become is kept.
   const wholes = [...oldest.map(({ wholeMs }) => wholeMs), dead ?? nowMs].map((ms) => ms + 1);
   return Math.min(nowMs, ...days, ...wholes) + keptMs;
+}
+
+/** Rows purged per step, so that an alarm never blocks the store for long. */
+export const PURGE_ROWS = 2_000;
+
+/**
+ * Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more, and at
+ * RULE_STEP_SEGMENTS segments at most: a segment of large signals has few lines.
+ */
+export function purgeHeld(state: StoreState, nowMs: number): void {
+  const { held } = state;
+  const blanking = new Blanking(state);
+  for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
+    const segment = held.ended(nowMs);
+    if (segment === null) break;
+    blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);
+    left -= segment.length;
+    // Updates the row of a sealed segment, because its other lines may end later or have been released.
+    if (segment.row !== null) held.summariseAgain(segment.firstSeq);
+  }
+  blanking.write();
+  state.signals.flush();
+  held.flush();
+}
+
+/** When the next held signals end, in milliseconds since 1970; null when there are none. */
+export function nextPurgeMs({ held }: StoreState): number | null {
+  return held.nextEndMs();
+}
+
+/** Numbers of the lines whose period has ended: a segment may hold signals of several periods. */
+function dueLines(segment: Segment, nowMs: number): number[] {
+  return segment.seqs().filter((seq) => {
+    const { status, admission } = segment.facts(seq);
+    return status === "held" && admission.periodEndMs <= nowMs;
+  });
 }

@@ -1,11 +1,8 @@
 /** Identities as a batch reads and changes them: owners of ids, and pairs of ids of one visitor. */
 import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
-import { addClaim, claimInForce } from "./claims.ts";
-import type { IdClaim } from "./claims.ts";
-import { dropOldestIds } from "./dropped-ids.ts";
-import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
-import type { VisitorId } from "./visitor-keys.ts";
+import { keysOf, visitorKey, visitorList, visitorOfKey } from "./visitors.ts";
+import type { VisitorId } from "./visitors.ts";
 
 /** Latest claims kept per identity; an id with that many owners belongs to nobody. */
 export const IDENTITY_MAX_CLAIMS = 20;
@@ -221,4 +218,52 @@ function later(one: ReceivedOrder, other: ReceivedOrder): ReceivedOrder {
 
 function isEqual(one: readonly IdClaim[], other: readonly IdClaim[]): boolean {
   return one.length === other.length && one.every((claim, index) => claim === other[index]);
+}
+
+export interface IdClaim extends ReceivedOrder {
+  personId: number;
+}
+
+/** Adds a claim in order of receipt, at most `most`. A repeated claim of the current owner changes nothing. */
+export function addClaim(claims: readonly IdClaim[], claim: IdClaim, most: number): IdClaim[] {
+  const sorted = [...claims, claim].sort((one, other) => (isLater(one, other) ? 1 : -1));
+  return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
+}
+
+/** The claim that applies to a signal of this receipt; undefined: the id has no owner. */
+export function claimInForce(claims: readonly IdClaim[], receipt: ReceivedOrder): IdClaim | undefined {
+  return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
+}
+
+const OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
+  WHERE person_id = ? AND key > ? AND key < ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
+  ORDER BY "at", ordinal LIMIT ?`;
+// Earlier claims go too: who had the id before must not have it again. Claims of somebody who is being deleted are the
+// deletion's.
+const DROP = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?)
+  AND EXISTS (SELECT 1 FROM people WHERE people.id = person_id) RETURNING person_id`;
+
+type OldestRow = { key: ArrayBuffer; at: number; ordinal: number };
+
+/**
+ * Drops a person's oldest ids of a kind.
+ *
+ * @param count how many are to go; fewer do where signals wait to be linked.
+ * @returns the person of each claim that was dropped: also persons who had such an id before.
+ */
+export function dropOldestIds(sql: SqlStorage, personId: number, kind: VisitorId["kind"], count: number): number[] {
+  const oldest = sql.exec<OldestRow>(OLDEST, personId, ...keysOf(kind), count).toArray();
+  return oldest.flatMap(({ key, at, ordinal }) => {
+    deletePairs(sql, key);
+    return sql
+      .exec<{ person_id: number }>(DROP, key, at, ordinal)
+      .toArray()
+      .map(({ person_id }) => person_id);
+  });
+}
+
+/** Deletes the pairs of an id, each of which is there both ways. */
+export function deletePairs(sql: SqlStorage, key: ArrayBuffer): void {
+  sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
+  sql.exec("DELETE FROM pairs WHERE key = ?", key);
 }

@@ -1,6 +1,6 @@
 /** Jobs for known visitors with unlinked earlier signals: one row each, see linking.ts. */
-import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
-import type { VisitorId } from "./visitor-keys.ts";
+import { visitorKey, visitorOfKey } from "./visitors.ts";
+import type { VisitorId } from "./visitors.ts";
 
 /** The alarm takes a link job when the consumer that caused it has not within this time. */
 export const LINK_ALARM_MS = 10_000;

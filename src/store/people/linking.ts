@@ -8,14 +8,23 @@
  * lists.
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
+import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
+import type { JsonObject } from "../../domain/json/json-value.ts";
+import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { raiseLinked } from "./link-news.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
+import { wants } from "../state/raise-events.ts";
 import type { ColdObjects } from "../log/cold.ts";
+import type { Facts, Owner } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
+import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { EventGroupChanges } from "../state/event-group-changes.ts";
 import { isStale } from "../state/rule-outcomes.ts";
+import { changeStatus, countedSignal } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import {
   dueLinkJobs,
@@ -23,17 +32,18 @@ import {
   hasFreshLinkJob,
   hasLinkJob,
   isLinkJobDue,
-  putOffLinkJob,
-  startLinkJob,
   LINK_ALARM_MS,
+  linkCounts,
+  putOffLinkJob,
+  saveLinkCounts,
+  startLinkJob,
 } from "./link-jobs.ts";
-import { Linking, isJudged } from "./linked-lines.ts";
-import type { ListedLines } from "./linked-lines.ts";
+import type { LinkCounts } from "./link-jobs.ts";
 import { People } from "./people.ts";
 import { writeAndRecount } from "./recount.ts";
-import { firstEntries, hasEntries } from "./timelines.ts";
-import { visitorList } from "./visitor-keys.ts";
-import type { VisitorId } from "./visitor-keys.ts";
+import { firstEntries, hasEntries, scoredBy, VisitorLists } from "./timelines.ts";
+import { namesOnLine, visitorList } from "./visitors.ts";
+import type { VisitorId } from "./visitors.ts";
 
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
@@ -169,4 +179,200 @@ function wantedOf(state: StoreState, parts: readonly Part[], { version, rules }:
       }),
     }))
     .filter(({ seqs }) => seqs.length > 0);
+}
+
+/** The oldest lines on a visitor's list. */
+export interface ListedLines {
+  visitor: VisitorId;
+  seqs: readonly number[];
+}
+
+/** Whether the line has the outcomes of that rules version, or its event has no rules. */
+export function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
+  if (facts.kind !== "signal") return true;
+  return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
+}
+
+/** Gives lines to the persons their visitors are, with what they scored. */
+export class Linking {
+  readonly #state: StoreState;
+  readonly #people: People;
+  readonly #groups: EventGroupChanges;
+  readonly #rules: { version: number; rules: CompiledRules | null };
+  readonly #payloads: Payloads;
+  readonly #nowMs: number;
+  readonly #lists = new VisitorLists();
+  /** Lines that have left their lists, and those that lack their payloads. */
+  readonly #done = new Set<number>();
+  readonly #lacking = new Set<number>();
+  /** Changes of scores by linking a line, by line number. */
+  readonly done = new Map<number, LinkCounts>();
+
+  /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
+  constructor(
+    state: StoreState,
+    changing: { people: People; groups: EventGroupChanges },
+    rules: { version: number; rules: CompiledRules | null },
+    payloads: Payloads,
+    nowMs: number,
+  ) {
+    this.#state = state;
+    this.#people = changing.people;
+    this.#groups = changing.groups;
+    this.#rules = rules;
+    this.#payloads = payloads;
+    this.#nowMs = nowMs;
+  }
+
+  link(segment: Segment, seqs: readonly number[]): void {
+    const changes = new Map<number, Facts>();
+    for (const seq of seqs) {
+      const before = segment.facts(seq);
+      const linked = this.#linked(seq, before);
+      if (linked === null) continue;
+      this.#done.add(seq);
+      this.#lists.remove(seq, before, linked.listedBy);
+      changes.set(seq, linked);
+    }
+    this.#state.signals.rewrite(segment, changes);
+  }
+
+  /** Removes linked lines from the lists. Returns the visitors for whom nothing could be done without payloads. */
+  takeOff(listed: readonly ListedLines[]): VisitorId[] {
+    const { sql, signals } = this.#state;
+    const left = listed.flatMap(({ seqs }) => seqs).filter((seq) => !this.#done.has(seq));
+    // Of lines that no segment has any more nothing is left to be linked.
+    const gone = signals.goneOf(left);
+    const lacking = listed.flatMap(({ visitor, seqs }) => {
+      for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
+      const isIdle = seqs.every((seq) => !this.#done.has(seq) && !gone.has(seq));
+      return isIdle && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
+    });
+    this.#lists.write(sql);
+    return lacking;
+  }
+
+  /** Facts of a line after linking, or with its old person; null: linking needs the rules or a payload. */
+  #linked(seq: number, facts: Facts): Facts | null {
+    const { admission, owner: before } = facts;
+    const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
+    const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
+    const owner = isOpen ? this.#people.ownerOf(namesOnLine(facts), receipt) : null;
+    const email = owner && this.#people.emailOf(owner.personId);
+    if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
+      return { ...facts, listedBy: [] };
+    }
+    // The owner of its user id takes over a line that only an anonymous id had assigned.
+    const listedBy = owner.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
+    if (before?.personId === owner.personId) return { ...facts, owner, listedBy };
+    // A line is taken from a person only with the rules at hand, for all of that person's signals have to be counted again.
+    if (before !== null && this.#rules.rules === null) return null;
+    const judged = this.#judge(seq, facts, email);
+    if (judged === null) {
+      this.#lacking.add(seq);
+      return null;
+    }
+    const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
+    const counts = { books: this.#state.books, groups: this.#groups };
+    changeStatus(counts, countedSignal(facts), facts.status, "processed");
+    const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
+    this.#people.enrich(owner.personId, facts.traits, receipt);
+    this.#people.seen(owner.personId, receipt.receivedAtMs);
+    const won = this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    this.done.set(seq, countsOf(owner.personId, lost, won));
+    return linked;
+  }
+
+  /** Whether a line may change its person. A line of a person being deleted stays with them. */
+  #canBeTaken({ by, personId }: Owner): boolean {
+    return by === "anonymous_id" && this.#people.emailOf(personId) !== null;
+  }
+
+  /** Rule outcomes of the line; null: its payload is missing here. */
+  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
+    const { version, rules } = this.#rules;
+    if (isJudged(this.#state, seq, facts, version)) return facts;
+    if (rules === null) return null;
+    if (!isAboutEvent(rules, facts.event ?? "")) return NOTHING;
+    const payload = this.#payloads.get(seq);
+    if (payload === undefined) return null;
+    if (payload === null) return NOTHING;
+    const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
+    const evaluation = evaluateSignal(rules, signal, email);
+    if (typeof evaluation === "string") return NOTHING;
+    return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
+  }
+}
+
+/** Moving a scoring line from one person to another changes no total. */
+function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
+  const points = pointsOf(won) - pointsOf(lost);
+  return {
+    personId,
+    added: Number(lost.length === 0 && won.length > 0),
+    changed: Number(lost.length > 0 && won.length > 0 && points !== 0),
+    removed: Number(lost.length > 0 && won.length === 0),
+    points,
+  };
+}
+
+const NOTHING = { rulesTried: 0, outcomes: [] };
+
+/**
+ * Raises notifications for a link step: thresholds that people have reached, and the sum of all steps for each
+ * completely linked visitor. Call it before those jobs end.
+ *
+ * @param due visitors; the step was about the first of them. @param done result of the step for each line.
+ */
+export function raiseLinked(
+  state: StoreState,
+  people: People,
+  due: readonly ListedLines[],
+  done: Map<number, LinkCounts>,
+  nowMs: number,
+): void {
+  if (people.news === null) return;
+  const events = people.news.crossedEvents(nowMs);
+  if (wants(state, "people.rescored")) events.push(...linkedEvents(state, people, due, done, nowMs));
+  state.raised.raise(events);
+}
+
+function linkedEvents(
+  { sql }: StoreState,
+  people: People,
+  due: readonly ListedLines[],
+  done: Map<number, LinkCounts>,
+  nowMs: number,
+): WorkspaceEvent[] {
+  return due.flatMap(({ visitor, seqs }) => {
+    const here = seqs.flatMap((seq) => done.get(seq) ?? []);
+    // A line on lists of two ids is notified once.
+    for (const seq of seqs) done.delete(seq);
+    const before = linkCounts(sql, visitor);
+    const counts = here.length === 0 ? before : sumsOf([...before, ...here]);
+    if (hasEntries(sql, visitorList(visitor))) {
+      if (here.length > 0) saveLinkCounts(sql, visitor, counts);
+      return [];
+    }
+    return counts.flatMap(({ personId, ...sums }) => {
+      const email = people.emailOf(personId);
+      if (email === null || (sums.added + sums.removed === 0 && sums.points === 0)) return [];
+      const data = { cause: "signals_linked" as const, rule_id: null, email, ...sums, thresholds: [] };
+      return newEvent("people.rescored", data, nowMs);
+    });
+  });
+}
+
+/** Counts with those of each person added up. */
+function sumsOf(counts: readonly LinkCounts[]): LinkCounts[] {
+  const sums = new Map<number, LinkCounts>();
+  for (const one of counts) {
+    const sum = sums.get(one.personId) ?? { personId: one.personId, added: 0, changed: 0, removed: 0, points: 0 };
+    sum.added += one.added;
+    sum.changed += one.changed;
+    sum.removed += one.removed;
+    sum.points += one.points;
+    sums.set(one.personId, sum);
+  }
+  return [...sums.values()];
 }

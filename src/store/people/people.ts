@@ -2,29 +2,41 @@
  * People as a batch reads and changes them. Rows are read on demand and written once at the end, one row a person.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
-import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { ScoreNews } from "../events/score-news.ts";
-import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
+import { ScoreNews } from "../state/raise-events.ts";
+import type { Facts, Owner } from "../log/line.ts";
 import { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Identities } from "./identities.ts";
-import { KnownPeople, forgetLine } from "./known-people.ts";
-import type { KnownPerson, LineOfPerson } from "./known-people.ts";
+import { Identities, portionsOf } from "./identities.ts";
 import { Scoring } from "./scoring.ts";
 import type { Replacement } from "./scoring.ts";
-import { writePerson } from "./stored-person.ts";
-import { addToRecent, mergeEntries, readEntries, scoredBy } from "./timeline-text.ts";
-import type { Entry, Scored } from "./timeline-text.ts";
-import { ascendingEntries, changeEntries, insertEntries } from "./timelines.ts";
-import { writeReceipts } from "./trait-receipts.ts";
-import { personList } from "./visitor-keys.ts";
-import type { VisitorId } from "./visitor-keys.ts";
-import type { VisitorNames } from "./visitor-names.ts";
+import {
+  newPerson,
+  READ_PEOPLE,
+  READ_PERSON,
+  readReceipts,
+  toPersonColumns,
+  writePerson,
+  writeReceipts,
+} from "./stored-person.ts";
+import type { PersonColumns, RawPerson, TraitReceipts } from "./stored-person.ts";
+import {
+  addToRecent,
+  ascendingEntries,
+  changeEntries,
+  insertEntries,
+  mergeEntries,
+  readEntries,
+  scoredBy,
+} from "./timelines.ts";
+import type { Entry, Scored } from "./timelines.ts";
+import { personList } from "./visitors.ts";
+import type { VisitorId, VisitorNames } from "./visitors.ts";
 
 const ID_COUNTS = [
   ["anonymous_id", "anonymous_ids"],
@@ -262,4 +274,105 @@ export class People {
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
+}
+
+/** A person in memory: as stored, null where they are new, and as they are to be. */
+export interface KnownPerson {
+  before: PersonColumns | null;
+  now: PersonColumns;
+  receipts: TraitReceipts;
+  /** Entries of the person's list that are new. */
+  entries: Entry[];
+}
+
+/** Facts of a line that identify a person. */
+export interface LineOfPerson {
+  receipt: ReceivedOrder;
+  traits: Traits;
+}
+
+export class KnownPeople {
+  readonly #state: StoreState;
+  readonly #byId = new Map<number, KnownPerson | null>();
+  readonly #byEmail = new Map<string, KnownPerson | null>();
+
+  constructor(state: StoreState) {
+    this.#state = state;
+  }
+
+  /** Everybody that has been asked for, and is there. */
+  all(): KnownPerson[] {
+    return [...this.#byId.values()].filter((person) => person !== null);
+  }
+
+  byId(personId: number): KnownPerson | null {
+    const known = this.#byId.get(personId);
+    return known === undefined ? this.#read("id", personId) : known;
+  }
+
+  byEmail(email: string): KnownPerson | null {
+    const known = this.#byEmail.get(email);
+    return known === undefined ? this.#read("email", email) : known;
+  }
+
+  /** Creates a person. The email must be unused. */
+  create(email: string, receivedAtMs: number): KnownPerson {
+    const now = newPerson(this.#state.books.nextPersonId++, email, receivedAtMs);
+    return this.#remember({ before: null, now, receipts: {}, entries: [] });
+  }
+
+  /** Reads people by emails, with few statements. */
+  readEmails(emails: Iterable<string>): void {
+    this.#readMany("email", this.#byEmail, emails);
+  }
+
+  /** Reads people by numbers, with few statements. */
+  readIds(ids: Iterable<number>): void {
+    this.#readMany("id", this.#byId, ids);
+  }
+
+  #read(column: "id" | "email", value: number | string): KnownPerson | null {
+    const [raw] = this.#state.sql.exec(READ_PERSON[column], value).raw<RawPerson>();
+    if (raw !== undefined) return this.#remember(toKnown(raw));
+    if (typeof value === "number") this.#byId.set(value, null);
+    return null;
+  }
+
+  #readMany<Value extends string | number>(
+    column: "id" | "email",
+    known: Map<Value, KnownPerson | null>,
+    values: Iterable<Value>,
+  ): void {
+    for (const portion of portionsOf(values)) {
+      const unknown = portion.filter((value) => !known.has(value));
+      const rows = this.#state.sql.exec(READ_PEOPLE[column], JSON.stringify(unknown)).raw<RawPerson>();
+      for (const raw of rows) this.#remember(toKnown(raw));
+      for (const value of unknown) if (!known.has(value)) known.set(value, null);
+    }
+  }
+
+  #remember(person: KnownPerson): KnownPerson {
+    this.#byId.set(person.now.id, person);
+    this.#byEmail.set(person.now.email, person);
+    return person;
+  }
+}
+
+function toKnown(raw: RawPerson): KnownPerson {
+  const before = toPersonColumns(raw);
+  return { before, now: { ...before }, receipts: readReceipts(before.trait_orders), entries: [] };
+}
+
+/** Takes from a person the traits that they have from a line. Returns whether any of those, or of their times, was from it. */
+export function forgetLine({ now, receipts }: KnownPerson, { admission, traits }: Facts): boolean {
+  const { receivedAtMs, ordinal } = admission;
+  let isKnownByIt = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
+  for (const trait of TRAIT_NAMES) {
+    const from = receipts[trait];
+    if (traits[trait] === undefined || from?.receivedAtMs !== receivedAtMs || from.ordinal !== ordinal) continue;
+    now[trait] = null;
+    delete receipts[trait];
+    isKnownByIt = true;
+  }
+  return isKnownByIt;
 }

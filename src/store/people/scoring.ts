@@ -6,7 +6,7 @@ import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
-import type { Entry, Scored } from "./timeline-text.ts";
+import type { Entry, Scored } from "./timelines.ts";
 
 /**
  * Entries that one transaction reads to find replacing matches: some 20 ms. A job does the rest, see replacements.ts.

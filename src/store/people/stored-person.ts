@@ -3,8 +3,9 @@
  * this runs for every signal.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { folded, SEARCHED_TRAITS, TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
-import type { PersonTraits } from "../../domain/signal/traits.ts";
+import { eachTrait, folded, SEARCHED_TRAITS, TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { PersonTraits, TraitName } from "../../domain/signal/traits.ts";
+import type { ReceivedOrder } from "../../wire/admission.ts";
 
 export interface PersonColumns extends PersonTraits {
   id: number;
@@ -129,4 +130,36 @@ export function writePerson(sql: SqlStorage, before: PersonColumns | null, now: 
 function searchedText(person: PersonColumns): string {
   if (SEARCHED_TRAITS.every((trait) => person[trait] === null)) return "";
   return folded(SEARCHED_TRAITS.map((trait) => person[trait] ?? "").join("\n"));
+}
+
+export type TraitReceipts = Partial<Record<TraitName, ReceivedOrder>>;
+
+/** Writes a receipt for each trait in the order of TRAIT_NAMES, in base 36; `=` stands for the one before it, nothing for none. */
+export function writeReceipts(receipts: TraitReceipts): string {
+  let before: ReceivedOrder | undefined;
+  const texts = TRAIT_NAMES.map((trait) => {
+    const receipt = receipts[trait];
+    const isSame = receipt?.receivedAtMs === before?.receivedAtMs && receipt?.ordinal === before?.ordinal;
+    before = receipt;
+    if (receipt === undefined) return "";
+    return isSame ? "=" : `${receipt.receivedAtMs.toString(36)}.${receipt.ordinal.toString(36)}`;
+  });
+  return texts.join();
+}
+
+export function readReceipts(text: string): TraitReceipts {
+  const receipts: TraitReceipts = {};
+  let before: ReceivedOrder | undefined;
+  for (const [index, one] of text.split(",").entries()) {
+    if (one !== "=") before = readReceipt(one);
+    const trait = TRAIT_NAMES[index];
+    if (trait !== undefined && before !== undefined) receipts[trait] = before;
+  }
+  return receipts;
+}
+
+function readReceipt(text: string): ReceivedOrder | undefined {
+  const [at, ordinal] = text.split(".");
+  if (at === undefined || ordinal === undefined) return undefined;
+  return { receivedAtMs: Number.parseInt(at, 36), ordinal: Number.parseInt(ordinal, 36) };
 }

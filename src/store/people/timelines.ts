@@ -3,10 +3,11 @@
  * (timeline-text.ts), in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording
  * writes in any case; older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
  */
-import { areBehind, mergeEntries, readEntries, writeEntries } from "./timeline-text.ts";
-import type { Entry, Scored } from "./timeline-text.ts";
-import { keyOf } from "./visitor-keys.ts";
-import type { ListKey } from "./visitor-keys.ts";
+import { readUuid, UUID_BYTES, UUID_CHARACTERS, uuidMs, UuidTexts } from "../../platform/bytes.ts";
+import type { Facts, ListingId } from "../log/line.ts";
+import { deletePairs, pairedIds } from "./identities.ts";
+import { keyOf, visitorKey, visitorList } from "./visitors.ts";
+import type { ListKey, VisitorId } from "./visitors.ts";
 
 /** Characters of a row of older entries of a person's list: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
@@ -198,4 +199,134 @@ function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): v
     firstSeq = entry.seq;
   }
   write();
+}
+
+/** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
+const RECENT_ENTRIES_CHARACTERS = 512;
+
+/** What a signal scored. It outlives the signal. */
+export interface Scored {
+  signalId: string;
+  /** Receipt of the signal. */
+  atMs: number;
+  /** Numbers of the outcomes, see state/rule-outcomes.ts. */
+  outcomes: readonly number[];
+}
+
+export interface Entry {
+  seq: number;
+  /** What the line has scored; null: nothing. */
+  scored: Scored | null;
+}
+
+/** What the list of a line's person is to say of it; null: it has scored nothing. */
+export function scoredBy({ admission, outcomes }: Facts): Scored | null {
+  return outcomes.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, outcomes };
+}
+
+/** What a person's row is to say with these entries added; null where that is too much, and all goes to `insertEntries`. */
+export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
+  const all = areBehind(recent, entries)
+    ? `${recent},${writeEntries(entries)}`
+    : writeEntries(mergeEntries(readEntries(recent), entries));
+  return all.length <= RECENT_ENTRIES_CHARACTERS ? all : null;
+}
+
+export function writeEntries(entries: readonly Entry[]): string {
+  return entries.map(writeEntry).join(",");
+}
+
+export function readEntries(text: string): Entry[] {
+  return text === "" ? [] : text.split(",").map(readEntry);
+}
+
+/** Whether entries are in their order, and come behind those of a text. */
+export function areBehind(text: string, entries: readonly Entry[]): boolean {
+  let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
+  for (const { seq } of entries) {
+    if (seq <= before) return false;
+    before = seq;
+  }
+  return true;
+}
+
+/** Two lists of entries as one, in ascending order; one that is in both is taken from the second. */
+export function mergeEntries(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
+  const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
+  return [...all.values()].sort((one, other) => one.seq - other.seq);
+}
+
+/**
+ * Writes an entry, its numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given,
+ * and the outcomes.
+ */
+function writeEntry({ seq, scored }: Entry): string {
+  if (scored === null) return seq.toString(36);
+  const { text, ms } = writeId(scored.signalId);
+  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.outcomes.join(".")}`;
+}
+
+function readEntry(text: string): Entry {
+  const [seqText = "", idText, after = "", outcomes = ""] = text.split(":");
+  const seq = Number.parseInt(seqText, 36);
+  if (idText === undefined) return { seq, scored: null };
+  const { signalId, ms } = readId(idText);
+  const atMs = ms + Number.parseInt(after, 36);
+  return { seq, scored: { signalId, atMs, outcomes: outcomes.split(".").map(Number) } };
+}
+
+const ID_PREFIX = "sig_";
+const uuid = new Uint8Array(UUID_BYTES);
+
+/** Writes a signal's id: in base64 where it is a UUID, else as it is, behind a point. */
+function writeId(id: string): { text: string; ms: number } {
+  const isUuid =
+    id.length === ID_PREFIX.length + UUID_CHARACTERS &&
+    id.startsWith(ID_PREFIX) &&
+    readUuid(id, ID_PREFIX.length, uuid);
+  return isUuid ? { text: Buffer.from(uuid).toString("base64url"), ms: uuidMs(uuid) } : { text: `.${id}`, ms: 0 };
+}
+
+function readId(text: string): { signalId: string; ms: number } {
+  if (text.startsWith(".")) return { signalId: text.slice(1), ms: 0 };
+  const bytes = Buffer.from(text, "base64url");
+  return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
+}
+
+export class VisitorLists {
+  readonly #gone = new Map<ListKey, Map<number, "gone">>();
+  /** Ids of lines that are no longer stored, with any owner. */
+  readonly #ids = new Map<ListKey, VisitorId>();
+
+  /** Removes a line from its lists, except `kept`. @param facts before the change. */
+  remove(seq: number, { userId, anonymousId, listedBy }: Facts, kept: readonly ListingId[] = []): void {
+    for (const kind of listedBy) {
+      const value = kind === "user_id" ? userId : anonymousId;
+      if (value !== null && !kept.includes(kind)) this.removeFrom(visitorList({ kind, value }), seq);
+    }
+  }
+
+  /** Takes a line that is no longer stored off all its lists. With the last line of an id, the pairs of the id leave too. */
+  drop(seq: number, facts: Facts): void {
+    this.remove(seq, facts);
+    for (const kind of ["user_id", "anonymous_id"] as const) {
+      const value = kind === "user_id" ? facts.userId : facts.anonymousId;
+      if (value !== null) this.#ids.set(visitorList({ kind, value }), { kind, value });
+    }
+  }
+
+  removeFrom(list: ListKey, seq: number): void {
+    const gone = this.#gone.get(list);
+    if (gone === undefined) this.#gone.set(list, new Map([[seq, "gone"]]));
+    else gone.set(seq, "gone");
+  }
+
+  write(sql: SqlStorage): void {
+    for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
+    for (const id of pairedIds(sql, [...this.#ids.values()])) {
+      if (!hasEntries(sql, visitorList(id))) deletePairs(sql, visitorKey(id));
+    }
+    this.#gone.clear();
+    this.#ids.clear();
+  }
 }

@@ -87,3 +87,17 @@ export function isOf(values: unknown, types: Types): values is Values {
     )
   );
 }
+
+export function writeCursor(place: unknown): string {
+  return JSON.stringify(place);
+}
+
+/** Position of a cursor. Null: first slice, or invalid JSON. The caller validates the position. */
+export function readCursor(cursor: string | null): unknown {
+  if (cursor === null) return null;
+  try {
+    return JSON.parse(cursor) as unknown;
+  } catch {
+    return null;
+  }
+}

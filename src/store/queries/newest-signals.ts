@@ -3,19 +3,23 @@
  * time. The filter is applied line by line, so that the caller decides when to stop, and can continue from the
  * position in each of the three.
  */
-import type { Admission } from "../../wire/admission.ts";
+import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import type { SignalStatus } from "../../domain/signal/signal.ts";
+import { LIST_SCAN_SIGNALS } from "../../limits.ts";
+import type { Page } from "../../platform/list-page.ts";
+import { isLater } from "../../wire/admission.ts";
+import type { Admission, ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
-import { personList } from "../people/visitor-keys.ts";
-import type { FindFilter } from "../protocol/stored-signals.ts";
-import { isLater } from "../../wire/admission.ts";
-import type { ReceivedOrder } from "../../wire/admission.ts";
-import { admissionOf } from "../record/dead-letters.ts";
+import { personList } from "../people/visitors.ts";
+import type { FindFilter, FoundSignals, LatestSignals, LiveSignal, SignalSummary } from "../protocol/stored-signals.ts";
+import { admissionOf, lastDeadLetter } from "../state/dead-letters.ts";
 import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import type { Names } from "./named-people.ts";
+import { Names } from "./named-people.ts";
+import { countedOf } from "./scored-entries.ts";
 
 /** A dead letter without its payload. */
 export interface DeadSummary {
@@ -217,4 +221,98 @@ function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): St
       receipt: { receivedAtMs: row.received_at, ordinal: admission.ordinal },
     };
   }
+}
+
+/** A page of the signals that are asked for. A cursor that was not given out here finds nothing. */
+export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {
+  const names = new Names(state.sql);
+  const email = filter.email?.trim().toLowerCase();
+  const asked = email === undefined ? filter : { ...filter, email };
+  const places = readPlaces(cursor);
+  if (places === null) return { items: [], next: null, complete: true };
+  const found: Found[] = [];
+  let looked = 0;
+  for (const step of newestFirst(state, asked, places, names)) {
+    const full = found.length === limit;
+    if ((full && step.found !== null) || looked >= LIST_SCAN_SIGNALS) {
+      return { items: toSummaries(found, names), next: places.join("."), complete: full };
+    }
+    looked += step.cost;
+    places[step.source] = step.place;
+    if (step.found !== null) found.push(step.found);
+  }
+  return { items: toSummaries(found, names), next: null, complete: true };
+}
+
+function toSummaries(found: readonly Found[], names: Names): SignalSummary[] {
+  names.load(found.flatMap(({ facts }) => (facts === null ? [] : [facts])));
+  return found.map((one) => toSummary(one, names));
+}
+
+export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
+  if (facts === null) {
+    const { id, status, received_at: receivedAtMs } = dead;
+    return { id, status, kind: "unknown", event: null, source: null, email: null, receivedAtMs };
+  }
+  const { admission, kind, event, source } = facts;
+  return {
+    id: admission.id,
+    status: shownStatus(facts.status),
+    kind,
+    event,
+    source,
+    email: names.of(facts),
+    receivedAtMs: admission.receivedAtMs,
+  };
+}
+
+/** A status as it is shown. @throws for a line that is never shown. */
+export function shownStatus(status: SignalStatus | "released"): SignalStatus {
+  if (status === "released") throw new Error("a released signal is recorded elsewhere");
+  return status;
+}
+
+/** The places that a cursor tells; null for a cursor that this list did not give out. */
+function readPlaces(cursor: string | null): Places | null {
+  if (cursor === null) return [...ALL];
+  const [, signals, held, dead] = /^(\d{1,16})\.(\d{1,16})\.(\d{1,16})$/.exec(cursor) ?? [];
+  return dead === undefined ? null : [Number(signals), Number(held), Number(dead)];
+}
+
+/** Known signals that are skipped: some may have the same recording millisecond as new ones. */
+const SEEN_LOOKED_AT = 100;
+
+/**
+ * Signals recorded after `cursor`, latest first; null: none. Without a cursor, or with one from before a restore: the
+ * latest of all.
+ */
+export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
+  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
+  const seen = placesOf(cursor, last);
+  const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
+  if (cursor !== null && newer === 0) return null;
+  const names = new Names(state.sql);
+  const signals: LiveSignal[] = [];
+  let passed = 0;
+  for (const { source, place, found } of newestFirst(state, {}, ALL, names)) {
+    if (place <= seen[source]) passed++;
+    if (passed > SEEN_LOOKED_AT || signals.length === limit) break;
+    if (found === null || place <= seen[source]) continue;
+    const { facts, dead } = found;
+    signals.push({
+      ...toSummary(found, names),
+      duplicateOf: facts?.duplicateOf ?? null,
+      deadReason: dead?.reason ?? null,
+      points: facts === null ? 0 : pointsOf(countedOf(state, facts)),
+    });
+  }
+  return { signals, more: signals.length < limit ? 0 : newer - signals.length, cursor: last.join(".") };
+}
+
+/** Position of this cursor in each of the three sources. */
+function placesOf(cursor: string | null, last: Places): Places {
+  const [, ...places] = /^(\d+)\.(\d+)\.(\d+)$/.exec(cursor ?? "") ?? [];
+  const [signals = 0, held = 0, dead = 0] = places.map(Number);
+  const isAhead = signals > last[0] || held > last[1] || dead > last[2];
+  return isAhead ? [0, 0, 0] : [signals, held, dead];
 }

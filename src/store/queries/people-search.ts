@@ -3,15 +3,28 @@
  * an index that contains little else. The index is written when one of these values changes, not with each signal.
  */
 import { folded } from "../../domain/signal/traits.ts";
-import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
-import type { Page } from "../../platform/list-page.ts";
-import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../protocol/people-and-accounts.ts";
+import {
+  ACCOUNT_PAGE_MAX_CHARACTERS,
+  PEOPLE_SCAN,
+  PEOPLE_SEARCHED,
+  PERSON_IDENTITIES_LISTED,
+  PERSON_SCORES_LISTED,
+} from "../../limits.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type {
+  PeopleFilter,
+  PeoplePage,
+  PeopleQuery,
+  PeopleSort,
+  Person,
+  ScoringSignal,
+} from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { isOf } from "./by-day.ts";
-import { readCursor, writeCursor } from "./cursor.ts";
-import { inOrder } from "./people-orders.ts";
-import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
+import { ascending, byDay, isOf, readDayPlace, writeDayPlace, readCursor, writeCursor } from "./by-day.ts";
+import type { DayList } from "./by-day.ts";
+import { firstIdentities, PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
+import { latestScored, toScoringSignals } from "./scored-entries.ts";
 
 /** People that a search sorts; of more than that it gives all, by their email. Some 10 ms. */
 export const PEOPLE_SORTED = 5_000;
@@ -165,4 +178,181 @@ function fitting({ minScore, sinceDay, untilDay }: PeopleFilter): string {
 function asked({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
   const most = Number.MAX_SAFE_INTEGER;
   return [text.toLowerCase(), folded(text), minScore ?? -most, sinceDay ?? 0, untilDay ?? most];
+}
+
+/** Signals of a person, the latest, among which the operator API looks for scoring signals. */
+const PERSON_SCORES_LOOK = 1_000;
+
+type Row = PersonRow & { recent: string };
+
+const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
+
+/**
+ * People, newest first: all, those found by a search, or the one with an email. Large people make short pages. An
+ * invalid cursor finds nobody.
+ */
+export function readPeople(
+  state: StoreState,
+  { email, text = "" }: { email?: string; text?: string },
+  page: Page,
+): PageOf<Person> {
+  if (email !== undefined) {
+    const [row] = state.sql.exec<Row>(`${ROW} email = ?`, email.trim().toLowerCase());
+    return { items: row === undefined ? [] : [toPerson(state, row)], next: null };
+  }
+  const items: Person[] = [];
+  if (!isCursorOf(text, page.cursor)) return { items, next: null };
+  let characters = 0;
+  let last: string | null = null;
+  const found = listPeople(state, { sort: "newest", text }, page);
+  for (const { row, cursor } of found.items) {
+    if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
+    const person = toPerson(state, state.sql.exec<Row>(`${ROW} id = ?`, row.id).one());
+    characters += JSON.stringify(person).length;
+    items.push(person);
+    last = cursor;
+  }
+  return { items, next: found.next };
+}
+
+function toPerson(state: StoreState, row: Row): Person {
+  const scoringSignals: ScoringSignal[] = [];
+  for (const { entry } of latestScored(state, row, { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK })) {
+    if (entry !== null) scoringSignals.push(...toScoringSignals(state, entry));
+    if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
+  }
+  return {
+    ...toPersonSummary(row),
+    identities: firstIdentities(state.sql, row.id, PERSON_IDENTITIES_LISTED).identities,
+    scoringSignals: scoringSignals.slice(0, PERSON_SCORES_LISTED),
+  };
+}
+
+/** People of one day that are sorted by last seen; more are sorted in chunks. Some 5 ms. */
+export const PEOPLE_DAY_SORTED = 1_000;
+
+/** A person, or null for a person that does not match; and the next position, for the cursor. */
+export interface PersonStep {
+  row: PersonRow | null;
+  place: unknown;
+}
+
+const PEOPLE = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
+const WAYS = {
+  down: { beyond: "<", order: "DESC", parts: [">", "0", "<"], first: Number.MAX_SAFE_INTEGER },
+  up: { beyond: ">", order: "ASC", parts: ["<", "0", ">"], first: 0 },
+} as const;
+type Direction = keyof typeof WAYS;
+/** For each part of the scores their sign, and the score that none is above. */
+const SIGN = { ">": 1, "0": 0, "<": -1 } as const;
+const HIGHEST = { ">": Number.MAX_SAFE_INTEGER, "0": 0, "<": -1 } as const;
+
+/** People in an order. @param place of a cursor; an invalid one is ignored. */
+export function inOrder(
+  sql: SqlStorage,
+  sort: PeopleSort,
+  filter: PeopleFilter,
+  place: unknown,
+): Generator<PersonStep> {
+  switch (sort) {
+    case "newest":
+      return eachNewest(sql, place);
+    case "email":
+      return eachByEmail(sql, place);
+    case "score":
+      return byScore(sql, "down", filter, place);
+    case "score_up":
+      return byScore(sql, "up", filter, place);
+    case "last_seen":
+      return byLastSeen(sql, "down", filter, place);
+    case "last_seen_up":
+      return byLastSeen(sql, "up", filter, place);
+  }
+}
+
+function* eachNewest(sql: SqlStorage, place: unknown): Generator<PersonStep> {
+  const before = Number.isSafeInteger(place) ? Number(place) : Number.MAX_SAFE_INTEGER;
+  for (const row of sql.exec<PersonRow>(`${PEOPLE} id < ? ORDER BY id DESC`, before)) yield { row, place: row.id };
+}
+
+function* eachByEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
+  const after = typeof place === "string" ? place : "";
+  for (const row of sql.exec<PersonRow>(`${PEOPLE} email > ? ORDER BY email`, after)) yield { row, place: row.email };
+}
+
+/**
+ * People by their scores. The index of those who have a score gives those above zero and below; between them comes everybody
+ * else by number, and those with a score are passed by there.
+ */
+function* byScore(
+  sql: SqlStorage,
+  direction: Direction,
+  { minScore = -Number.MAX_SAFE_INTEGER }: PeopleFilter,
+  place: unknown,
+): Generator<PersonStep> {
+  const { beyond, order, parts, first } = WAYS[direction];
+  const lowest = direction === "up" ? { score: minScore, id: 0 } : null;
+  let from = isOf(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
+  for (const part of parts) {
+    if (from !== null && Math.sign(from.score) !== SIGN[part]) continue;
+    // All parts that are left have lower scores still.
+    if (direction === "down" && minScore > HIGHEST[part]) return;
+    const rows = part === "0" ? everybody(from) : scored(part, from);
+    for (const row of rows) {
+      if (row.score < minScore && part !== "0") return;
+      yield { row: part === "0" && row.score !== 0 ? null : row, place: [part === "0" ? 0 : row.score, row.id] };
+    }
+    from = null;
+  }
+
+  function everybody(behind: typeof from): Iterable<PersonRow> {
+    return sql.exec<PersonRow>(`${PEOPLE} id ${beyond} ? ORDER BY id ${order}`, behind?.id ?? first);
+  }
+
+  function* scored(part: ">" | "<", behind: typeof from): Generator<PersonRow> {
+    // Both conditions on the score are needed: a partial index is used where the statement has its condition.
+    const those = `${PEOPLE} score <> 0 AND score ${part} 0`;
+    const further = `ORDER BY score ${order}, id ${order}`;
+    if (behind === null) return yield* sql.exec<PersonRow>(`${those} ${further}`);
+    const { score, id } = behind;
+    // Two statements, because SQLite would read every person of that score if one statement asked for both.
+    yield* sql.exec<PersonRow>(`${those} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
+    yield* sql.exec<PersonRow>(`${those} AND score ${beyond} ? ${further}`, score);
+  }
+}
+
+function* byLastSeen(
+  sql: SqlStorage,
+  direction: Direction,
+  { sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: PeopleFilter,
+  place: unknown,
+): Generator<PersonStep> {
+  const [down, up] = [
+    "SELECT max(last_day) AS day FROM people WHERE last_day <= ? AND last_day >= ?",
+    "SELECT min(last_day) AS day FROM people WHERE last_day >= ? AND last_day <= ?",
+  ];
+  const nextDay = (query: string, from: number, to: number) =>
+    sql.exec<{ day: number | null }>(query, from, to).one().day;
+  const list: DayList<PersonRow> = {
+    chunk: PEOPLE_DAY_SORTED,
+    direction,
+    nextDay: (from) =>
+      direction === "down"
+        ? nextDay(down, Math.min(from, untilDay), sinceDay)
+        : nextDay(up, Math.max(from, sinceDay), untilDay),
+    rows: (day, behind) =>
+      sql
+        .exec<PersonRow>(
+          `${PEOPLE} last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+          day,
+          behind?.[0] ?? Number.MAX_SAFE_INTEGER,
+          PEOPLE_DAY_SORTED,
+        )
+        .toArray(),
+    keyOf: ({ id }) => [id],
+    orderOf: ({ id, last_seen }) => [last_seen, id],
+    compare: (one, other) => (direction === "down" ? ascending(other, one) : ascending(one, other)),
+  };
+  const from = readDayPlace(place, ["number"], ["number", "number"]);
+  for (const step of byDay(list, from)) yield { row: step.row, place: writeDayPlace(step.place) };
 }

@@ -1,23 +1,24 @@
 /** Everything that a person's page shows, in one call. Each part has a limit and is read by an index. */
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Facts } from "../log/line.ts";
-import type { Entry } from "../people/timeline-text.ts";
 import { latestEntries } from "../people/timelines.ts";
-import { personList } from "../people/visitor-keys.ts";
+import type { Entry } from "../people/timelines.ts";
+import { personList, visitorOfKey } from "../people/visitors.ts";
 import type {
   PersonPage,
   PersonTimeline,
   ScoreCurve,
+  SharedId,
   TimelineEntry,
   TimelineSignal,
 } from "../protocol/people-and-accounts.ts";
 import { deletedUntilMs } from "../state/store-state.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { firstIdentities } from "./person-identities.ts";
-import { PERSON_COLUMNS, type PersonRow, toPersonSummary } from "./person-row.ts";
-import { counting, isScored, latestScored, type ListedPerson, toScoringSignals } from "./scored-entries.ts";
-import { sharedIds } from "./shared-ids.ts";
-import { shownStatus } from "./signal-list.ts";
+import { firstIdentities, keyOfPlace, PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
+import type { ClaimPlace, PersonRow } from "./person-row.ts";
+import { counting, isScored, latestScored, toScoringSignals } from "./scored-entries.ts";
+import type { ListedPerson } from "./scored-entries.ts";
+import { shownStatus } from "./newest-signals.ts";
 
 /** Ids shown with a person. */
 const PERSON_IDENTITIES_SHOWN = 50;
@@ -161,4 +162,36 @@ function inSteps(scored: readonly ScoredPoints[]): { atMs: number; points: numbe
     } else steps.push({ step, atMs, points });
   }
   return steps;
+}
+
+/** Latest other people who share an id with the person and are shown with it. */
+const SHARED_IDS_SHOWN = 20;
+
+type SharedIdRow = { key: ArrayBuffer; email: string; at: number };
+
+/**
+ * Shared ids of a person, latest first, at most SHARED_IDS_SHOWN.
+ *
+ * @param until last claim of the person to read, because a person may have very many. Null: all.
+ */
+export function sharedIds(sql: SqlStorage, personId: number, until: ClaimPlace | null): SharedId[] {
+  const last = until ?? { key: "", atMs: 0, ordinal: 0 };
+  const claims = sql.exec<SharedIdRow>(
+    `SELECT other.key, people.email, other."at" FROM identities AS mine
+       CROSS JOIN identities AS other
+         ON other.key = mine.key AND other.person_id <> mine.person_id
+       CROSS JOIN people ON people.id = other.person_id
+     WHERE mine.person_id = ? AND (mine."at", mine.ordinal, mine.key) >= (?, ?, ?)`,
+    personId,
+    last.atMs,
+    last.ordinal,
+    keyOfPlace(last),
+  );
+  const found = new Map<string, SharedId>();
+  for (const { at, email, key: ofId } of claims) {
+    const id = { ...visitorOfKey(ofId), email };
+    const key = JSON.stringify(id);
+    found.set(key, { ...id, sinceMs: Math.max(at, found.get(key)?.sinceMs ?? 0) });
+  }
+  return [...found.values()].sort((a, b) => b.sinceMs - a.sinceMs).slice(0, SHARED_IDS_SHOWN);
 }

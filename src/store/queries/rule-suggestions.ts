@@ -6,8 +6,7 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import type { ColdObjects } from "../log/cold.ts";
 import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
-import { samplesOfGroups } from "./sampled-groups.ts";
+import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS, samplesOfGroups } from "./queue-page.ts";
 
 /** Suggested events, the most frequent of the latest groups; and paths, from this many samples. */
 const RULE_SUGGEST_EVENTS = 100;

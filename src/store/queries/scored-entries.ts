@@ -1,10 +1,9 @@
 /** Scores of a person's signals, read from the list of their signals, including dropped signals. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { Facts } from "../log/line.ts";
-import { readEntries } from "../people/timeline-text.ts";
-import type { Entry, Scored } from "../people/timeline-text.ts";
-import { latestEntries } from "../people/timelines.ts";
-import { keyOf, personList } from "../people/visitor-keys.ts";
+import { readEntries, latestEntries } from "../people/timelines.ts";
+import type { Entry, Scored } from "../people/timelines.ts";
+import { keyOf, personList } from "../people/visitors.ts";
 import type { ScoringSignal } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
 

@@ -47,21 +47,17 @@ import type {
   StoreHealth,
   StoreTotals,
 } from "../protocol/stored-signals.ts";
-import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
+import { latestDeadLetterMs, listDeadLetters } from "../state/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
-import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
-import { appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
+import { hasScoringSignals, ruleFacts, appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
 import { readTotals } from "../state/status-change.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import { StoreState } from "../state/store-state.ts";
-import { latestSignals } from "./latest-signals.ts";
-import { readPeople } from "./people-list.ts";
-import { findPeople } from "./people-search.ts";
+import { latestSignals, findSignals } from "./newest-signals.ts";
+import { readPeople, findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
-import { findGroup, queuePage, recentNames } from "./queue-page.ts";
+import { findGroup, queuePage, recentNames, listEventGroups } from "./queue-page.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
-import { listEventGroups } from "./sampled-groups.ts";
-import { findSignals } from "./signal-list.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends RestorableObject {
@@ -203,7 +199,7 @@ export class StoreReads extends RestorableObject {
   }
 
   async accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>> {
-    const { listAccounts } = await import("../accounts/account-list.ts");
+    const { listAccounts } = await import("../accounts/account-page.ts");
     return listAccounts(this.ctx.storage, filter, page);
   }
 
@@ -224,7 +220,7 @@ export class StoreReads extends RestorableObject {
 
   /** A page of an export, see export-page.ts. */
   async exportPage(range: ExportRange): Promise<ExportPage> {
-    const { exportPage } = await import("./export-page.ts");
+    const { exportPage } = await import("./exports.ts");
     return exportPage(this.state, this.coldObjects(), range);
   }
 

@@ -2,7 +2,7 @@
 import { parsed } from "../../domain/json/json-value.ts";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { Admission } from "../../wire/admission.ts";
-import { BeingDeleted } from "../deletion/being-deleted.ts";
+import { BeingDeleted } from "../deletion/deleted-names.ts";
 import type { ColdObjects } from "../log/cold.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
@@ -10,11 +10,11 @@ import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { MatchedRule, SignalTrace } from "../protocol/stored-signals.ts";
-import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
-import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { admissionOf, findDeadLetter } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./named-people.ts";
-import { shownStatus, toSummary } from "./signal-list.ts";
+import { shownStatus, toSummary } from "./newest-signals.ts";
 
 interface Place {
   log: Log;

@@ -11,7 +11,7 @@ import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
 import type { PreviewPage, PreviewRange, PreviewSample } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
+import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-job-steps.ts";
 
 /** Lines of a segment that are looked at, the latest first. */
 interface Part {

@@ -6,34 +6,34 @@
  * A job processes the lines that existed, sealed, at its request. Lines recorded or linked later were processed with
  * the rules of that time or newer ones (see `isStale`). Outcomes of a newer version of the rule are left unchanged.
  */
-import {
-  eventRange,
-  type CompiledRules,
-  compileRules,
-  isAboutEvent,
-  type MappingRule,
-} from "../../domain/rules/mapping-rule.ts";
+import type { JsonObject } from "../../domain/json/json-value.ts";
+import { evaluate } from "../../domain/rules/evaluate-rules.ts";
+import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingRule, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold.ts";
-import type { Facts } from "../log/line.ts";
-import { type Payloads, readPayloads } from "../log/payloads.ts";
+import type { Facts, Owner } from "../log/line.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import { readEntries, type Scored, scoredBy } from "../people/timeline-text.ts";
-import { keyOf, personList } from "../people/visitor-keys.ts";
+import { readEntries, scoredBy } from "../people/timelines.ts";
+import type { Scored } from "../people/timelines.ts";
+import { keyOf, personList } from "../people/visitors.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import {
   countIn,
   countReplaced,
+  countScores,
   dueRuleJob,
   isCurrentJob,
-  type RuleJobRow,
+  raiseRuleApplied,
   ruleOf,
   saveProgress,
 } from "./rule-jobs.ts";
-import { countScores, raiseRuleApplied } from "./rule-news.ts";
-import { canScore, hasEventsOf, isCounted, matchesOf, type ScorableFacts } from "./rule-signals.ts";
+import type { RuleJobRow } from "./rule-jobs.ts";
 
 type ScoreChanges = Map<number, { before: Scored | null; after: Scored | null }>;
 
@@ -334,4 +334,43 @@ function outdatedOutcomes({ rule, rule_version: version }: RuleJobRow, versions:
 
 function seqsAbout(candidates: readonly RuleCandidate[]): number[] {
   return candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq);
+}
+
+/** A line that can score. */
+export type ScorableFacts = Facts & { owner: Owner };
+
+/**
+ * The rules' matches of a stored signal; none where that takes too many steps. Its person is only looked up where the rules
+ * ask for their email.
+ */
+export function matchesOf(
+  rules: CompiledRules,
+  facts: ScorableFacts,
+  payload: string,
+  people: People,
+): readonly RuleMatch[] {
+  const email = rules.asksForEmail ? emailOf(facts, people) : undefined;
+  if (email === null) return [];
+  const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
+  return evaluate(rules, signal, email).matches;
+}
+
+/** Email of a line's person. Where an email named the person, the line has it. */
+function emailOf({ owner, email }: ScorableFacts, people: People): string | null {
+  return owner.by === "email" && email !== null ? email : people.emailOf(owner.personId);
+}
+
+/** Only a processed signal of a person can score. */
+export function canScore(facts: Facts): facts is ScorableFacts {
+  return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
+}
+
+/** Whether the signal queue counts a line. */
+export function isCounted({ kind, status }: Facts): boolean {
+  return kind === "signal" && (status === "processed" || status === "anonymous");
+}
+
+/** Whether a segment has signals that one of the rules covers. */
+export function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
+  return segment.hasEvent((event) => isAboutEvent(rules, event));
 }

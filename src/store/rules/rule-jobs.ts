@@ -2,13 +2,16 @@
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
  * steps are in rule-job-steps.ts.
  */
-import { eventRange, compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
+import { wants } from "../state/raise-events.ts";
+import type { Crossings, ScoreNews } from "../state/raise-events.ts";
+import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
+import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { raiseRuleApplied } from "./rule-news.ts";
 
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 const RULE_ESTIMATE_GROUPS = 10_000;
@@ -184,4 +187,54 @@ function toRuleJob(job: RuleJobRow): RuleJob {
     startedAtMs: job.started_at,
     finishedAtMs: job.finished_at,
   };
+}
+
+/** Changes of scores by a rule's job, as stored in its row. */
+export interface Rescoring {
+  rule_id: string;
+  added: number;
+  changed: number;
+  removed: number;
+  points: number;
+  /** JSON of an array of Crossings. */
+  crossings: string;
+}
+
+/** Adds the changes of one step to a job's row. */
+export function countScores(job: Rescoring, news: ScoreNews | null): void {
+  if (news === null) return;
+  job.points += news.points;
+  const crossings = [...news.crossings];
+  if (crossings.length === 0) return;
+  const sums = JSON.parse(job.crossings) as Crossings[];
+  for (const { threshold, risen, fallen } of crossings) {
+    const known = sums.find((one) => one.threshold === threshold);
+    if (known === undefined) sums.push({ threshold, risen, fallen });
+    else Object.assign(known, { risen: known.risen + risen, fallen: known.fallen + fallen });
+  }
+  job.crossings = JSON.stringify(sums.sort((one, other) => one.threshold - other.threshold));
+}
+
+/** Notifies the changes of a rule's job when it has ended or another replaces it. */
+export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: number): void {
+  const { rule_id, added, changed, removed, points } = job;
+  const thresholds = JSON.parse(job.crossings) as Crossings[];
+  // Unchanged scores by a newer version of the rule are not notified.
+  const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
+  if (!isNews || !wants(state, "people.rescored")) return;
+  const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
+  state.raised.raise([newEvent("people.rescored", data, nowMs)]);
+}
+
+/** Results of rules, in the order of the ids. */
+export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
+  return ruleIds.map((ruleId) => {
+    const row = readRuleDays(state, ruleId);
+    return { days: row?.days ?? "", job: findRuleJob(state.sql, ruleId), hasScoringSignals: row !== null };
+  });
+}
+
+/** Whether the rule has scored anything that still counts. */
+export function hasScoringSignals(state: StoreState, ruleId: string): boolean {
+  return readRuleDays(state, ruleId) !== null;
 }

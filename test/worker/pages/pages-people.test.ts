@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
 import { insertEntries } from "../../../src/store/people/timelines.ts";
-import { personList } from "../../../src/store/people/visitor-keys.ts";
+import { personList } from "../../../src/store/people/visitors.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";

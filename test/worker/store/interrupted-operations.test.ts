@@ -11,7 +11,7 @@ import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
-import { stepReturns } from "../../../src/store/returns/return-jobs.ts";
+import { stepReturns } from "../../../src/store/return-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { deletePerson } from "../../../src/workspace/delete-person.ts";

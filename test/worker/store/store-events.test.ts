@@ -6,18 +6,18 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import { SCORED_EVENT_MAX_SIGNALS } from "../../../src/store/events/score-news.ts";
-import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
-import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import {
+  SCORED_EVENT_MAX_SIGNALS,
   nextDeadLetterNewsMs,
   raiseDeadLetters,
   DEAD_LETTERS_TOLD_MS,
-} from "../../../src/store/events/dead-letter-news.ts";
-import { wantEvents } from "../../../src/store/events/wanted.ts";
+  wantEvents,
+} from "../../../src/store/state/raise-events.ts";
+import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
+import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { stepRuleJob } from "../../../src/store/rules/rule-job-steps.ts";
-import { recordSignals } from "../../../src/store/record/record-signals.ts";
+import { recordSignals } from "../../../src/store/record-signals.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { ofType, takeRaised } from "../../support/raised.ts";

@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { TRAIT_NAMES } from "../../../../src/domain/signal/traits.ts";
-import { readReceipts, writeReceipts } from "../../../../src/store/people/trait-receipts.ts";
+import { readReceipts, writeReceipts } from "../../../../src/store/people/stored-person.ts";
 import {
   keyOf,
   keysOf,
@@ -10,8 +10,8 @@ import {
   personList,
   visitorKey,
   visitorOfKey,
-} from "../../../../src/store/people/visitor-keys.ts";
-import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
+} from "../../../../src/store/people/visitors.ts";
+import type { VisitorId } from "../../../../src/store/people/visitors.ts";
 
 const UUID = "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01";
 const kind = fc.constantFrom<VisitorId["kind"]>("anonymous_id", "user_id");

@@ -1,9 +1,15 @@
 /** Lists by a time whose index holds only the day (src/store/queries/by-day.ts), compared with sorted rows. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { ascending, byDay, readDayPlace, writeDayPlace } from "../../../../src/store/queries/by-day.ts";
+import {
+  ascending,
+  byDay,
+  readDayPlace,
+  writeDayPlace,
+  readCursor,
+  writeCursor,
+} from "../../../../src/store/queries/by-day.ts";
 import type { DayList, DayPlace } from "../../../../src/store/queries/by-day.ts";
-import { readCursor, writeCursor } from "../../../../src/store/queries/cursor.ts";
 
 interface Row {
   day: number;

@@ -13,18 +13,16 @@ import {
   stepDeletions,
   DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
-import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
-import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { isScrubbing } from "../../../../src/store/log/cold.ts";
-import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { BeingDeleted } from "../../../../src/store/deletion/deleted-names.ts";
+import { purgeHeld, PURGE_ROWS, deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
+import { isScrubbing, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
-import { exportPeople } from "../../../../src/store/queries/export-people.ts";
-import { FIRST_CLAIM } from "../../../../src/store/queries/person-identities.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
+import { exportPeople } from "../../../../src/store/queries/exports.ts";
+import { FIRST_CLAIM } from "../../../../src/store/queries/person-row.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";

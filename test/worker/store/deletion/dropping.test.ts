@@ -13,8 +13,9 @@ import {
   setRetention,
   RETENTION_ROWS,
   RETENTION_SWEEP_MS,
+  nextPurgeMs,
+  purgeHeld,
 } from "../../../../src/store/deletion/retention.ts";
-import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";

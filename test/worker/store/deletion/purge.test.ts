@@ -2,8 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
-import { heldSignals } from "../../../../src/store/returns/return-jobs.ts";
+import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/retention.ts";
+import { heldSignals } from "../../../../src/store/return-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";

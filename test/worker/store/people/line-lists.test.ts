@@ -6,7 +6,7 @@ import { deleteExpired, setRetention } from "../../../../src/store/deletion/rete
 import { startLinkJob } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { insertEntries } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";

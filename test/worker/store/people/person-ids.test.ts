@@ -1,5 +1,5 @@
 /**
- * A person of more ids than PERSON_MAX_IDS (src/store/people/dropped-ids.ts): which are dropped, and what that means for the
+ * A person of more ids than PERSON_MAX_IDS (src/store/people/identities.ts): which are dropped, and what that means for the
  * signals that carry them. Most places are taken by ids that are newer than all others, so that few are left.
  */
 import * as fc from "fast-check";
@@ -12,12 +12,12 @@ import {
   nextDeletionMs,
   stepDeletions,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { exportPeople } from "../../../../src/store/queries/export-people.ts";
-import { readPeople } from "../../../../src/store/queries/people-list.ts";
+import { exportPeople } from "../../../../src/store/queries/exports.ts";
+import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { Identities, IDENTITY_MAX_CLAIMS } from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
+import type { VisitorId } from "../../../../src/store/people/visitors.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";

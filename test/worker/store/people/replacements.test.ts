@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
-import { hasReplacements, stepReplacements } from "../../../../src/store/people/replacements.ts";
+import { hasReplacements, stepReplacements } from "../../../../src/store/people/recount.ts";
 import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
 import { expectStateToAddUp, ruleDaysOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";

@@ -4,16 +4,18 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
-import { addToRecent, readEntries, writeEntries } from "../../../../src/store/people/timeline-text.ts";
 import {
+  addToRecent,
+  readEntries,
+  writeEntries,
   ascendingEntries,
   changeEntries,
   insertEntries,
   latestEntries,
   TIMELINE_ROW_CHARACTERS,
 } from "../../../../src/store/people/timelines.ts";
-import type { Entry, Scored } from "../../../../src/store/people/timeline-text.ts";
-import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
+import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
+import { keyOf, personList } from "../../../../src/store/people/visitors.ts";
 import { nextEntries } from "../../../../src/store/queries/scored-entries.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });

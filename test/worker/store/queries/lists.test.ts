@@ -4,13 +4,17 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PEOPLE_SCAN, QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
-import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-orders.ts";
-import { latestSignals } from "../../../../src/store/queries/latest-signals.ts";
+import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-search.ts";
+import { latestSignals } from "../../../../src/store/queries/newest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/stored-signals.ts";
+import type {
+  LatestSignals,
+  SignalSummary,
+  SignalTrace,
+  FindFilter,
+} from "../../../../src/store/protocol/stored-signals.ts";
 import type { PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
-import type { FindFilter } from "../../../../src/store/protocol/stored-signals.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { linesOf } from "../../../support/adds-up.ts";

@@ -21,12 +21,11 @@ import { deleteExpired, setRetention } from "../../../../src/store/deletion/rete
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
-import { readEntries } from "../../../../src/store/people/timeline-text.ts";
-import { ascendingEntries } from "../../../../src/store/people/timelines.ts";
-import { personList } from "../../../../src/store/people/visitor-keys.ts";
+import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
+import { personList } from "../../../../src/store/people/visitors.ts";
 import { hasRuleJobs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
-import { recordSignals } from "../../../../src/store/record/record-signals.ts";
+import { recordSignals } from "../../../../src/store/record-signals.ts";
 import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";

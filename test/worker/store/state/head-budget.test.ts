@@ -4,7 +4,7 @@ import { dayOf, latestDays } from "../../../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
 import { HEAD_META_MAX_BYTES } from "../../../../src/store/log/log.ts";
 import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
-import { recordSignals } from "../../../../src/store/record/record-signals.ts";
+import { recordSignals } from "../../../../src/store/record-signals.ts";
 import { readRuleDays } from "../../../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { headMetaBytes, largestRows } from "../../../support/row-bytes.ts";

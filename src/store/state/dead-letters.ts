@@ -1,6 +1,6 @@
 /** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
 import { parsed } from "../../domain/json/json-value.ts";
-import type { PageOf, Page } from "../../platform/list-page.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
 

@@ -1,9 +1,32 @@
-/**
- * Row keys for ids of visitors and for lists: bytes, because most ids are UUIDs and appear in several tables and
- * indexes. A letter gives the kind; then follows a text, or the sixteen bytes of a UUID after a byte that starts no
- * text.
- */
-import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "../../platform/bytes.ts";
+/** Whom a signal names: by an email, a user id, an anonymous id, or several of these. */
+import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import type { NormalisedSignal } from "../../domain/signal/signal.ts";
+import { readUuid, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
+import type { Admission } from "../../wire/admission.ts";
+import type { Facts } from "../log/line.ts";
+
+export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
+
+/** The names of a line, as the signal itself has them. */
+export function namesOnLine({ email, userId, anonymousId }: Facts): VisitorNames {
+  return {
+    ...(email === null ? {} : { email }),
+    ...(userId === null ? {} : { userId }),
+    ...(anonymousId === null ? {} : { anonymousId }),
+  };
+}
+
+/** Whom a dead letter names, by the fields that name people; null: nobody, an account, or it cannot be read. */
+export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
+  if (payload === null || admission.endpoint !== "signal_staging") return null;
+  try {
+    const read: unknown = JSON.parse(payload);
+    return isJsonObject(read) ? normalise(read, admission.pathSource) : null;
+  } catch {
+    return null;
+  }
+}
 
 /** An id of a visitor, as an identify call or a signal names it. */
 export interface VisitorId {

@@ -4,25 +4,29 @@
  * In received order: resent signals leave their place → statuses → identities → owners, scores and lines. Identities come
  * before owners, so that what a signal says about a visitor holds for its whole batch.
  */
-import { groupSource } from "../../domain/signal/identity.ts";
-import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import { Accounts } from "../accounts/accounts.ts";
-import { noteDeadLetters } from "../events/dead-letter-news.ts";
-import { afterPurge, type Facts, type LineStatus, type ListingId, type Owner } from "../log/line.ts";
-import { type Candidate, hashBytes, type Original } from "../log/originals.ts";
-import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
-import { linkAtOnce } from "../people/linking.ts";
-import { People } from "../people/people.ts";
-import { type Entry, scoredBy } from "../people/timeline-text.ts";
-import { insertEntries } from "../people/timelines.ts";
-import { type VisitorId, visitorList } from "../people/visitor-keys.ts";
-import { visitorOfPayload } from "../people/visitor-names.ts";
-import type { SignalToRecord } from "../protocol/stored-signals.ts";
-import { EventGroupChanges } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, type SignalCounts } from "../state/status-change.ts";
-import type { StoreState } from "../state/store-state.ts";
-import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./dead-letters.ts";
+import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
+import { groupSource } from "../domain/signal/identity.ts";
+import { isLater } from "../wire/admission.ts";
+import type { ReceivedOrder } from "../wire/admission.ts";
+import { Accounts } from "./accounts/accounts.ts";
+import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
+import { afterPurge } from "./log/line.ts";
+import type { Facts, LineStatus, ListingId, Owner } from "./log/line.ts";
+import { hashBytes } from "./log/originals.ts";
+import type { Candidate, Original } from "./log/originals.ts";
+import { linkAtOnce } from "./people/linking.ts";
+import { People } from "./people/people.ts";
+import { insertEntries, scoredBy } from "./people/timelines.ts";
+import type { Entry } from "./people/timelines.ts";
+import { visitorList, visitorOfPayload } from "./people/visitors.ts";
+import type { VisitorId } from "./people/visitors.ts";
+import type { SignalToRecord } from "./protocol/stored-signals.ts";
+import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./state/dead-letters.ts";
+import { EventGroupChanges } from "./state/event-group-changes.ts";
+import { noteDeadLetters } from "./state/raise-events.ts";
+import { changeStatus, countedSignal } from "./state/status-change.ts";
+import type { SignalCounts } from "./state/status-change.ts";
+import type { StoreState } from "./state/store-state.ts";
 
 type Work = SignalToRecord["work"];
 /** The work of a signal that may name a visitor. */

@@ -6,17 +6,19 @@
  * commit and the note neither repeats nor skips signals. A signal leaves its place in the store when it is recorded
  * (record/record-signals.ts).
  */
-import { DAY_MS } from "../../domain/duration.ts";
-import type { Verdict } from "../../domain/signal/signal.ts";
-import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../limits.ts";
-import { within } from "../../platform/time-limit.ts";
-import { envelopeOfResent, type Admission } from "../../wire/admission.ts";
-import { writeSignal } from "../../wire/message.ts";
-import type { Facts } from "../log/line.ts";
-import type { Segment } from "../log/segment.ts";
-import { admissionOf, type DeadLetterRow, lastDeadLetter } from "../record/dead-letters.ts";
-import { readTotals } from "../state/status-change.ts";
-import type { StoreState } from "../state/store-state.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import type { Verdict } from "../domain/signal/signal.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
+import { envelopeOfResent } from "../wire/admission.ts";
+import type { Admission } from "../wire/admission.ts";
+import { writeSignal } from "../wire/message.ts";
+import type { Facts } from "./log/line.ts";
+import type { Segment } from "./log/segment.ts";
+import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
+import type { DeadLetterRow } from "./state/dead-letters.ts";
+import { readTotals } from "./state/status-change.ts";
+import type { StoreState } from "./state/store-state.ts";
 
 /** Signals resent in one step: at 64 KB each some 13 MB, half the limit of an RPC. */
 export const RETURN_PAGE_SIGNALS = 200;
@@ -174,7 +176,7 @@ async function logNumbers({ state: { sql }, env }: ReturnWork, job: ReturnJob): 
   const scope = JSON.parse(job.scope) as ReturnScope;
   const numbers =
     scope.kind === "release" ? { released: job.sent, still_held: stillHeld(job) } : { replayed: job.sent };
-  const { completeAuditEntries } = await import("../../control/complete-audit.ts");
+  const { completeAuditEntries } = await import("../control/complete-audit.ts");
   const joined = JSON.parse(job.joined) as string[];
   await within(CALL_TIMEOUT_MS, completeAuditEntries(env.DB, job.id, numbers, joined));
   sql.exec("UPDATE returns SET logged_at = ? WHERE id = ?", Date.now(), job.id);

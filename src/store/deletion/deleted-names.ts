@@ -4,13 +4,16 @@
  * signals can be in transit.
  */
 import { hashOfName } from "../../domain/signal/identity.ts";
-import { claimInForce } from "./claims.ts";
-import type { IdClaim } from "./claims.ts";
-import { claimsInStore } from "./identities.ts";
-import type { VisitorNames } from "./visitor-names.ts";
-import type { VisitorId } from "./visitor-keys.ts";
 import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
+import { afterDeletion } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import { claimInForce, claimsInStore } from "../people/identities.ts";
+import type { IdClaim } from "../people/identities.ts";
+import { namesOnLine, visitorOfPayload } from "../people/visitors.ts";
+import type { VisitorId, VisitorNames } from "../people/visitors.ts";
+import { admissionOf } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../state/dead-letters.ts";
 
 export interface Name {
   kind: "email" | VisitorId["kind"];
@@ -118,4 +121,39 @@ function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: ReceivedOrd
 
 function isBetween(first: number, middle: number, last: number): boolean {
   return first <= middle && middle <= last;
+}
+
+export class BeingDeleted {
+  readonly #sql: SqlStorage;
+  readonly #isAnybody: boolean;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    const jobs = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
+    this.#isAnybody = jobs.toArray().length > 0;
+  }
+
+  /** The facts of a line as its person's deletion will leave them. */
+  factsOf(facts: Facts, nowMs: number): Facts {
+    if (!this.#isAnybody || facts.deletedAtMs !== null) return facts;
+    const { owner, admission } = facts;
+    const isLeaving = owner === null ? this.#names(namesOnLine(facts), admission) : !this.#isThere(owner.personId);
+    return isLeaving ? afterDeletion(facts, nowMs) : facts;
+  }
+
+  hasDeadLetter(row: DeadLetterRow): boolean {
+    if (!this.#isAnybody || row.status !== "dead") return false;
+    const admission = admissionOf(row);
+    const visitor = visitorOfPayload(row.payload, admission);
+    return visitor !== null && this.#names(visitor, admission);
+  }
+
+  #names(visitor: VisitorNames, receipt: ReceivedOrder): boolean {
+    const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
+    return isOfDeleted(this.#sql, visitor, receipt, claimsOf) || isOfOneBeingDeleted(this.#sql, visitor, receipt);
+  }
+
+  #isThere(personId: number): boolean {
+    return this.#sql.exec("SELECT 1 FROM people WHERE id = ?", personId).toArray().length > 0;
+  }
 }
