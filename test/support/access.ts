@@ -1,15 +1,15 @@
 /**
- * The access matrix: what each route answers, with an empty body, to nobody, the owner of another workspace, a member, an admin,
- * an owner, and the operator token, in this order. A 4xx that only some get is a refusal; one that is told to whoever may is
- * about the empty body, or about a record that is not there.
+ * The access matrix: the answer of each route to an empty body, in this order: from a stranger, the owner of another
+ * workspace, a member, an admin, an owner, and with the operator token. A 4xx that only some get is a refusal. A 4xx
+ * that permitted callers get is about the empty body or a missing record.
  */
 export const ACCESS: Record<string, string> = {
-  // A key in the path is what counts here, and none of these has one.
+  // The ingest routes check only the key in the path, and no caller here has a key.
   "POST /api/product-orgs/webhook/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/bulk/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/webhook/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/webhook/:sourceOrKey/:keyOrBatch": "401 401 401 401 401 401",
-  // The operator token alone opens these.
+  // Only the operator token opens these.
   "GET /operator/health": "401 401 401 401 401 200",
   "GET /operator/metrics": "401 401 401 401 401 200",
   "GET /operator/plans": "401 401 401 401 401 200",
@@ -77,7 +77,7 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id/thresholds": "401 401 401 401 401 200",
   "PUT /operator/workspaces/:workspace_id/thresholds": "401 401 401 401 401 422",
   "GET /operator/workspaces/:workspace_id/usage": "401 401 401 401 401 200",
-  // For everybody; signing in is the way in.
+  // These are public, because a visitor needs them to sign in.
   "GET /": "303 303 303 303 303 303",
   "GET /assets/….css": "200 200 200 200 200 200",
   "GET /assets/….js": "200 200 200 200 200 200",
@@ -91,7 +91,7 @@ export const ACCESS: Record<string, string> = {
   "GET /sign-in/oidc/callback": "400 400 400 400 400 400",
   "POST /sign-out": "303 303 303 303 303 303",
   "GET /w": "303 303 303 303 303 303",
-  // Members read, owners and admins change; whoever is not a member is told that there is no such workspace.
+  // Members read, owners and admins change. For everybody else the workspace does not exist.
   "GET /w/:slug": "303 404 303 303 303 303",
   "GET /w/:slug/accounts": "303 404 200 200 200 303",
   "GET /w/:slug/accounts/one": "303 404 404 404 404 303",

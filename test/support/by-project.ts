@@ -1,4 +1,7 @@
-/** Runs the files project by project, in the order of the configuration: files of one project can then share a runtime. */
+/**
+ * Runs the files project by project, in the order of the configuration, so that the files of a project can share a
+ * runtime.
+ */
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 export class ByProject extends BaseSequencer {

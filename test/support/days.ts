@@ -1,4 +1,4 @@
-/** Counts per day as the store keeps them, and as its lines and the lists of persons add up to. */
+/** Counts by day as the store keeps them, and as its lines and lists add up to. */
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import { readEntries } from "../../src/store/people/timeline-text.ts";

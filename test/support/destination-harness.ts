@@ -1,4 +1,4 @@
-/** A workspace with destinations, events to raise, and time that passes when a test says so. */
+/** A workspace with destinations, events to raise, and a clock that the test moves. */
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, vi } from "vitest";
@@ -70,13 +70,13 @@ export class DestinationHarness {
     await this.object.raise(events);
   }
 
-  /** By so much; then the object's alarm rings, as it would have. */
+  /** Moves the clock and rings the object's alarm, as the platform would. */
   async pass(ms: number): Promise<void> {
     vi.setSystemTime(Date.now() + ms);
     await runDurableObjectAlarm(this.object);
   }
 
-  /** Until one of its deliveries has had so many attempts, and each is reported. */
+  /** Waits until a delivery has this many attempts, each reported. */
   async attempted(id: string, attempts: number): Promise<DeliveryAnswer> {
     return until(async () => {
       const delivery = (await this.deliveries(id)).findLast((found) => found.attempts.length >= attempts);
@@ -105,7 +105,9 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
   return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
 }
 
-/** Only the date: timers go on. So far ahead that the platform's own clock rings no alarm but what was due long ago. */
+/**
+ * Stops only the date; timers go on. The date is so far ahead that the platform rings no alarm except overdue ones.
+ */
 export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY });
 }
@@ -115,7 +117,7 @@ export interface NewHarness {
   receiver: Receiver;
 }
 
-/** For each test of a file: a new workspace, and a receiver that is listened to. */
+/** Creates a workspace and a listening receiver for each test of a file. */
 export function newHarnessInEachTest(begin: (made: NewHarness) => void): void {
   beforeEach(async () => {
     const made = { harness: await DestinationHarness.make(), receiver: new Receiver() };

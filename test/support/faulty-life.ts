@@ -1,6 +1,6 @@
 /**
- * A workspace that is sent signals, asked and changed while its bindings fail by a seed; then all goes well again, until
- * nothing is under way any more. What was sent and what was answered says what must be true in the end.
+ * A workspace that receives signals, queries and changes while its bindings fail by a seed. Then all faults end, and
+ * it runs until no work is left. The calls and their answers determine the expected end state.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -15,11 +15,11 @@ import type { BatchAnswer, TestKey, TestWorkspace } from "./workspace.ts";
 
 const PEOPLE = 20;
 export const POINTS = 3;
-/** Attempts at a message before the queue gives it up, as wrangler.toml says. */
+/** Attempts before the queue gives up a message, as in wrangler.toml. */
 const QUEUE_ATTEMPTS = 9;
-/** Nobody waits longer for an answer, by the clock that stands still while something happens. */
+/** Maximum time to an answer, by the test clock, which stands still while something happens. */
 const ANSWER_BOUND_MS = 60_000;
-/** Real time in which a call must have been answered; else something is waited for without a limit. */
+/** Real time in which a call must be answered. A longer wait means that it has no time limit. */
 const REAL_BOUND_MS = 15_000;
 const HOUR = 3_600_000;
 const ACCOUNTS = {
@@ -32,7 +32,7 @@ export interface Sent {
   kind: "track" | "identify" | "account";
   person: number;
   names: "email" | "anonymous" | "both";
-  /** Whether it is known by an id when it comes again, however much later. */
+  /** Whether a repetition is recognized by an id, however much later. */
   hasId: boolean;
 }
 
@@ -56,9 +56,9 @@ export class FaultyLife {
   readonly faults: SeededFaults;
   /** The plan's signal limit. */
   readonly limit: number;
-  /** What was answered with 202, by its id. */
+  /** Signals answered with 202, by id. */
   readonly acknowledged = new Map<string, { sent: Sent; verdict: "accepted" | "held" }>();
-  /** How many calls were answered with which status. */
+  /** Number of calls by status. */
   readonly answers = new Map<number, number>();
   hasOverages = false;
   readonly #keys: Keys;
@@ -66,7 +66,7 @@ export class FaultyLife {
   readonly #queue: WaitingMessage[];
   /** Messages that the queue has given up. */
   readonly #givenUp: WaitingMessage[] = [];
-  /** Calls that were answered with 503, to be made again. */
+  /** Calls that were answered with 503, to be repeated. */
   readonly #again: Call[] = [];
   #isDeactivated = false;
   readonly #all: Sent[] = [];
@@ -84,7 +84,7 @@ export class FaultyLife {
     this.faults = faults;
   }
 
-  /** Begins with a workspace of some rules, in which nothing fails yet. */
+  /** Creates a workspace with some rules; nothing fails yet. */
   static async make(clock: WaitingClock, limit: number): Promise<FaultyLife> {
     const queue = new QueueByHand();
     const faults = new SeededFaults(clock, queue);
@@ -96,7 +96,7 @@ export class FaultyLife {
     return new FaultyLife({ workspace, keys, limit, clock }, queue, faults);
   }
 
-  /** Makes so many calls while so large a part of what they and everything behind them call ends badly. */
+  /** Makes a number of calls while a share of all calls behind them fails. */
   async suffer(seed: number, rate: number, calls: number): Promise<void> {
     this.faults.begin(seed, rate);
     try {
@@ -118,7 +118,7 @@ export class FaultyLife {
     }
   }
 
-  /** All goes well: until everything has arrived, and nothing is left to be done. */
+  /** Ends all faults and runs until every message has arrived and no work is left. */
   async recover(): Promise<void> {
     this.#clock.forgetHung();
     for (let turn = 0; turn < 30; turn++) {
@@ -141,7 +141,7 @@ export class FaultyLife {
     await restart(this.#store);
   }
 
-  /** All signals of events that were sent, whatever was answered. */
+  /** All signals sent with an event, with any answer. */
   tracked(): Sent[] {
     return this.#all.filter(({ kind }) => kind === "track");
   }
@@ -203,7 +203,7 @@ export class FaultyLife {
     const text = await response.text();
     const expected = made.key === this.#keys.second ? [202, 401, 429, 503] : [202, 429, 503];
     expect(expected, text).toContain(response.status);
-    // Revoked means revoked, whatever fails.
+    // A revoked key stays revoked despite any fault (§3.1).
     if (wasDeactivated) expect([401, 503], text).toContain(response.status);
     if (response.status === 202) this.#acknowledge(made, text);
     if (response.status === 503 && made.attempts++ < 4) this.#again.push(made);
@@ -245,7 +245,7 @@ export class FaultyLife {
       const path = `/keys/${this.#keys.second.id}/deactivate`;
       if ((await this.#operator("POST", path)).status === 200) this.#isDeactivated = true;
     } else if (draw === 1) {
-      // As soon as it is asked for it may be so.
+      // The change may take effect as soon as it is requested, even if the answer fails.
       this.hasOverages = true;
       await this.#operator("PATCH", "", { overages: true });
     } else if (draw === 2) await this.#operator("POST", "/dead-letters/replay", {});
@@ -265,7 +265,7 @@ export class FaultyLife {
     return response;
   }
 
-  /** Whoever calls is answered within a bound, and told when to come again. */
+  /** Every caller gets an answer within the time limit, and a refused one a Retry-After. */
   async #answered(make: () => Promise<Response>): Promise<Response> {
     const startedMs = Date.now();
     const response = await this.#inTime(make(), "a call");
@@ -288,7 +288,7 @@ export class FaultyLife {
     return Promise.race([work, late]);
   }
 
-  /** What happens between the calls: messages arrive, alarms ring, objects start again, hours pass. */
+  /** Events between the calls: messages arrive, alarms ring, objects restart, hours pass. */
   async #somethingElse(): Promise<void> {
     const draw = this.#pick("else", 100);
     if (draw < 50 && this.#queue.length > 0) {
@@ -334,7 +334,7 @@ function bodyOf({ n, kind, person, names, hasId }: Sent): unknown {
   };
 }
 
-/** What was in the object's memory is gone. One that does not run cannot be stopped. */
+/** The object loses its memory. An object that does not run cannot be stopped. */
 async function restart(stub: DurableObjectStub): Promise<void> {
   await runInDurableObject(stub, () => null);
   await evictDurableObject(stub);

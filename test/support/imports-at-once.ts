@@ -1,7 +1,7 @@
 /**
- * In tests on workerd, what the Worker loads when it is first asked for (`await import`) is loaded with the rest. There an
- * import is a call of the test runner, also of what is loaded already; two objects that import the same at once share the
- * call, and the one that did not make it goes on with the other's storage, which the platform refuses.
+ * On workerd, tests load the Worker's lazy modules (`await import`) together with the rest. There an import is a call
+ * of the test runner, even for loaded modules. Two objects that import the same module at once share the call, and
+ * one of them would continue with the other's storage, which the platform refuses.
  */
 import path from "node:path";
 import type { Plugin } from "vitest/config";
@@ -19,7 +19,7 @@ export function importsAtOnce(): Plugin {
         imports.push(`import * as ${name} from ${specifier};`);
         return `Promise.resolve(${name})`;
       });
-      // On the first line, so that all lines keep their numbers.
+      // On the first line, so that the line numbers stay the same.
       return imports.length === 0 ? null : { code: imports.join("") + changed, map: null };
     },
   };

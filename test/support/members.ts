@@ -1,4 +1,4 @@
-/** A workspace with its people, each with a browser of their own: for the tests of the pages. */
+/** A workspace with its members, each with a separate browser, for the tests of the pages. */
 import { Browser } from "./pages.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import { newWorkspace, type NewWorkspace, type TestWorkspace } from "./workspace.ts";

@@ -1,4 +1,4 @@
-/** A model's accounts: of each field the update received last, and one change for each time that it became another value. */
+/** The accounts of the model: each field has its last received value, and one change for each new value. */
 import type { Model } from "./model.ts";
 import type { AccountChange } from "./workspace.ts";
 
@@ -8,7 +8,10 @@ export interface ModelAccount {
   plan: string | null;
   first_seen: string;
   last_seen: string;
-  /** Changes by field, the latest first; null where a value was said more than twice: then it depends on the order of delivery. */
+  /**
+   * Changes by field, the latest first. Null if a value was sent more than twice, because the result then depends on
+   * the order of delivery.
+   */
   changes: Record<"user_count" | "plan", AccountChange[] | null>;
 }
 

@@ -1,4 +1,4 @@
-/** What senders say in a life of the model run: signals, identify calls, aliases, account updates. */
+/** The calls of senders in a run of the model: signals, identify calls, aliases, account updates. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
 import { command, seldom } from "./model-command.ts";
@@ -7,7 +7,7 @@ import type { Content, Model } from "./model.ts";
 import type { Draft } from "./model-people.ts";
 import type { Real } from "./model-real.ts";
 
-/** Few, so that what is sent, linked and deleted meets. */
+/** Few, so that sent, linked and deleted data overlap. */
 const PEOPLE = 2;
 
 export const person = fc.nat(PEOPLE - 1);
@@ -93,7 +93,7 @@ export const givenUp: fc.Arbitrary<Command> = anyCall.map((made) =>
   }),
 );
 
-/** Few accounts and plans, so that updates meet. */
+/** Few accounts and plans, so that updates overlap. */
 const updates = fc.array(
   fc.record({
     draft: fc.record<Draft>({
@@ -108,7 +108,7 @@ const updates = fc.array(
   { minLength: 1, maxLength: 3 },
 );
 
-/** Calls that leave in messages of their own, of which the last may overtake the others; or the queue gives up all of them. */
+/** Calls in separate messages, the last of which may overtake the others, or all of which the queue gives up. */
 export const accounts: fc.Arbitrary<Command> = fc
   .record({
     calls: fc.array(updates, { minLength: 1, maxLength: 3 }),
@@ -120,7 +120,7 @@ export const accounts: fc.Arbitrary<Command> = fc
       for (const items of calls) {
         const known = model.contents.length;
         const contents = items.map((item) => model.contentOf(item.draft, item.again));
-        // Of twins that are known by an id the one that is recorded first is the one that counts: they come one by one.
+        // Of twins known by an id the first recorded one counts, so that the calls are recorded one by one.
         if (fate !== "die" && contents.some((content) => content.hasId && content.n < known)) await real.quiet();
         await admitContents(model, real, { key: real.accountsKey, contents }, fate === "die");
         await real.ringCounter();

@@ -1,4 +1,4 @@
-/** A step of a life of the model run: the same for the model and for what is real. */
+/** A step of a model run: the same for the model and for the real service. */
 import * as fc from "fast-check";
 import type { Model } from "./model.ts";
 import type { Real } from "./model-real.ts";
@@ -16,7 +16,7 @@ export function command(says: string, run: (model: Model, real: Real) => Promise
   };
 }
 
-/** Mostly null: `fc.option` makes that the rarer one. */
+/** Mostly null; `fc.option` would make null rare. */
 export function seldom<T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | null> {
   return fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: value });
 }

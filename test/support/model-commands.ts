@@ -1,4 +1,4 @@
-/** What may happen in a life of the model run. To cover a new command of the store or the counter, add it here. */
+/** The commands of a model run. Add a new command of the store or the counter here. */
 import * as fc from "fast-check";
 import { expect, vi } from "vitest";
 import { command } from "./model-command.ts";
@@ -57,7 +57,7 @@ const deletePerson: fc.Arbitrary<Command> = person.map((number) =>
   }),
 );
 
-/** Each as likely as the next one; what happens most stands here several times. */
+/** Each entry is equally likely; frequent commands are listed several times. */
 export const commands: fc.Arbitrary<Command>[] = [
   admitted,
   admitted,

@@ -1,4 +1,4 @@
-/** What files and lists say of a model's signals and people, once everything has arrived. */
+/** The expected content of files and lists, from the model's signals and people, once every message has arrived. */
 import type { Model, ModelSignal, Place } from "./model.ts";
 import { isTheirs, knownIds } from "./model-people.ts";
 import type { Name } from "./model-people.ts";
@@ -9,7 +9,7 @@ export function idOf(name: Name, person: number): string {
   return `${name}-${person}`;
 }
 
-/** A signal as a line of a file. Empty: nothing is said. */
+/** A signal as a line of a file. Empty means that the field has no value. */
 export interface Line {
   id: string;
   status: string;
@@ -65,14 +65,14 @@ export function lineOf(model: Model, signal: ModelSignal, place: Place): Line {
   };
 }
 
-/** A person as a list shows them. */
+/** A person as lists show them. */
 export interface PersonLine {
   email: string;
   anonymousIds: string[];
   userIds: string[];
 }
 
-/** An alias says of its other id that it is a user id as well as an anonymous one. */
+/** An alias makes its second id a user id as well as an anonymous id. */
 export function personLine(model: Model, person: number): PersonLine {
   const personSignals = model.effective().filter((signal) => signal.person === person);
   const known = knownIds(person, personSignals);

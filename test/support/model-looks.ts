@@ -1,4 +1,4 @@
-/** Looks into a workspace in the middle of a life of the model run: files, and lists by what is asked for, a page at a time. */
+/** Reads a workspace in the middle of a model run: files, and filtered lists page by page. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
 import type { PeopleQuery } from "../../src/store/protocol/people-and-accounts.ts";
@@ -45,7 +45,7 @@ const trace: fc.Arbitrary<Command> = fc.nat(40).map((back) =>
   }),
 );
 
-/** People by a part of their email, in any letter case, or by the whole of it. */
+/** People by a part of their email, in any letter case, or by the whole email. */
 const people: fc.Arbitrary<Command> = fc
   .record({ asked: fc.constantFrom("", "q=P1", "q=%40example", "q=p0@e", "q=nobody", "email=P0@example.com"), limit })
   .map(({ asked, limit: most }) =>
@@ -63,7 +63,7 @@ const people: fc.Arbitrary<Command> = fc
     }),
   );
 
-/** Signals that share some of what one of them says. The counts are the same whichever of twins has taken the effect. */
+/** Signals that share some fields of a given one. The counts do not depend on which twin has taken effect. */
 const signals: fc.Arbitrary<Command> = fc
   .record({ back: fc.nat(40), by: fc.subarray(["event", "status", "email"] as const), limit })
   .map(({ back, by, limit: most }) =>
@@ -93,7 +93,7 @@ function linesOf(model: Model): { n: number; line: Line }[] {
     .map((signal) => ({ n: signal.n, line: lineOf(model, signal, signal.place) }));
 }
 
-/** Scores, and people in the order of theirs, a person a page. */
+/** Scores, and people sorted by score, one person per page. */
 const scores: fc.Arbitrary<Command> = fc
   .record({
     sort: fc.constantFrom<PeopleQuery["sort"][]>("score", "score_up", "email"),
@@ -132,5 +132,5 @@ function inOrder(shown: { email: string; score: number }[], sort: PeopleQuery["s
   return shown.toSorted((a, b) => (sort === "score" ? b.score - a.score : a.score - b.score));
 }
 
-/** One of these, each as likely as the next one: before it looks, everything arrives, so that it is not to happen often. */
+/** One of these checks, each equally likely. A check first waits for every message, so that it must be rare. */
 export const look: fc.Arbitrary<Command> = fc.oneof(files, accounts, trace, people, signals, scores);

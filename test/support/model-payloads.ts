@@ -1,10 +1,10 @@
-/** What a sender of the model run sends for what it says. */
+/** Payloads of the model's contents. */
 import type { Envelope } from "../../src/wire/admission.ts";
 import { accountId } from "./model-accounts.ts";
 import { emailOf, idOf } from "./model-lines.ts";
 import type { Content } from "./model.ts";
 
-/** As it is sent under an id. The only id by which an account update is known when it comes again is that of its call. */
+/** A payload with an id. An account update has no id except that of its call. */
 export function writtenAs(
   id: string,
   key: string,
@@ -16,7 +16,7 @@ export function writtenAs(
   return { id, envelope: { id, key, endpoint: "product_org", ...(hasId ? { idem: `call-${n}` } : {}) }, payload };
 }
 
-/** A content that is sent again has its members in another order, and another time of sending. */
+/** A repeated content has its members in another order and another send time. */
 function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
   if (kind === "account") return JSON.stringify({ id: accountId(person), n, plan: event });
   const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);

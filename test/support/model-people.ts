@@ -1,22 +1,25 @@
 /**
- * Who a model's signals are of, and what they score: the specification read as a whole, once everything has arrived and the
- * rules have been applied to all of it.
+ * The person and score of each signal in the model: the specification read as a whole, once every message has arrived
+ * and the rules have been applied to all signals.
  */
 
-/** What a signal names: the email, the anonymous id, the user id of its person. */
+/** The identifiers in a signal: the email, the anonymous id, the user id of its person. */
 export type Name = "email" | "anonymous" | "user";
 
-/** What a sender says. Each person has one email, one anonymous id and one user id, all of their number. */
+/**
+ * The content that a sender sends. Each person has one email, one anonymous id and one user id, all with the person's
+ * number.
+ */
 export interface Draft {
   /**
-   * An identify names at least two; an alias names the user id, and says that the anonymous id is the same visitor's. An
-   * account update names nobody: its person is the number of the account, its event the plan, or nothing.
+   * An identify names at least two of them. An alias names the user id and links it to the anonymous id. An account
+   * update names no person: its person is the account number and its event the plan, or empty.
    */
   kind: "signal" | "identify" | "alias" | "account";
   person: number;
   names: readonly Name[];
   event: string;
-  /** Whether it is known by an id when it comes again. */
+  /** Whether a repetition is recognized by an id. */
   hasId: boolean;
 }
 
@@ -24,31 +27,31 @@ export interface Rule {
   points: number;
   frequency: "every_time" | "once_per_day" | "once_ever";
   enabled: boolean;
-  /** Whom it scores, by a condition on their email; null: everybody. */
+  /** The person whom the rule scores, by a condition on the email; null: everybody. */
   of: number | null;
 }
 
-/** A signal that has taken its effect. */
+/** A signal that has taken effect. */
 export interface Effective extends Draft {
-  /** UTC day of its receipt. */
+  /** UTC day of receipt. */
   day: number;
-  /** Whether retention has deleted it: what it has said of its person stays, and it cannot score any more. */
+  /** Whether retention has deleted it. Its claims about its person stay, and it cannot score any more. */
   isDropped: boolean;
-  /** The ids whose pairs it has said, and which have left with the last signal of the id. */
+  /** The ids whose pairs are gone, because retention removed the id's last signal. */
   pairsLeft: ReadonlySet<Name>;
 }
 
-/** What a signal has scored that retention has deleted since. */
+/** A score whose signal retention has deleted. */
 export interface Frozen {
   person: number;
   event: string;
   day: number;
   points: number;
-  /** Whether the rule scored the person once a day, or once ever: others do not score in its place. */
+  /** Whether the score holds the person's place for a rule that scores once a day or once ever. */
   isHolder: boolean;
 }
 
-/** The ids of a person that are known to be theirs: an identify call said so, of the id itself or of one it is paired with. */
+/** The ids known to belong to the person: an identify named the id, or an id that is paired with it. */
 export function knownIds(person: number, signals: readonly Effective[]): ReadonlySet<Name> {
   const personSignals = signals.filter((signal) => signal.person === person);
   const identifies = personSignals.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
@@ -58,17 +61,17 @@ export function knownIds(person: number, signals: readonly Effective[]): Readonl
   return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
 }
 
-/** Whether the signal says that the anonymous id and the user id are one visitor's. */
+/** Whether the signal links the anonymous id and the user id as one visitor. */
 function saysPair({ kind, names }: Draft): boolean {
   return kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email"));
 }
 
-/** Whether it is known that a signal is its person's. */
+/** Whether the signal is known to belong to its person. */
 export function isTheirs({ names }: Draft, known: ReadonlySet<Name>): boolean {
   return names.some((name) => name === "email" || known.has(name));
 }
 
-/** What signals score that are there, as the rules are, beside what is frozen. */
+/** The scores of existing signals by the current rules, with the frozen scores. */
 export function scoring(
   signals: readonly Effective[],
   rules: ReadonlyMap<string, Rule>,

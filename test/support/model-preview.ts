@@ -1,13 +1,13 @@
-/** What a model says of a mapping rule that is tried on signals that are there. */
+/** The model's preview of a mapping rule on stored signals. */
 import { DAY_MS } from "../../src/domain/duration.ts";
 import type { Model } from "./model.ts";
 import { isTheirs, knownIds } from "./model-people.ts";
 import type { Rule } from "./model-people.ts";
 
 export interface Draft extends Omit<Rule, "enabled"> {
-  /** An event, with `*` for anything. */
+  /** An event, with `*` for any text. */
   event: string;
-  /** It looks at what was received in the last so many days. */
+  /** The preview covers this many past days. */
   days: number;
 }
 

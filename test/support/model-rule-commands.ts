@@ -1,4 +1,4 @@
-/** Mapping rules in a life of the model run: tried, changed, and applied to what is there. */
+/** Mapping rules in a model run: previewed, changed, and applied to stored signals. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
 import { command, seldom } from "./model-command.ts";
@@ -18,7 +18,10 @@ const scoring = {
   of: seldom(person),
 };
 
-/** From then on, or in the past too. One that is switched off goes through the past at once, before it is switched on again. */
+/**
+ * The rule changes for new signals, or for past ones too. A disabled rule is applied to the past at once, before it
+ * is enabled again.
+ */
 export const changeRule: fc.Arbitrary<Command> = fc
   .record({
     event,
@@ -39,7 +42,7 @@ export const changeRule: fc.Arbitrary<Command> = fc
     }),
   );
 
-/** Applies the rules that were changed to all that is there. */
+/** Applies the changed rules to all stored signals. */
 export async function applyRules(model: Model, real: Real): Promise<void> {
   await real.quiet();
   for (const rule of real.changed) {
@@ -56,7 +59,7 @@ const draft: fc.Arbitrary<Draft> = fc.record({
   days: fc.constantFrom(20, 3_650),
 });
 
-/** What is tried is what a rule then does, where it is about all that there ever was. */
+/** The preview equals the rule's effect if it covers all signals. */
 export const preview: fc.Arbitrary<Command> = draft.map((tried) =>
   command(`try ${JSON.stringify(tried)}`, async (model, real) => {
     await real.quiet();
@@ -78,7 +81,7 @@ export const preview: fc.Arbitrary<Command> = draft.map((tried) =>
   }),
 );
 
-/** Makes the rule of the event what was tried, and applies it. */
+/** Saves the previewed rule for the event and applies it. */
 async function expectToDoSo(
   model: Model,
   real: Real,
@@ -93,7 +96,7 @@ async function expectToDoSo(
   await real.quiet();
   const job = await real.workspace.operator("GET", `/rules/${real.rules.get(about)}/apply`);
   expect(job).toMatchObject({ status: "done", matched: tried.matches });
-  // What retention has deleted has scored, and is not tried any more.
+  // Scores of signals deleted by retention stay, and the preview does not include them.
   if (model.hasDropped) return;
   const scored = (await readFile(real, "scoring-signals", "ndjson")).filter((row) => row["scoring_signal"] === about);
   expect(scored.length).toBe(tried.scoring_signals);

@@ -7,7 +7,7 @@ import { SESSION_MS } from "../../src/limits.ts";
 import { readHtml, type Part } from "./html.ts";
 import { call } from "./workspace.ts";
 
-/** Signs anybody in, also who is a member of nothing, with the driver that test/vitest.config.ts sets. */
+/** Signs in any person, also one without a membership, with the sign-in method that test/vitest.config.ts sets. */
 async function sessionCookie(email: string): Promise<string> {
   const token = crypto.randomUUID();
   const nowMs = Date.now();
@@ -23,10 +23,10 @@ async function sessionCookie(email: string): Promise<string> {
   return `__Host-session=${token}`;
 }
 
-/** A network from which nobody fails to sign in. Other tests in this runtime fail from other networks. */
+/** A network without failed sign-ins. Other tests in this runtime fail from other networks. */
 export const OFFICE = { "cf-connecting-ip": "198.51.100.7" };
 
-/** A browser of one person: signed in, sends forms as a browser would, follows no redirect by itself. */
+/** The browser of one person: signed in, posts forms as a browser would, and does not follow redirects. */
 export class Browser {
   readonly email: string;
   #cookie: Promise<string> | undefined;
@@ -45,14 +45,14 @@ export class Browser {
     return call(path, { headers: { cookie, ...OFFICE }, redirect: "manual" });
   }
 
-  /** The page's HTML; it must be there. */
+  /** The page's HTML; the status must be 200. */
   async see(path: string): Promise<string> {
     const response = await this.get(path);
     if (response.status !== 200) throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return response.text();
   }
 
-  /** The page as it is read and used. */
+  /** The page, parsed. */
   async read(path: string): Promise<Part> {
     return readHtml(await this.see(path));
   }
@@ -72,7 +72,7 @@ export class Browser {
   }
 }
 
-/** The id of the control that a browser focuses when the page is opened; undefined: none. */
+/** The id of the control that is focused when the page opens; undefined: none. */
 export function focusedIn(html: string): string | undefined {
   return readHtml(html).all("[autofocus]")[0]?.attribute("id");
 }

@@ -1,11 +1,11 @@
 /**
- * The platform's point-in-time recovery, which the local runtime lacks: a bookmark is a copy of an object's tables and values.
- * The Worker of the tests (worker.ts) builds its Durable Objects with it.
+ * The platform's point-in-time recovery, which the local runtime lacks: a bookmark is a copy of an object's tables
+ * and values. The Worker of the tests (worker.ts) builds its Durable Objects with it.
  */
 
 interface Copy {
   atMs: number;
-  /** The statements that make tables and indexes, and the rows of each table. */
+  /** The statements that create tables and indexes, and the rows of each table. */
   schema: string[];
   tables: { name: string; columns: string[]; rows: SqlStorageValue[][] }[];
   values: [string, unknown][];
@@ -13,7 +13,7 @@ interface Copy {
 
 interface Backups {
   copies: Copy[];
-  /** The copy that the object starts with next. */
+  /** The copy that the object loads at its next start. */
   armed: Copy | null;
 }
 
@@ -65,7 +65,7 @@ function restore({ storage }: DurableObjectState, { schema, tables, values }: Co
   });
 }
 
-/** Gives an object that starts the platform's backups, and what it was restored to. */
+/** Gives a starting object the platform's backups, and the state that it was restored to. */
 export function withBackups(ctx: DurableObjectState): DurableObjectState {
   const backups = backupsOf(ctx);
   if (backups.armed !== null) restore(ctx, backups.armed);

@@ -1,7 +1,7 @@
-/** What a browser posts of a form that nobody has changed. */
+/** The data that a browser posts for an unchanged form. */
 import type { Part } from "./html.ts";
 
-/** The fields of a form as they are drawn, in the order in which a browser sends them, with its line ends. */
+/** The fields of a rendered form, in the order in which a browser sends them, with its line ends. */
 export function unchangedFields(form: Part): [name: string, value: string][] {
   return form.all("input, select, textarea").flatMap((field): [string, string][] => {
     const name = field.attribute("name");

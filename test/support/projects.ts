@@ -10,7 +10,7 @@ import { keepFilesInMemory } from "./in-memory.ts";
 import { importsAtOnce } from "./imports-at-once.ts";
 
 keepFilesInMemory();
-// It would say that it has read `.dev.vars`.
+// Otherwise it reports that it has read `.dev.vars`.
 process.env["WRANGLER_LOG"] ??= "warn";
 hideRuntimeMessages();
 

@@ -1,4 +1,4 @@
-/** What is promised of every signal, whatever failed: counted again from what is stored, and from what was answered. */
+/** Guarantees for every signal despite any fault, checked against the stored data and the answers. */
 import { expect } from "vitest";
 import { linesOf } from "./adds-up.ts";
 import { emailOf, POINTS } from "./faulty-life.ts";
@@ -8,19 +8,19 @@ import { expectToAddUp, readStore } from "./read-store.ts";
 interface Place {
   id: string;
   event: string | null;
-  /** Of a line, or `dead`. */
+  /** The status of a line, or `dead`. */
   status: string;
   isOwned: boolean;
 }
 
 const IS_A_PLACE = new Set(["processed", "anonymous", "duplicate", "held", "purged", "dead"]);
 
-/** To be called when nothing is under way any more. */
+/** Call it when no work is in progress. */
 export async function expectAsPromised(life: FaultyLife): Promise<void> {
   const { workspace, acknowledged, limit } = life;
   const places = await readPlaces(workspace.id);
 
-  // Each signal that was counted is in exactly one place, and each that was answered with 202 is one of them.
+  // Each counted signal is in exactly one place, including each signal answered with 202.
   const ids = new Set(places.map(({ id }) => id));
   expect(places.length).toBe(ids.size);
   const lost = [...acknowledged.keys()].filter((id) => !ids.has(id));
@@ -68,7 +68,7 @@ async function readPlaces(workspaceId: string): Promise<Place[]> {
   });
 }
 
-/** However often it was sent, delivered or counted, a signal has taken its effect once, and for whom it was. */
+/** However often it was sent, delivered or counted, each signal has taken effect once and for its person. */
 async function expectEachOnce(life: FaultyLife, places: readonly Place[]): Promise<void> {
   const byEvent = Map.groupBy(places, ({ event }) => event);
   const statusOf = new Map(places.map(({ id, status }) => [id, status]));

@@ -1,11 +1,11 @@
-/** In place of the queue: messages wait until a test delivers them, in the order and the company that it chooses. */
+/** Replaces the queue: messages wait until a test delivers them, in the order and batches that it chooses. */
 import { consumeMessages } from "./deliver.ts";
 
 export interface WaitingMessage {
   body: string;
-  /** Which attempt the next delivery is: 1 for the first. */
+  /** The attempt of the next delivery: 1 for the first. */
   attempts: number;
-  /** When it is to be delivered. */
+  /** The time of the next delivery. */
   atMs: number;
 }
 
@@ -18,7 +18,9 @@ export class QueueByHand {
   };
 }
 
-/** Hands messages to a queue's consumer. @returns those that it has not taken, as they are to come again. */
+/**
+ * Hands messages to a queue's consumer. @returns the messages that it did not acknowledge, for their next delivery.
+ */
 export async function deliverByHand(messages: readonly WaitingMessage[], queue = "signals"): Promise<WaitingMessage[]> {
   const attempts = messages.map((message) => message.attempts);
   const bodies = messages.map(({ body }) => body);

@@ -1,4 +1,4 @@
-/** A receiver of events in place of the network: what it was sent, and what it answers. */
+/** A receiver of events in place of the network: records requests and returns chosen answers. */
 import { Webhook } from "standardwebhooks";
 import { vi } from "vitest";
 
@@ -31,12 +31,12 @@ export class Receiver {
 
 let listening: readonly Receiver[] = [];
 
-/** From now on these and no others. */
+/** Replaces all receivers from now on. */
 export function listen(...receivers: Receiver[]): void {
   listening = receivers;
 }
 
-// For as long as the file's tests run: what is left of one test, and comes again during another, leaves this machine no more.
+// Stays active for all tests of the file, so that late deliveries of an earlier test never reach the network.
 vi.stubGlobal("fetch", async (input: RequestInfo, init?: RequestInit) => {
   const request = new Request(input, init);
   const receiver = listening.find(({ url }) => request.url === url);

@@ -1,9 +1,9 @@
-/** How large the rows of a database are, as the platform measures them. */
+/** The size of database rows, as the platform measures them. */
 
 /** The platform refuses larger rows; workerd does not. */
 export const PLATFORM_ROW_MAX_BYTES = 2_000_000;
 
-/** Bytes of the largest row of each table that has any. */
+/** Bytes of the largest row of each non-empty table. */
 export function largestRows(sql: SqlStorage): Map<string, number> {
   const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
   const rows = tables.flatMap(({ name }) => {
@@ -17,7 +17,7 @@ export function largestRows(sql: SqlStorage): Map<string, number> {
   return new Map(rows);
 }
 
-/** Bytes of what the heads of the logs keep besides lines. */
+/** Bytes of the heads of the logs without their lines. */
 export function headMetaBytes(sql: SqlStorage): number {
   return sql.exec<{ bytes: number }>("SELECT max(length(CAST(meta AS BLOB))) AS bytes FROM heads").one().bytes;
 }

@@ -1,4 +1,4 @@
-/** Rows that SQLite reads, or writes, for something. */
+/** Rows that SQLite reads or writes during a function. */
 export function rowsRead(sql: SqlStorage, act: () => void): number {
   return sum(cursorsOf(sql, act).map((cursor) => cursor.rowsRead));
 }

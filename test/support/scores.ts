@@ -1,4 +1,4 @@
-/** What people have scored, as their lists say: also by signals that retention has dropped. */
+/** The scores of people in their lists, including scores of signals that retention has dropped. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { readEntries } from "../../src/store/people/timeline-text.ts";
@@ -25,7 +25,7 @@ export interface ScoredSignal {
 
 export interface Scores {
   people: { email: string; score: number }[];
-  /** In the order of the signals' ids. */
+  /** Sorted by signal id. */
   scoring: ScoredSignal[];
 }
 
@@ -56,7 +56,7 @@ export function readScores(sql: SqlStorage): Scores {
   };
 }
 
-/** Moves people's lists out of their rows as if they were too long for them: few histories make so much. */
+/** Moves people's lists out of their rows as if they were too long, because few histories are long enough. */
 export function spillLists(workspaceId: string): Promise<void> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
     for (const { id, recent } of peopleOf(sql)) insertEntries(sql, personList(id), readEntries(recent));

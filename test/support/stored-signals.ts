@@ -1,4 +1,4 @@
-/** Held signals and dead letters of a workspace, as a job that sends them again reads them. */
+/** Held signals and dead letters of a workspace, as a release or a replay reads them. */
 import type { StoredSignal } from "../../src/store/returns/return-jobs.ts";
 import { deadSignals, heldSignals } from "../../src/store/returns/return-jobs.ts";
 import { readStore } from "./read-store.ts";

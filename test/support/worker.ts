@@ -1,4 +1,4 @@
-/** The Worker, its Durable Objects with a backup of each moment that a test asks one of. */
+/** The Worker, its Durable Objects with a backup of each moment that a test requests. */
 import * as real from "../../src/index.ts";
 import { withBackups } from "./point-in-time.ts";
 

@@ -1,4 +1,4 @@
-/** What senders send, and what people type into the forms of the pages: valid, to begin with. */
+/** Bodies of senders and forms of the pages, valid at first. */
 
 export const SIGNALS: readonly unknown[] = [
   { event: "Filled Out Form", email: "jane@example.com", source: "web", properties: { form: "demo", n: 3 } },
@@ -118,7 +118,7 @@ const MEMBER: Form = [
   ["role", "admin"],
 ];
 
-/** What is posted to each route of the pages; one that is not here fails. */
+/** The posted fields of each route of the pages. A route that is missing here fails the test. */
 export const FORMS: Record<string, Form> = {
   "POST /sign-in/local": [
     ["email", "jane@example.com"],
@@ -168,7 +168,7 @@ export const FORMS: Record<string, Form> = {
   "POST /w/:slug/usage/release": [],
 };
 
-/** What the addresses of the pages ask for, each by itself or with others. */
+/** Query parameters of the pages, used alone and combined. */
 export const QUERIES: Form = [
   ["cursor", ""],
   ["q", "jane"],

@@ -1,4 +1,4 @@
-/** A valid body with something wrong at one place: in the value, in its text, or in its bytes. */
+/** A valid body with an error at one place: in the value, in its text, or in its bytes. */
 import { deflateSync, gzipSync } from "node:zlib";
 import { BATCH_MAX_BYTES, BATCH_MAX_SIGNALS, PAGE_FORM_MAX_BYTES, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
@@ -7,7 +7,7 @@ import { nastyNumber, nastyText, nastyValue, Raw } from "./nasty.ts";
 
 type Path = readonly (string | number)[];
 
-/** As JSON.stringify, and what is `Raw` as it is. */
+/** Like JSON.stringify, but writes `Raw` unchanged. */
 export function write(value: unknown): string {
   if (value instanceof Raw) return value.text;
   if (Array.isArray(value)) return `[${value.map(write).join(",")}]`;
@@ -17,7 +17,7 @@ export function write(value: unknown): string {
     .join(",")}}`;
 }
 
-/** The value with one of its places replaced, left out, named otherwise, said twice, grown, or added to. */
+/** The value with one of its places replaced, removed, renamed, duplicated, enlarged or extended. */
 export function mutate(value: unknown, chance: Chance): unknown {
   return replaceAt(value, chance.pick([...placesIn(value)]), (at) => another(at, chance));
 }
@@ -95,16 +95,16 @@ function replaceAt(value: unknown, path: Path, replace: (at: unknown) => unknown
   );
 }
 
-/** Sizes that a body is grown to, give or take one; the larger ones are rare, for they take long to make. */
+/** Target sizes of a body, varied by one byte. The larger ones are rare because they take long to build. */
 const SIZES = [SIGNAL_MAX_BYTES, PAGE_FORM_MAX_BYTES, OPERATOR_BODY_MAX_BYTES] as const;
 
-/** The body with white space behind it, as large as a limit, or a byte less or more. */
+/** The body padded with white space to a limit, or to a byte less or more. */
 export function grown(text: string, chance: Chance): string {
   const size = chance.oneIn(10) ? BATCH_MAX_BYTES : chance.pick(SIZES);
   return text + " ".repeat(Math.max(0, size + chance.below(3) - 1 - text.length));
 }
 
-/** 64 MB of a zero that take 64 KB, and as much of line breaks; made once. */
+/** 64 MB of zeros compressed to 64 KB, and the same of line breaks; built once. */
 const bombs: Uint8Array[] = [];
 function bomb(chance: Chance): Uint8Array {
   if (bombs.length === 0) {
@@ -115,13 +115,13 @@ function bomb(chance: Chance): Uint8Array {
 
 export interface Sent {
   bytes: Uint8Array;
-  /** Headers that describe the bytes, or do not. */
+  /** Headers that describe the bytes correctly or incorrectly. */
   headers: readonly (readonly [string, string])[];
 }
 
 const GZIP = [["content-encoding", "gzip"]] as const;
 
-/** The body's bytes as no client should send them. */
+/** The body's bytes encoded as no client should send them. */
 export function mangled(text: string, chance: Chance): Sent {
   const bytes = new TextEncoder().encode(text);
   const at = chance.below(bytes.length + 1);

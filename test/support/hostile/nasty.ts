@@ -1,4 +1,4 @@
-/** What nobody in their right mind sends: texts, numbers and values, most of them at a bound, and beyond it by one. */
+/** Unusual texts, numbers and values, most of them at a limit or just beyond it. */
 import {
   EMAIL_MAX_LENGTH,
   IDEMPOTENCY_KEY_MAX_LENGTH,
@@ -8,7 +8,7 @@ import {
 } from "../../../src/limits.ts";
 import type { Chance } from "./chance.ts";
 
-/** A token of JSON that no value of JavaScript is written as. */
+/** A JSON token that JSON.stringify never produces. */
 export class Raw {
   readonly text: string;
 
@@ -135,12 +135,12 @@ const NUMBERS = [
   `1${"0".repeat(300)}`,
 ] as const;
 
-/** Numbers as they are written. */
+/** Numbers as text. */
 export function nastyNumber(chance: Chance): string {
   return chance.pick(NUMBERS);
 }
 
-/** A value of JSON, also one that only a text can be. */
+/** A JSON value, including ones that exist only as text. */
 export function nastyValue(chance: Chance): unknown {
   switch (chance.below(12)) {
     case 0:
@@ -208,7 +208,7 @@ const SEGMENTS = [
   "1e3",
 ] as const;
 
-/** A part of a path between two slashes; some are more than one, or break the path. */
+/** A path segment. Some contain slashes or break the path. */
 export function nastySegment(chance: Chance): string {
   switch (chance.below(4)) {
     case 0:

@@ -1,4 +1,4 @@
-/** A workspace with something of everything, for hostile calls to be made on, and what must be found whole afterwards. */
+/** A workspace with records of every kind: the target of hostile calls, with checks that it is intact afterwards. */
 import { env } from "cloudflare:workers";
 import { newMembers } from "../members.ts";
 import type { Members } from "../members.ts";
@@ -8,16 +8,16 @@ import { ACCOUNT_TEMPLATE, ACCOUNTS, SIGNALS } from "./bodies.ts";
 
 export interface World {
   team: Members;
-  /** What stands in a path for each of its parameters. */
+  /** A value for each path parameter. */
   subject: Record<string, string>;
   /** The same of another workspace. */
   foreign: Record<string, string>;
   keys: { signals: TestKey; withSecret: TestKey; accounts: TestKey };
-  /** Keys and secrets of this workspace that calls carry where they do not belong: in a path, a query, a header. */
+  /** Keys and secrets of this workspace that calls carry in wrong places: in a path, a query, a header. */
   carried: readonly string[];
-  /** Others that stand in bodies: what was stored with them is shown to whoever may see it. */
+  /** Keys and secrets in bodies. Stored data that contains them is shown to people with access. */
   stored: readonly string[];
-  /** Cursors that its lists have given out. */
+  /** Cursors that its lists have returned. */
   cursors: readonly string[];
 }
 
@@ -93,11 +93,11 @@ async function newSubject(workspace: TestWorkspace, slug: string): Promise<Recor
   };
 }
 
-/** What a new signal scores for somebody whom nobody has heard of, in a workspace that may have been changed in any way. */
+/** The score of a new signal of a new person, in a workspace that the calls may have changed. */
 export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknown> {
   const event = `Sound ${crypto.randomUUID()}`;
   const email = `sound-${crypto.randomUUID()}@example.com`;
-  // Whatever was made of its plan and of its rules: there is room again for one more of each.
+  // The calls may have changed the plan and the rules: makes room for one more of each.
   await workspace.operator("PATCH", "", { overages: true });
   const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules?limit=200");
   for (const { id } of items) await workspace.operator("DELETE", `/rules/${id}`);
@@ -116,7 +116,7 @@ export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknow
   return { score: people.items[0]?.score, balanced: books.balanced };
 }
 
-/** A workspace that nobody attacks. */
+/** A workspace that the attack does not touch. */
 export async function newBystander(): Promise<TestWorkspace> {
   const workspace = await newWorkspace();
   await operator("PUT", "/plans/starter", { name: "starter", signal_limit: 1_000, paid: true });
@@ -126,8 +126,8 @@ export async function newBystander(): Promise<TestWorkspace> {
 export const OPERATOR = `Bearer ${env.OPERATOR_TOKEN}`;
 
 /**
- * Takes all workspaces but one out of the control plane, so that what is asked of all workspaces does not wake those of all
- * the earlier worlds. Here each object that wakes loads a module through the test's runner, which waits for one at a time.
+ * Removes all other workspaces from the control plane, so that calls about all workspaces do not wake the objects of
+ * earlier runs. Each waking object loads a module through the test runner, one at a time.
  */
 export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
   await env.DB.batch(FORGOTTEN.map((table) => env.DB.prepare(`DELETE FROM ${table} <> ?`).bind(id)));
