@@ -1,15 +1,15 @@
-/** What must not cost more in a workspace that has grown: the calls that are measured. */
+/** The calls whose cost must not grow with the workspace. */
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import { EVENTS, emailOf, signalIdOf } from "./growth-traffic.ts";
 import type { LoadCall } from "./load.ts";
 import { signalOf } from "./traffic.ts";
 
-/** Of one round. */
+/** Calls per round. */
 const INGEST_CALLS = 300;
 export const PROCESSED_SIGNALS = 2_000;
 const PROCESSED_BATCH = 500;
 
-/** Reads: paths under the workspace, and each time for another one of what there is. */
+/** Reads: paths under the workspace, each time for another record. */
 export const READS: { name: string; path(workspace: FilledWorkspace, index: number): string }[] = [
   { name: "The signal queue's groups", path: () => "events" },
   { name: "A person's page: the person", path: ({ size }, index) => `people?email=${personOf(size.people, index)}` },
@@ -41,7 +41,7 @@ export function processingCalls(workspace: FilledWorkspace): LoadCall[] {
   }));
 }
 
-/** Those that come next. */
+/** A new batch of signals. */
 export function newSignals(workspace: FilledWorkspace, count: number, traffic = workspace.order.traffic): string[] {
   const first = workspace.sent;
   workspace.sent += count;
@@ -54,12 +54,12 @@ function personOf(people: number, index: number): string {
   return encodeURIComponent(emailOf(some(people, index)));
 }
 
-/** The frequent ones: each has a page of signals in a small workspace too. */
+/** Frequent groups: each fills a page in a small workspace too. */
 function eventOf(index: number): string {
   return encodeURIComponent(EVENTS[index % 10] ?? "");
 }
 
-/** Any number below `count`, scattered. */
+/** A scattered number below `count`. */
 function some(count: number, index: number): number {
   return (index * 7_919 + 17) % count;
 }

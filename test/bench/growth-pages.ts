@@ -1,4 +1,4 @@
-/** The workspace pages of a large workspace: how long the service takes for each, signed in as its owner. */
+/** The response times of the pages of a large workspace, signed in as its owner. */
 import * as z from "zod";
 import { EVENTS, emailOf, signalIdOf } from "./growth-traffic.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
@@ -11,9 +11,9 @@ export interface PageTime {
   p50Ms: number;
 }
 
-/** Median, from the request to the last byte, on one connection. */
+/** Median from the request to the last byte, on one connection. */
 export const MAX_PAGE_MS = 50;
-/** Of each page. */
+/** Requests per page. */
 const PAGE_CALLS = 31;
 const OWNER = "owner@example.com";
 const RulesAnswer = z.object({ items: z.array(z.object({ id: z.string() })).min(1) });
@@ -23,7 +23,7 @@ interface Known {
   ruleId: string;
 }
 
-/** Paths under /w/{workspace}, and where it matters each time of another one of what there is. */
+/** Paths under /w/{workspace}, each time for another record if that matters. */
 const PAGES: { name: string; path: (known: Known, index: number) => string }[] = [
   { name: "Signal queue", path: () => "signals" },
   { name: "Signal queue, names that contain something rare", path: () => "signals?q=Tried%20Report" },
@@ -59,7 +59,7 @@ const PAGES: { name: string; path: (known: Known, index: number) => string }[] =
   { name: "Activity", path: () => "settings/activity" },
 ];
 
-/** Of a service that lets its members in by local sign-in. */
+/** Signs in at a service with local sign-in. */
 export async function measurePages(
   workspace: FilledWorkspace,
   origin: string,
@@ -83,7 +83,7 @@ export async function measurePages(
   return times;
 }
 
-/** What takes longer than it may. */
+/** Pages above the time limit. */
 export function tooSlow(pages: readonly PageTime[]): string[] {
   return pages.flatMap(({ name, p50Ms }) =>
     p50Ms <= MAX_PAGE_MS ? [] : [`growth: ${name}: ${p50Ms.toFixed(0)} ms, more than ${MAX_PAGE_MS}`],
@@ -107,7 +107,7 @@ function emailAt({ size }: FilledWorkspace, index: number): string {
   return encodeURIComponent(emailOf((index * 7_919 + 17) % size.people));
 }
 
-/** Any signal, scattered. */
+/** A scattered signal. */
 function some({ size }: FilledWorkspace, index: number): number {
   return (index * 7_919 + 17) % size.signals;
 }

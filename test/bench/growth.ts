@@ -1,6 +1,7 @@
 /**
- * `npm run bench -- growth`: what a workspace with a million stored signals costs next to ones with a thousand, all of
- * them filled beforehand and measured in turn. Fails where the large one costs more than MAX_RATIO times a small one.
+ * `npm run bench -- growth`: the cost of a workspace with a million stored signals compared with workspaces of a
+ * thousand, filled beforehand and measured in turn. Fails if the large one costs more than MAX_RATIO times a small
+ * one.
  */
 import { execFileSync } from "node:child_process";
 import path from "node:path";
@@ -19,7 +20,7 @@ import { start } from "./start.ts";
 
 export interface GrowthOptions {
   rounds: number;
-  /** Of the large workspace, with a tenth as many people. */
+  /** Signals of the large workspace, which has a tenth as many people. */
   signals: number;
 }
 
@@ -31,10 +32,10 @@ export interface Growth {
 }
 
 export const MAX_RATIO = 1.3;
-/** Of each kind and round. */
+/** Calls per kind and round. */
 const READ_CALLS = 30;
 
-/** Small, small with as many rules as the large one (which tells what those cost), large. */
+/** Small, small with as many rules as the large one (which shows the cost of rules), large. */
 export function sizesOf(signals: number): WorkspaceSize[] {
   return [
     { signals: 1_000, people: 100, rules: 5 },
@@ -54,7 +55,7 @@ export async function measureGrowth(
   const stateDir = path.join(scratch, "state");
   const sizes = sizesOf(signals);
   const large = sizes.length - 1;
-  // A small one for each round, the warm-up included: a few rounds of new signals and it would be small no longer.
+  // A new small workspace for each round and the warm-up, because a few rounds of signals would make it larger.
   const small = Array.from({ length: rounds + 1 }, () => sizes.slice(0, large)).flat();
   console.error(`… filling a workspace with ${signals.toLocaleString("en")} signals, and ${small.length} small ones`);
   const workspaces = await fillWorkspaces(service, filler, stateDir, [...small, ...sizes.slice(large)]);
@@ -69,7 +70,7 @@ export async function measureGrowth(
   const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
   let pages: PageTime[] = [];
   try {
-    // Or the system would go on writing a gigabyte while what comes next is measured.
+    // Otherwise the system would write a gigabyte during the next measurement.
     execFileSync("sync");
     for (let round = 0; round <= rounds; round++) {
       console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
@@ -98,7 +99,7 @@ export async function measureGrowth(
   return { growth, pages };
 }
 
-/** What costs more than it may. */
+/** Costs above the limit. */
 export function tooDear(growth: Growth[]): string[] {
   return growth.flatMap(({ name, costs }) => {
     const ratio = ratiosOf(costs).reduce((most, candidate) => Math.max(most, candidate), 0);
@@ -106,7 +107,7 @@ export function tooDear(growth: Growth[]): string[] {
   });
 }
 
-/** Of the large one to each of the small ones. */
+/** The ratios of the large one to each small one. */
 export function ratiosOf(costs: number[]): number[] {
   return costs.slice(0, -1).map((cost) => (costs.at(-1) ?? Number.NaN) / cost);
 }

@@ -26,7 +26,7 @@ export function reportFigures(measured: Measured): string {
   return compared("Scenario", measured, ({ unit }) => `${unit}/s`, perSecond, ratio);
 }
 
-/** What a busy machine or a slow disk changes least: the CPU time of one. */
+/** CPU time per call, which depends least on the load of the machine and the speed of the disk. */
 export function reportCpu(measured: Measured): string {
   return compared(
     "CPU of one, of the whole process",
@@ -37,7 +37,7 @@ export function reportCpu(measured: Measured): string {
   );
 }
 
-/** This service's figures next to those of the others; a ratio above 1 says that this service does better. */
+/** This service's figures compared with the others; a ratio above 1 means that this service is better. */
 function compared(
   title: string,
   measured: Measured,
@@ -61,7 +61,7 @@ function compared(
   return table([title, ...yardsticks, "This service", ...ratios], rows);
 }
 
-/** How long one call takes, for senders that call one after the other. */
+/** The time of one call, for senders that call one after the other. */
 export function reportLatencies(measured: Measured): string {
   const rows = measured
     .filter(({ scenario }) => scenario.latency)

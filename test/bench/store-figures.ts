@@ -1,10 +1,10 @@
-/** What the store bench has measured, each figure beside its target. */
+/** The measurements of the store bench, each next to its target. */
 
 export interface StoreFigure {
   name: string;
   value: number;
   unit: "rows" | "bytes" | "MB" | "µs" | "ms" | "s" | "×" | "signals";
-  /** The target, where there is one. */
+  /** The target, if any. */
   atMost?: number;
   atLeast?: number;
 }
@@ -13,11 +13,11 @@ export interface StoreFigure {
 export interface StorePart {
   title: string;
   figures: StoreFigure[];
-  /** What the figures are made of. */
+  /** The basis of the figures. */
   notes: string[];
 }
 
-/** Figures that miss their targets, and those that are none. */
+/** Figures that miss their targets or are no numbers. */
 export function missed(parts: readonly StorePart[]): string[] {
   return parts
     .flatMap(({ figures }) => figures)

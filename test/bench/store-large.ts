@@ -1,4 +1,7 @@
-/** What takes a while in a large workspace: links, a rule on the whole past, a deletion, an export; and what must not: reads. */
+/**
+ * Long operations in a large workspace: links, a rule on the whole past, a deletion, an export; and reads, which must
+ * be short.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import * as z from "zod";
 import type { Bencher } from "./bencher.ts";
@@ -19,7 +22,7 @@ const EXPORTED_SIGNALS = 100_000;
 const MAX_SECONDS = 2;
 const MAX_RULE_SECONDS = 5;
 const POLL_MS = 20;
-/** What takes longer than this does not come to an end. */
+/** An operation that takes longer has failed. */
 const TIMEOUT_MS = 600_000;
 
 const Created = z.object({ id: z.string() });
@@ -82,7 +85,7 @@ export async function measureReads(bencher: Bencher, workspace: FilledWorkspace)
   return { title: `Reads with ${RULES} rules, p50`, figures, notes: [] };
 }
 
-/** A rule that looks at every signal's payload, and matches one of sixty. */
+/** A rule that reads every signal's payload and matches one in sixty. */
 export async function measureRule(bencher: Bencher, { id }: FilledWorkspace): Promise<StorePart> {
   const { id: ruleId } = Created.parse(
     await bencher.api.post(`workspaces/${id}/rules`, {
@@ -157,7 +160,7 @@ export async function measureExport(bencher: Bencher, { id, size }: FilledWorksp
   };
 }
 
-/** Makes a visitor somebody, until they have all the points of what they have sent. */
+/** Identifies a visitor and waits until the person has all points of the visitor's signals. */
 async function link(
   bencher: Bencher,
   workspace: FilledWorkspace,

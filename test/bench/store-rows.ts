@@ -1,32 +1,33 @@
 /**
- * What the Signal Store writes and keeps: rows written a signal, exact counts by the filler, in a workspace that is large
- * already; bytes at rest; and both of what no sender sends. Nothing here depends on how fast the machine is.
+ * Rows and bytes that the Signal Store writes and keeps: rows written per signal, counted exactly by the filler, in a
+ * workspace that is already large; stored bytes; and both for extreme traffic. The speed of the machine has no
+ * effect.
  */
 import type { StoreSize, Written } from "./fill-order.ts";
 import type { FilledWorkspace, Filler } from "./growth-workspaces.ts";
 import type { StoreFigure, StorePart } from "./store-figures.ts";
 
-/** Signals that the store is given at a time, and how many in all: enough to seal many segments. */
+/** Signals per recording and in total: enough to seal many segments. */
 const BATCHES = [
   { batch: 1, signals: 2_000, maxRows: 3.5 },
   { batch: 20, signals: 10_000, maxRows: 1.9 },
   { batch: 100, signals: 20_000, maxRows: 1.7 },
   { batch: 1_000, signals: 30_000, maxRows: 1.5 },
 ];
-/** Signals that counting takes. */
+/** Signals per count. */
 export const COUNTED_SIGNALS = BATCHES.reduce((sum, { signals }) => sum + signals, 0);
 
 const MAX_BYTES = 150;
 const MAX_BYTES_COLD = 60;
-/** Statements that a note names. */
+/** Number of statements listed in a note. */
 const STATEMENTS_NAMED = 8;
 const MAX_ROW_BYTES = 1_500_000;
-/** The workspace is filled in so many parts; after the first half the process may grow by no more than this. */
+/** The workspace is filled in this many parts. After the first half the process may grow by at most this amount. */
 const HOSTILE_PARTS = 10;
 const MAX_GROWTH_MB = 64;
 const MEGABYTE = 1024 * 1024;
 
-/** Rows of the traffic that comes next. The alarm rings as it would, and counts. */
+/** Counts the rows of further traffic. The alarm rings as in production, and counts. */
 export async function countRows(filler: Filler, workspace: FilledWorkspace): Promise<StorePart> {
   const part: StorePart = { title: "Rows written in the Signal Store, a signal", figures: [], notes: [] };
   for (const { batch, signals, maxRows } of BATCHES) {
@@ -63,7 +64,7 @@ export function sizeCold(size: StoreSize, signals: number): StoreFigure[] {
   ];
 }
 
-/** Of signals that have nothing in common, or are as large as can be: what each takes is bounded. */
+/** Signals that share nothing, or of the maximum size: each has a bounded cost. */
 export async function measureHostile(filler: Filler, workspace: FilledWorkspace, title: string): Promise<StorePart> {
   const { order } = workspace;
   const { signals } = order.size;

@@ -1,4 +1,7 @@
-/** How fast signals are processed: in an empty workspace, in a large one, next to the straightforward Worker; and a lone one. */
+/**
+ * The speed of processing: in an empty workspace, in a large one, compared with the straightforward Worker; and for a
+ * lone signal.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import * as z from "zod";
 import { DRAIN_PACE_MS } from "../../src/limits.ts";
@@ -15,20 +18,20 @@ export const SPEED_ROUNDS = 7;
 const ROUND_SIGNALS = 10_000;
 const BATCH = 100;
 const CONNECTIONS = 8;
-/** One at a time is all that it takes, and on this many connections it is fastest. */
+/** It handles one signal at a time and is fastest with this number of connections. */
 const STRAIGHTFORWARD_SIGNALS = 2_000;
 const STRAIGHTFORWARD_CONNECTIONS = 2;
 const MIN_SPEED = 0.9;
 
 const LONE_SIGNALS = 15;
-/** So long after another signal one leaves the outbox at once, and does not wait for others to go with it. */
+/** A signal that comes this long after the previous one leaves the outbox at once instead of waiting for a batch. */
 export const QUIET_MS = DRAIN_PACE_MS + 200;
 const POLL_MS = 2;
 const MAX_FIRST_MS = 150;
 
 const PeopleAnswer = z.object({ items: z.array(z.object({ score: z.number() })) });
 
-/** In turn, so that what slows the machine down slows all of them; a first round warms up. */
+/** In turn, so that a slow phase of the machine affects all of them; the first round warms up. */
 export async function measureSpeed(
   bencher: Bencher,
   large: FilledWorkspace,
@@ -97,7 +100,7 @@ export async function measureLone(bencher: Bencher, workspace: FilledWorkspace):
   };
 }
 
-/** The first signal that the store records after a start: it reads its head, and builds the memory of duplicates. */
+/** The first signal that the store records after a start: it reads its head and builds the memory of duplicates. */
 export async function measureFirst(
   startFiller: () => Promise<Filler>,
   large: FilledWorkspace,
@@ -107,7 +110,7 @@ export async function measureFirst(
   for (let start = 0; start < 5; start++) {
     const filler = await startFiller();
     try {
-      // So that what is measured is the store's start, and not the code's.
+      // Loads the code first, so that only the store's start is measured.
       for (let index = 0; index < 20; index++) await recordOne(filler, warm);
       first.push(await recordOne(filler, large));
       second.push(await recordOne(filler, large));
@@ -135,7 +138,7 @@ export function send(bencher: Bencher, workspace: FilledWorkspace, signals: read
   ]);
 }
 
-/** Undefined where nobody has the email. */
+/** Undefined for an unknown email. */
 export async function scoreOf(bencher: Bencher, { id }: FilledWorkspace, email: string): Promise<number | undefined> {
   const people = await bencher.api.get(`workspaces/${id}/people?email=${encodeURIComponent(email)}`);
   return PeopleAnswer.parse(people).items[0]?.score;
@@ -148,7 +151,7 @@ async function recordOne(filler: Filler, workspace: FilledWorkspace): Promise<nu
   return performance.now() - startedAt;
 }
 
-/** Microseconds a signal. */
+/** Microseconds per signal. */
 async function process(
   bencher: Bencher,
   workspace: FilledWorkspace,

@@ -1,6 +1,7 @@
 /**
- * `npm run bench -- store`: what the Signal Store costs, writes and keeps with a million stored signals of 100,000 people,
- * each figure beside its target. Fails where one is missed, or where books do not balance. The traffic: store-traffic.ts.
+ * `npm run bench -- store`: the cost, writes and storage of the Signal Store with a million stored signals of 100,000
+ * people, each figure next to its target. Fails if a target is missed, or if the books do not balance. The traffic:
+ * store-traffic.ts.
  */
 import { execFileSync } from "node:child_process";
 import path from "node:path";
@@ -24,7 +25,7 @@ const RULES = 20;
 const PEOPLE_PER_SIGNAL = 0.1;
 const MOST_NEW_SIGNALS = 100_000;
 const MOST_LARGE_SIGNALS = 2_000;
-/** One outbox row each: the consumer gets ten messages at a time. */
+/** One outbox row each, because the consumer gets ten messages at a time. */
 const LARGE_BATCH = 10;
 
 interface Workspaces {
@@ -67,7 +68,7 @@ export async function measureStore(
   }
   console.error("… first recordings");
   note(await measureFirst(startFiller, workspaces.large, workspaces.warm));
-  // Or the system would go on writing while what comes next is measured.
+  // Otherwise the system would write during the next measurement.
   execFileSync("sync");
 
   const { large, empty } = workspaces;
@@ -99,7 +100,7 @@ export async function measureStore(
 }
 
 async function provisionAll(service: BuiltWorker, stateDir: string, signals: number): Promise<Workspaces> {
-  // What is counted after it has been filled goes on in the same pace, up to now.
+  // Later traffic continues at the same pace, up to now.
   const endMs = Date.now() - (COUNTED_SIGNALS / SIGNALS_A_DAY) * DAY_MS;
   const wanted = (traffic: TrafficName, filled: number, people = filled * PEOPLE_PER_SIGNAL): WantedWorkspace => ({
     size: { signals: filled, people, rules: RULES },
@@ -121,7 +122,7 @@ async function provisionAll(service: BuiltWorker, stateDir: string, signals: num
   return { large, warm, new: brandNew, sized, empty };
 }
 
-/** Returns how many segments it has filled. */
+/** @returns the number of segments that it has filled. */
 async function fillAndCount(
   { large }: Workspaces,
   startFiller: () => Promise<Filler>,

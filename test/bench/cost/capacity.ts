@@ -1,8 +1,8 @@
-/** What whole deployments would be billed in a month, from what a million signals of each shape cost. */
+/** The monthly bill of whole deployments, derived from the cost of a million signals of each shape. */
 
-/** In dollars, for a million signals. */
+/** In US dollars per million signals. */
 export interface ShapeCost {
-  /** Of the shape, as the tables name it. */
+  /** The name of the shape in the tables. */
   name: string;
   dollars: number;
 }
@@ -10,9 +10,9 @@ export interface ShapeCost {
 interface Deployment {
   name: string;
   workspaces: number;
-  /** Of all workspaces together. */
+  /** Total of all workspaces. */
   signalsPerSecond: number;
-  /** How they come; of those that are measured the nearest. */
+  /** The shape of the traffic; the nearest measured one. */
   shape: string;
 }
 
@@ -34,10 +34,9 @@ export const DEPLOYMENTS: readonly Deployment[] = [
 ];
 
 /**
- * As a table of Markdown.
+ * A Markdown table.
  *
- * @param keptDollars for a million signals that are kept for a month.
- * @param callDollars for a million calls of objects.
+ * @param keptDollars for a million signals stored for a month. @param callDollars for a million calls of objects.
  */
 export function reportCapacity(costs: readonly ShapeCost[], keptDollars: number, callDollars: number): string {
   const rows = DEPLOYMENTS.map(({ name, workspaces, signalsPerSecond, shape }) => {
@@ -69,7 +68,7 @@ function dollars(amount: number): string {
   return amount < 10 ? `$${amount.toFixed(2)}` : `$${whole(amount)}`;
 }
 
-/** To three digits: more would pretend to know. */
+/** Three digits, because the figures are no more exact. */
 function whole(amount: number): string {
   return Number(amount.toPrecision(3)).toLocaleString("en");
 }

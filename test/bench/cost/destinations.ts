@@ -1,4 +1,4 @@
-/** What it costs that two destinations are told of what happens: some of the shapes' traffic once more, in such a workspace. */
+/** The cost of notifying two destinations: some of the shapes' traffic again, in a workspace with destinations. */
 import { createServer } from "node:http";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -11,7 +11,7 @@ import type { Measured, Shape } from "./shapes.ts";
 const SHAPES_MEASURED: readonly Shape[] = [SLOW, STEADY, BATCHES];
 const DESTINATIONS = 2;
 const EVENTS = ["person.scored", "person.score_crossed", "usage.level", "period.closed", "dead_letters.added"];
-/** Judged for everybody, and crossed by nobody: a crossing is a delivery by itself, see events.ts. */
+/** Every score is compared with it and none reaches it, because a crossing is a separate delivery; see events.ts. */
 const THRESHOLDS = [1_000_000];
 const TOKEN = "bench";
 
@@ -24,7 +24,7 @@ export async function startTelling(
   workers: Pick<BuiltWorkers, "service" | "sink">,
   stateDir: string,
 ): Promise<Telling> {
-  // Receivers on this machine are told only where the pages trust it.
+  // Receivers on this machine are allowed only with local sign-in.
   const contestant = await startService("service", workers, stateDir, { SIGN_IN: "local" });
   const api = new OperatorApi(contestant.running.origin, TOKEN);
   const found = (await api.list<{ id: string; slug: string }>("workspaces")).find(({ slug }) => slug === "bench");

@@ -1,4 +1,7 @@
-/** What an event costs from the commit that raises it to the receiver that has answered: beside the same without a destination. */
+/**
+ * The cost of an event from the commit that raises it to the receiver's answer, compared with the same traffic
+ * without a destination.
+ */
 import { createServer } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
@@ -16,7 +19,7 @@ import type { Usage } from "./usage.ts";
 
 export interface EventCost {
   name: string;
-  /** Beyond what the same signals cost without a destination. */
+  /** Additional to the cost of the same signals without a destination. */
   usage: Usage;
   events: number;
 }
@@ -24,7 +27,7 @@ export interface EventCost {
 const TOKEN = "bench";
 const PACE: Pace = { perSecond: 1, calls: 60 };
 const POINTS = 50;
-/** Leases are over within this time, and alarms that have nothing to do any more have rung. */
+/** Leases have expired and pending alarms have rung within this time. */
 const AFTERWARDS_MS = 130_000;
 
 const KINDS: { name: string; events: string[]; destinations: number }[] = [
@@ -34,7 +37,7 @@ const KINDS: { name: string; events: string[]; destinations: number }[] = [
 ];
 
 export async function startForEvents(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
-  // As on a developer's machine, where receivers on loopback may be told.
+  // As on a developer's machine, where receivers on loopback are allowed.
   const running = await start(service, { stateDir, vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" } });
   await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
   return running;
@@ -65,7 +68,7 @@ export async function measureEvents(running: RunningWorker): Promise<EventCost[]
   }
 }
 
-/** Signals of which each makes somebody new cross the threshold. */
+/** Signals, each of which lets a new person cross the threshold. */
 function measure(running: RunningWorker, meter: MeterClient, key: string): Promise<Usage> {
   return meter.during(async () => {
     await sendPaced(running.origin, PACE, [202], (n) => ({

@@ -1,4 +1,4 @@
-/** What is counted becomes dollars. Pure. */
+/** Converts counts into dollars. Pure. */
 import type { PriceList } from "./prices.ts";
 import { ITEMS, amountOf } from "./usage.ts";
 import type { Item, Usage } from "./usage.ts";
@@ -6,15 +6,15 @@ import type { Item, Usage } from "./usage.ts";
 /** One line of a bill. */
 export interface Charge {
   item: Item;
-  /** Of the item, for one signal or call. */
+  /** Amount of the item per signal or call. */
   each: number;
-  /** For a million of them, in US dollars. */
+  /** US dollars per million. */
   dollars: number;
 }
 
 export interface Bill {
   charges: Charge[];
-  /** Their sum: a million signals or calls, in US dollars. */
+  /** Total in US dollars per million signals or calls. */
   dollars: number;
 }
 
@@ -27,7 +27,7 @@ export function billFor(usage: Usage, count: number, prices: PriceList): Bill {
   return { charges, dollars: charges.reduce((sum, charge) => sum + charge.dollars, 0) };
 }
 
-/** Of lists in order of time, the one that holds on a day. @throws before the first. */
+/** The price list in force on a day, from lists sorted by date. @throws before the first. */
 export function pricesOn(lists: readonly PriceList[], day: Date): PriceList {
   const list = lists.findLast(({ from }) => Date.parse(from) <= day.getTime());
   if (list === undefined) throw new Error(`no prices are known for ${day.toISOString()}`);

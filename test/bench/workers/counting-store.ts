@@ -1,6 +1,6 @@
 /**
- * The Signal Store, with every row counted that it writes, and an alarm that rings by the filler's clock: only when the
- * filler says so. What it does is what it does everywhere.
+ * The Signal Store with a count of every row that it writes, and with an alarm that rings only on the filler's
+ * command. Its behaviour is unchanged.
  */
 import { moveToCold } from "../../../src/store/log/cold.ts";
 import { nextLinkJobMs } from "../../../src/store/people/link-jobs.ts";
@@ -10,12 +10,12 @@ import type { StoreSize, Written } from "../fill-order.ts";
 
 type Part = "recording" | "linking" | "chores";
 
-/** As long as nothing comes to an end it is not the traffic, but a bug. */
+/** A limit that only a bug can reach. */
 const MOST_TURNS = 1_000;
 const WRITES = /^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?:\s+OR\s+\w+)?(?:\s+(?:INTO|FROM))?\s+[`"]?(\w+)/i;
 const NEVER = Number.POSITIVE_INFINITY;
 
-/** What is written by whom. */
+/** The rows written, by cause. */
 class Counter {
   part: Part = "linking";
   alarmAtMs = NEVER;
@@ -71,12 +71,12 @@ export class SignalStore extends Store {
     }
   }
 
-  /** Since it was last asked. */
+  /** Since the last request. */
   written(): Written {
     return this.#counter.take();
   }
 
-  /** What the alarm would have done by now. */
+  /** Does the work of the alarms that are due by now. */
   async ring(): Promise<void> {
     const counter = this.#counter;
     for (let turns = 0; counter.alarmAtMs <= Date.now() && turns < MOST_TURNS; turns++) {
@@ -88,7 +88,7 @@ export class SignalStore extends Store {
     counter.part = "linking";
   }
 
-  /** Earlier signals of visitors who are known by now, all of them. */
+  /** Links all earlier signals of visitors who are known by now. */
   async linkAll(): Promise<void> {
     for (let turns = 0; nextLinkJobMs(this.ctx.storage.sql) !== null && turns < MOST_TURNS; turns++) {
       // oxlint-disable-next-line no-await-in-loop -- the same

@@ -1,7 +1,7 @@
 /**
- * Fills workspaces for the benches: hands queue messages straight to this service's own consumer, which records them in
- * the Signal Store as always, by a clock that says when they are received. Only what the calls would have left in the
- * Quota Counter is written by hand.
+ * Fills workspaces for the benches: hands queue messages directly to this service's own consumer, which records them
+ * in the Signal Store as usual, with a simulated clock of receipt. Only the rows that the calls would leave in the
+ * Quota Counter are written by hand.
  */
 import { consume } from "../../../src/queue/consumer.ts";
 import { writeMessage, writeRow, writeSignal } from "../../../src/wire/message.ts";
@@ -33,7 +33,7 @@ export class QuotaCounter extends Counter {
     return this.ctx.storage.sql.exec<{ next_row: number }>("SELECT next_row FROM ledger").one().next_row;
   }
 
-  /** The ledger as these many admissions leave it. What is in memory is from before: the next start reads it. */
+  /** Writes the ledger as these admissions would leave it. Memory is outdated: the next start reads the ledger. */
   counted(accepted: number, held: number, nextRow: number): void {
     this.ctx.storage.sql.exec(
       "UPDATE ledger SET accepted = ?1, held = ?2, admitted = ?1 + ?2, next_row = ?3",
@@ -99,7 +99,7 @@ class Rows {
         if (count > 0 && signals.length + signal.length > MESSAGE_MAX_BYTES) break;
         signals += signal;
         count++;
-        // Of a row those that are held come last.
+        // In a row the held signals come last.
         if (isHeldIn(n, this.#order)) break;
         accepted++;
       }

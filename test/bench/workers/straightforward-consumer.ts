@@ -14,7 +14,7 @@ interface Prepared extends QueuedSignal {
   hash: string;
 }
 
-/** One transaction per batch: a retry of it finds its own hashes and does nothing. */
+/** One transaction per batch: a retry finds its own hashes and does nothing. */
 export async function consume(batch: MessageBatch<QueuedSignal>, db: D1Database): Promise<void> {
   const incoming = await Promise.all(
     batch.messages.map(async ({ body }) => {

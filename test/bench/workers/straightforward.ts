@@ -1,7 +1,7 @@
 /**
- * The same job as most of us would build it first: per request one D1 look-up of the key, one call to a counter object,
- * one `queue.send`, or `sendBatch` for a batch; a consumer that writes each of its batches to D1 in one transaction.
- * Competent, not tuned.
+ * The same job as a first straightforward implementation: per request one D1 look-up of the key, one call to a
+ * counter object, one `queue.send`, or `sendBatch` for a batch; a consumer that writes each of its batches to D1 in
+ * one transaction. Solid, but not tuned.
  */
 import { DurableObject } from "cloudflare:workers";
 import { Hono } from "hono";
@@ -20,7 +20,7 @@ interface KeyRow {
   signal_limit: number;
 }
 
-/** `sendBatch` takes no more messages. */
+/** The maximum number of messages of `sendBatch`. */
 const QUEUE_BATCH = 100;
 
 export class SignalCounter extends DurableObject<Env> {
