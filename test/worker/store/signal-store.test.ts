@@ -691,7 +691,7 @@ describe("pages of a list", () => {
 
 test("a page with several filters stops after LIST_SCAN_SIGNALS and continues at its cursor", async () => {
   await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
-  // Each segment has the event, and processed signals, so that none is passed over.
+  // Each segment has the event and processed signals, so that none is skipped.
   await send(
     ...Array.from({ length: LIST_SCAN_SIGNALS + 100 }, (_, n) => ({
       id: `sig_n${n}`,

@@ -83,13 +83,13 @@ test("an unreadable object of cold storage delays only removals from itself", as
   await send(2, "bob@example.com");
   await ring(workspace.id);
   await send(3, "cleo@example.com");
-  // The alarm of the platform may restart the object at any moment, and must see this bucket too.
+  // The platform may restart the object for an alarm at any moment, and must see this bucket too.
   const real = env.COLD;
   Object.assign(env, { COLD: bucket });
   onTestFinished(() => void Object.assign(env, { COLD: real }));
   await workspace.store.deletePerson("del_1", "ann@example.com");
   await workspace.store.deletePerson("del_2", "bob@example.com");
-  // An alarm of the platform that was under way when the object was evicted counts as abandoned a little later.
+  // A platform alarm in progress when the object was evicted counts as abandoned a little later.
   await until(async () => {
     // Ends the rest of the failed chore.
     await evictDurableObject(workspace.store);

@@ -1,4 +1,6 @@
-/** Lists of signals and people over what recording keeps apart: the log, held signals and dead letters; days and scores. */
+/**
+ * Lists of signals and people over separately stored data: the log, held signals and dead letters; days and scores.
+ */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -38,7 +40,7 @@ function signal(over: Partial<Delivered> & { email?: string; event?: string; sou
   return { id: `sig_${n}`, ordinal: n, at: NOW - MINUTE, periodEnd: NOW + DAY, payload, ...more };
 }
 
-/** All pages of what is asked for. */
+/** All pages of a query. */
 async function all(filter: FindFilter = {}, limit = 7): Promise<SignalSummary[]> {
   const found: SignalSummary[] = [];
   let cursor: string | null = null;

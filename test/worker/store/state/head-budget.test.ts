@@ -1,4 +1,4 @@
-/** The budget of the head besides lines: beyond it, pending changes move to rows of their own. */
+/** The budget of the head besides lines: beyond it, pending changes move to their own rows. */
 import { describe, expect, test } from "vitest";
 import { dayOf, latestDays } from "../../../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
