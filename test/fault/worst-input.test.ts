@@ -8,7 +8,7 @@ import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { BATCH_MAX_BYTES, BULK_MAX_BYTES } from "../../src/limits.ts";
-import { FORM_ROUTES } from "../support/form-routes.ts";
+import { FORM_ROUTES } from "../support/access.ts";
 import { Service } from "./support/service.ts";
 import {
   anyFormBodies,

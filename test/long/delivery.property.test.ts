@@ -9,14 +9,12 @@ import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "../support/cold.ts";
 import { assertForSoLong } from "../support/for-so-long.ts";
-import { expectToAddUp } from "../support/read-store.ts";
-import { expectDaysToAddUp } from "../support/days.ts";
+import { expectToAddUp, expectDaysToAddUp, deadIn, heldIn } from "../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../support/deliver.ts";
 import type { Delivered, Placed } from "../support/deliver.ts";
 import { Faults } from "../support/faults.ts";
 import type { Fault } from "../support/faults.ts";
 import { newWorkspace, operator } from "../support/workspace.ts";
-import { deadIn, heldIn } from "../support/stored-signals.ts";
 
 const START = Date.UTC(2026, 0, 10);
 const PEOPLE = 3;

@@ -5,8 +5,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
 import { amount } from "../support/amount.ts";
-import { FaultyLife } from "../support/faulty-life.ts";
-import { expectAsPromised } from "../support/promised.ts";
+import { FaultyLife, expectAsPromised } from "../support/faulty-life.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
 import { note } from "../support/note.ts";
 

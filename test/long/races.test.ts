@@ -12,7 +12,7 @@ import { amount, seedOr } from "../support/amount.ts";
 import { ring, ringUntilQuiet } from "../support/cold.ts";
 import { Chance } from "../support/hostile/chance.ts";
 import { newMembers, type Members } from "../support/members.ts";
-import type { Browser } from "../support/pages.ts";
+import type { Browser } from "../support/members.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { concurrently, newPlan, newWorkspace } from "../support/workspace.ts";
 import { note } from "../support/note.ts";

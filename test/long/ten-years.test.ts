@@ -10,7 +10,7 @@ import { deleteExpired, nextRetentionMs, setRetention } from "../../src/store/de
 import { recordSignals } from "../../src/store/record/record-signals.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
-import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../support/row-bytes.ts";
+import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../support/sql-cost.ts";
 import { type TestStore, inStore } from "../support/store.ts";
 
 const DAY = 24 * 3_600_000;

@@ -17,7 +17,7 @@ import { groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
-export interface StoredLine {
+interface StoredLine {
   seq: number;
   facts: Facts;
 }

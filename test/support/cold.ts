@@ -99,7 +99,7 @@ export function bucketWith(around: {
   });
 }
 
-export interface ColdState {
+interface ColdState {
   keys: string[];
   objects: { key: string; state: string }[];
   /** First lines of the segments whose payloads are in the bucket, and of those whose payloads are in the store. */

@@ -2,7 +2,8 @@
  * HTML as a person reads and uses it. A test finds elements by role (a link, a button, a field, a row) and text, so
  * that the markup may change.
  */
-import { NodeType, parse, type HTMLElement, type Node } from "node-html-parser";
+import { NodeType, parse } from "node-html-parser";
+import type { HTMLElement, Node } from "node-html-parser";
 
 /** A name matches exactly this text, or this pattern. */
 type Name = string | RegExp;
@@ -192,4 +193,22 @@ function inOneLine(text: string): string {
     .replaceAll(/\s+/g, " ")
     .replaceAll(/ ([.;,])/g, "$1")
     .trim();
+}
+
+/** The fields of a rendered form, in the order in which a browser sends them, with its line ends. */
+export function unchangedFields(form: Part): [name: string, value: string][] {
+  return form.all("input, select, textarea").flatMap((field): [string, string][] => {
+    const name = field.attribute("name");
+    const type = field.attribute("type") ?? "";
+    if (name === undefined || ["submit", "button"].includes(type)) return [];
+    if (["checkbox", "radio"].includes(type) && !field.isChecked) return [];
+    return [[name, sent(field)]];
+  });
+}
+
+/** The rules are those of the HTML Standard: preprocessing of the input stream, values of fields, encoding of forms. */
+function sent(field: Part): string {
+  const drawn = (field.value ?? "").replaceAll(/\r\n?/g, "\n").replaceAll("\0", "\uFFFD").toWellFormed();
+  if (field.tag === "textarea") return drawn.replace(/^\n/, "").replaceAll("\n", "\r\n");
+  return field.attribute("type") === "hidden" ? drawn.replaceAll("\n", "\r\n") : drawn.replaceAll("\n", "");
 }

@@ -1,8 +1,7 @@
 /** Reads files and lists of a model run and compares each with the model. */
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
-import { accountsOf } from "./model-accounts.ts";
-import { emailOf, lineOf, personLine } from "./model-lines.ts";
+import { accountsOf, emailOf, lineOf, personLine } from "./model-expected.ts";
 import type { Model, ModelSignal, Place } from "./model.ts";
 import type { Real } from "./model-real.ts";
 import { call } from "./workspace.ts";

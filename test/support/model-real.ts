@@ -3,16 +3,15 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { vi } from "vitest";
 import { eventTypes } from "../../src/domain/events/workspace-event.ts";
+import type { Envelope } from "../../src/wire/admission.ts";
 import { writeSignal } from "../../src/wire/message.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { admitCall } from "./counter.ts";
 import type { Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
+import { accountId, emailOf, idOf } from "./model-expected.ts";
 import { MODEL_ANCHOR } from "./model.ts";
-import type { Content, Model, Plan } from "./model.ts";
-import { emailOf } from "./model-lines.ts";
-import { writtenAs } from "./model-payloads.ts";
-import type { Rule } from "./model-people.ts";
+import type { Content, Model, Plan, Rule } from "./model.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
 
 /** Signals older than this many days belong to an earlier billing period. */
@@ -235,4 +234,31 @@ export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
 async function restart(stub: DurableObjectStub): Promise<void> {
   await runInDurableObject(stub, () => null);
   await evictDurableObject(stub);
+}
+
+/** A payload with an id. An account update has no id except that of its call. */
+function writtenAs(id: string, key: string, content: Content): { id: string; envelope: Envelope; payload: string } {
+  const { kind, hasId, n } = content;
+  const payload = payloadOf(content);
+  if (kind !== "account") return { id, envelope: { id, key }, payload };
+  return { id, envelope: { id, key, endpoint: "product_org", ...(hasId ? { idem: `call-${n}` } : {}) }, payload };
+}
+
+/** A repeated content has its members in another order and another send time. */
+function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
+  if (kind === "account") return JSON.stringify({ id: accountId(person), n, plan: event });
+  const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);
+  const members = [
+    ["type", kind === "signal" ? "track" : kind],
+    ["n", n],
+    ["sentAt", new Date().toISOString()],
+    ...(hasId ? [["messageId", `m-${n}`]] : []),
+    ...ids,
+    ...(kind === "alias" ? [["previousId", idOf("anonymous", person)]] : []),
+    ...(kind === "signal" ? [["event", event]] : []),
+    ...(names.includes("email")
+      ? [kind === "identify" ? ["traits", { email: emailOf(person) }] : ["email", emailOf(person)]]
+      : []),
+  ] as const;
+  return JSON.stringify(Object.fromEntries(Date.now() % 2_000 < 1_000 ? members : members.toReversed()));
 }

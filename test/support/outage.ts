@@ -4,7 +4,7 @@
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect } from "vitest";
-import { deliverByHand, QueueByHand } from "./queue-by-hand.ts";
+import { deliverByHand, QueueByHand } from "./deliver.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { Outcome } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";

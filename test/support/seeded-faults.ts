@@ -12,7 +12,7 @@ export type Outcome = "well" | "fails" | "fails after success" | "is never answe
  * Calls for which every caller has a time limit. The callback learns when a caller begins to wait for a call that
  * never returns.
  */
-export interface Waiting {
+interface Waiting {
   hung(): void;
 }
 

@@ -31,7 +31,7 @@ export interface Problem {
   results?: ItemResult[];
 }
 
-export interface ItemResult {
+interface ItemResult {
   index: number;
   status: "accepted" | "held" | "rejected";
   id?: string;

@@ -3,13 +3,11 @@ import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
 import { operationOf } from "../../../src/operator/operation.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
-import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS } from "./bodies.ts";
+import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS, OPERATOR, type World } from "./world.ts";
 import type { Chance } from "./chance.ts";
-import { grown, mangled, mutate, write } from "./json.ts";
-import { METHODS, nastyHeader, nastySegment, nastyText } from "./nasty.ts";
-import { OPERATOR, type World } from "./world.ts";
+import { grown, mangled, mutate, write, METHODS, nastyHeader, nastySegment, nastyText } from "./values.ts";
 
-export interface Route {
+interface Route {
   name: string;
   method: string;
   path: string;

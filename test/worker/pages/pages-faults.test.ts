@@ -6,7 +6,7 @@ import worker from "../../../src/index.ts";
 import { readHtml } from "../../support/html.ts";
 import { d1Failing } from "../../support/faults.ts";
 import { newMembers } from "../../support/members.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 
 const HERE = "https://signals.example";
 const NEW_KEY = `form_token=${crypto.randomUUID()}&endpoint_type=signal_staging&lifetime=never`;

@@ -4,8 +4,7 @@ import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { readHtml, textOf, type Part } from "../../support/html.ts";
-import { focusedIn, type Browser } from "../../support/pages.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { focusedIn, type Browser, newMembers, type Members } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };

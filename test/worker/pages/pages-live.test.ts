@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { newMembers } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import type { NewWorkspace } from "../../support/workspace.ts";
 

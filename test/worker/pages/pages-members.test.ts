@@ -5,8 +5,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { changeRole, removeMember } from "../../../src/control/members.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../../../src/limits.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { focusedIn } from "../../support/pages.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { focusedIn, newMembers, type Members } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
 async function roles(of: Members): Promise<Record<string, string>> {

@@ -4,10 +4,9 @@
  */
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { newMembers, type Members } from "../../support/members.ts";
+import { newMembers, type Members, focusedIn } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { focusedIn } from "../../support/pages.ts";
-import { listen, Receiver } from "../../support/receiver.ts";
+import { listen, Receiver } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { operator } from "../../support/workspace.ts";
 

@@ -4,10 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
-import { newMembers, type Members } from "../../support/members.ts";
-import { readHtml, textOf } from "../../support/html.ts";
-import { unchangedFields } from "../../support/posted-form.ts";
-import { focusedIn } from "../../support/pages.ts";
+import { newMembers, type Members, focusedIn } from "../../support/members.ts";
+import { readHtml, textOf, unchangedFields } from "../../support/html.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 

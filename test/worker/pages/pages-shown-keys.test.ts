@@ -6,7 +6,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import { call } from "../../support/workspace.ts";
 

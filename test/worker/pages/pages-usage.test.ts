@@ -3,9 +3,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
 import worker from "../../../src/index.ts";
-import { newMembers } from "../../support/members.ts";
+import { newMembers, type Browser } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { type Browser } from "../../support/pages.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 afterEach(() => {

@@ -9,10 +9,9 @@ import worker from "../../../src/index.ts";
 import { PAGE_FORM_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
-import { newMembers } from "../../support/members.ts";
-import { Browser, OFFICE } from "../../support/pages.ts";
+import { newMembers, Browser, OFFICE } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
-import { FORM_ROUTES } from "../../support/form-routes.ts";
+import { FORM_ROUTES } from "../../support/access.ts";
 import { call, operator } from "../../support/workspace.ts";
 
 afterEach(() => vi.useRealTimers());

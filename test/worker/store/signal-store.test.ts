@@ -11,12 +11,11 @@ import type { PageOf } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/domain/signal/signal.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { askRetentionNever, ringUntilQuiet } from "../../support/cold.ts";
-import { expectToAddUp, readStore } from "../../support/read-store.ts";
+import { expectToAddUp, readStore, heldIn } from "../../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import type { Delivered } from "../../support/deliver.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
-import { heldIn } from "../../support/stored-signals.ts";
 
 const PAGE = { cursor: null, limit: 200 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };

@@ -10,7 +10,7 @@ import type { Delivered, Placed } from "../../../support/deliver.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
-import { deadIn } from "../../../support/stored-signals.ts";
+import { deadIn } from "../../../support/read-store.ts";
 
 const TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string" },

@@ -16,8 +16,7 @@ import {
 import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { isScrubbing } from "../../../../src/store/log/cold.ts";
-import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { isScrubbing, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
@@ -31,7 +30,7 @@ import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-u
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { TestStore, inStore } from "../../../support/store.ts";
 import type { Sent } from "../../../support/store.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";

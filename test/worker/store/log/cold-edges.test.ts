@@ -8,7 +8,7 @@ import { textOfBucket } from "../../../support/everything.ts";
 import { bucketWith, coldState, ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { TestStore } from "../../../support/store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 

@@ -21,7 +21,7 @@ import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
-import { rowsWritten } from "../../../support/rows-read.ts";
+import { rowsWritten } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 

@@ -15,7 +15,7 @@ import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { readStore } from "../../../support/read-store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 

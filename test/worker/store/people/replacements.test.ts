@@ -13,7 +13,7 @@ import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
 import { expectStateToAddUp, ruleDaysOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 

@@ -5,13 +5,11 @@ import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
 import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { ruleDaysOf } from "../../../support/adds-up.ts";
-import { readStore } from "../../../support/read-store.ts";
-import { expectDaysToAddUp } from "../../../support/days.ts";
+import { readStore, expectDaysToAddUp, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 const now = Date.now();

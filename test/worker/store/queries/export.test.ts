@@ -12,7 +12,7 @@ import { exportFile } from "../../../../src/workspace/export-file.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import worker from "../../../../src/index.ts";
 import { d1Failing } from "../../../support/faults.ts";
-import { Browser } from "../../../support/pages.ts";
+import { Browser } from "../../../support/members.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";

@@ -10,20 +10,23 @@ import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-orders.t
 import { latestSignals } from "../../../../src/store/queries/latest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import type { LatestSignals, SignalSummary, SignalTrace } from "../../../../src/store/protocol/stored-signals.ts";
+import type {
+  LatestSignals,
+  SignalSummary,
+  SignalTrace,
+  FindFilter,
+} from "../../../../src/store/protocol/stored-signals.ts";
 import type { PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
-import type { FindFilter } from "../../../../src/store/protocol/stored-signals.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { linesOf } from "../../../support/adds-up.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
-import { readStore } from "../../../support/read-store.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
+import { readStore, heldIn } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {

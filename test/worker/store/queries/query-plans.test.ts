@@ -71,7 +71,7 @@ const EXCEPTIONS = {
   "DELETE FROM released": "once in a billing period, when none of them is needed any more",
 };
 
-/** Statements of the backups in point-in-time.ts, which replace the platform. */
+/** Statements of the backups in test/support/worker.ts, which replace the platform. */
 const OF_BACKUPS = /^SELECT \* FROM "\w+"$|\bFROM sqlite_master\b/;
 
 const START = Date.now() - 60 * MINUTE;

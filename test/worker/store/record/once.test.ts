@@ -5,13 +5,11 @@ import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { ring, ringUntilQuiet } from "../../../support/cold.ts";
-import { expectDaysToAddUp } from "../../../support/days.ts";
+import { expectDaysToAddUp, expectToAddUp, readStore, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
-import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;

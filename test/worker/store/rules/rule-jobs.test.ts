@@ -24,8 +24,8 @@ import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { evaluateSignal } from "../../../../src/domain/rules/evaluate-rules.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
-import { readScores } from "../../../support/scores.ts";
-import type { Scores } from "../../../support/scores.ts";
+import { readScores } from "../../../support/read-store.ts";
+import type { Scores } from "../../../support/read-store.ts";
 
 const NOW = Date.now();
 const RULE: MappingRule = {

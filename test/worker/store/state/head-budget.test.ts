@@ -7,7 +7,7 @@ import type { SignalToRecord } from "../../../../src/store/protocol/stored-signa
 import { recordSignals } from "../../../../src/store/record/record-signals.ts";
 import { readRuleDays } from "../../../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
-import { headMetaBytes, largestRows } from "../../../support/row-bytes.ts";
+import { headMetaBytes, largestRows } from "../../../support/sql-cost.ts";
 import { type TestStore, inStore } from "../../../support/store.ts";
 
 const NOW = Date.parse("2026-03-01T12:00:00Z");

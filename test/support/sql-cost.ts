@@ -1,4 +1,4 @@
-/** The size of database rows, as the platform measures them. */
+/** The cost of SQL: sizes of rows as the platform measures them, and rows read and written. */
 
 /** The platform refuses larger rows; workerd does not. */
 export const PLATFORM_ROW_MAX_BYTES = 2_000_000;
@@ -20,4 +20,30 @@ export function largestRows(sql: SqlStorage): Map<string, number> {
 /** Bytes of the heads of the logs without their lines. */
 export function headMetaBytes(sql: SqlStorage): number {
   return sql.exec<{ bytes: number }>("SELECT max(length(CAST(meta AS BLOB))) AS bytes FROM heads").one().bytes;
+}
+
+/** Rows that SQLite reads or writes during a function. */
+export function rowsRead(sql: SqlStorage, act: () => void): number {
+  return sum(cursorsOf(sql, act).map((cursor) => cursor.rowsRead));
+}
+
+export function rowsWritten(sql: SqlStorage, act: () => void): number {
+  return sum(cursorsOf(sql, act).map((cursor) => cursor.rowsWritten));
+}
+
+function cursorsOf(sql: SqlStorage, act: () => void): { rowsRead: number; rowsWritten: number }[] {
+  const exec = sql.exec.bind(sql);
+  const cursors: { rowsRead: number; rowsWritten: number }[] = [];
+  sql.exec = ((...given: Parameters<typeof exec>) => {
+    const cursor = exec(...given);
+    cursors.push(cursor);
+    return cursor;
+  }) as typeof sql.exec;
+  act();
+  sql.exec = exec;
+  return cursors;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
