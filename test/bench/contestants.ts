@@ -29,7 +29,7 @@ export interface Contestant {
   audit(): Promise<string[]>;
 }
 
-export interface RefusedKeys {
+interface RefusedKeys {
   deactivated: string;
   /** Has a secret. */
   guarded: string;

@@ -11,11 +11,11 @@ import { Bencher } from "./bencher.ts";
 import { build } from "./build.ts";
 import { VARS } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
 import { applySql, start } from "./start.ts";
-import type { StorePart } from "./store-figures.ts";
+import type { StorePart } from "./figures.ts";
 
 const CALLS = 100;
 const BATCH = 100;

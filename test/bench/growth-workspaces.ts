@@ -43,7 +43,7 @@ const AGE_MS = 20 * DAY_MS;
 /** Signals per call of the filler. */
 const FILL_SIGNALS = 50_000;
 /** Signals per recording if only the result matters. */
-export const FILL_BATCH = 2_000;
+const FILL_BATCH = 2_000;
 
 /**
  * Creates workspaces in the state folder for a service that starts on it afterwards. Payloads are in cold storage,

@@ -2,12 +2,11 @@
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";
-import type { PageTime } from "./growth-pages.ts";
-import type { Growth } from "./growth.ts";
+import type { PageTime, Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
-import { isMet, shown, target } from "./store-figures.ts";
-import type { StorePart } from "./store-figures.ts";
+import { isMet, shown, target } from "./figures.ts";
+import type { StorePart } from "./figures.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
 

@@ -16,8 +16,7 @@ import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-me
 import type { BulkMemory } from "./bulk-memory.ts";
 import { startService, startStraightforward, startYardstick } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
-import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
-import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
+import { MAX_PAGE_MS, tooSlow, MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
 import {
   reportBulkMemory,
@@ -32,7 +31,7 @@ import {
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
 import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
-import { missed } from "./store-figures.ts";
+import { missed } from "./figures.ts";
 import { measureStore } from "./store.ts";
 import { measureDestinations } from "./destinations.ts";
 

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { Contestant, ContestantName } from "./contestants.ts";
 import type { LoadGenerator, LoadOrder, LoadResult } from "./load.ts";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 
 export interface Scenario {
   name: string;

@@ -7,7 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { promisify } from "node:util";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 
 /** Maximum ratio to the bare Worker. */
 export const STARTUP_MAX_RATIO = 2.5;

@@ -10,7 +10,7 @@
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { heapBytes } from "../bench/heap.ts";
-import { median } from "../bench/median.ts";
+import { median } from "../bench/figures.ts";
 import { callSteadily } from "../fault/support/open-loop.ts";
 import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";

@@ -27,7 +27,7 @@ const GAP_SALT = 31;
  * The send time of each call, in milliseconds from the first. The gaps are as between independent senders, and the
  * same in every run.
  */
-export function arrivalsMs({ perSecond, calls }: Pace): number[] {
+function arrivalsMs({ perSecond, calls }: Pace): number[] {
   let atMs = 0;
   return Array.from({ length: calls }, (_, n) => (atMs += (-Math.log(1 - chance(n, GAP_SALT)) * 1_000) / perSecond));
 }

@@ -1,8 +1,6 @@
 /** The figures as Markdown, as the README.md here shows them. */
-import { reportCapacity } from "./capacity.ts";
-import { billFor } from "./price.ts";
-import type { Bill } from "./price.ts";
-import type { PriceList } from "./prices.ts";
+import { reportCapacity, billFor } from "./prices.ts";
+import type { Bill, PriceList } from "./prices.ts";
 import { MAX_REFUSED_DOLLARS } from "./refusals.ts";
 import type { EventCost } from "./events.ts";
 import type { RefusedFlood } from "./refusals.ts";

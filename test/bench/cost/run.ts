@@ -12,9 +12,8 @@ import type { BuiltWorker } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
-import { measureEvents, startForEvents } from "./events.ts";
-import { pricesOn } from "./price.ts";
-import { PRICE_LISTS } from "./prices.ts";
+import { measureEvents, startForEvents, measureDestinations, startTelling } from "./events.ts";
+import { pricesOn, PRICE_LISTS } from "./prices.ts";
 import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
 import {
   reportBounds,
@@ -32,7 +31,6 @@ import {
 import type { Compared, Figures } from "./report.ts";
 import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
-import { measureDestinations, startTelling } from "./destinations.ts";
 import { amountOf } from "./usage.ts";
 import type { Item } from "./usage.ts";
 

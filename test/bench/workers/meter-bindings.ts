@@ -1,7 +1,6 @@
 /** Meters the bindings of a Worker: D1, queues, R2. */
 import { queueOperations } from "../cost/usage.ts";
 import { count, queued, waitedFor } from "./meter.ts";
-import { statementOf } from "./meter-statement.ts";
 
 const known = new WeakMap<object, object>();
 /** The original statements of the metered ones, because a batch accepts no others. */
@@ -150,4 +149,14 @@ function meteredBucket(bucket: R2Bucket): R2Bucket {
       };
     },
   });
+}
+
+const WRITES = /^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?:\s+OR\s+\w+)?(?:\s+(?:INTO|FROM))?\s+[`"]?(\w+)/i;
+
+/** Verb and table of a writing statement; otherwise its first word. */
+export function statementOf(query: string): string {
+  const [, verb, table] = WRITES.exec(query) ?? [];
+  return verb === undefined || table === undefined
+    ? (/\w+/.exec(query)?.[0]?.toUpperCase() ?? "")
+    : `${verb.toUpperCase()} ${table}`;
 }

@@ -1,9 +1,8 @@
 /** Durable Objects whose calls, alarms, statements and time are counted. */
 import type { DurableObject } from "cloudflare:workers";
-import { meteredEnv } from "./meter-bindings.ts";
+import { meteredEnv, statementOf } from "./meter-bindings.ts";
 import { count, currentObject, objectMeter, realTime } from "./meter.ts";
 import type { ObjectMeter } from "./meter.ts";
-import { statementOf } from "./meter-statement.ts";
 
 type ObjectClass = new (ctx: DurableObjectState, env: never) => Rpc.DurableObjectBranded;
 

@@ -1,4 +1,4 @@
-/** The measurements of the store bench, each next to its target. */
+/** The figures of the benches: measurements of the store next to their targets, and medians. */
 
 export interface StoreFigure {
   name: string;
@@ -37,4 +37,8 @@ export function shown({ value, unit }: StoreFigure): string {
 export function target({ atMost, atLeast, unit }: StoreFigure): string {
   if (atMost !== undefined) return `≤ ${atMost.toLocaleString("en")} ${unit}`;
   return atLeast === undefined ? "–" : `≥ ${atLeast} ${unit}`;
+}
+
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
