@@ -1,4 +1,4 @@
-/** Calls a service that runs, as an operator or a sender; whatever goes wrong is noted. */
+/** Calls a running service as an operator or a sender, and records failures. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
@@ -24,7 +24,7 @@ export class Bencher {
     this.api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
   }
 
-  /** Each call once. */
+  /** Makes each call once. */
   async load(calls: LoadCall[], connections = 1): Promise<LoadResult> {
     const result = await this.#generator.run({
       origin: this.running.origin,

@@ -12,7 +12,7 @@ export interface BuiltWorker {
   outDir: string;
   /** The main module first. */
   modules: { type: "ESModule" | "Text"; path: string; contents: string }[];
-  /** Everything that is uploaded, gzipped. */
+  /** All uploaded modules, gzipped. */
   gzippedBytes: number;
 }
 
@@ -48,7 +48,7 @@ async function buildInMemory(configPath: string): Promise<BuiltWorker> {
   }
 }
 
-/** A Worker as it was built into a folder. */
+/** A Worker built into a folder. */
 export async function readBuilt(configPath: string, outDir: string): Promise<BuiltWorker> {
   const names = (await readdir(outDir)).filter((name) => name.endsWith(".js") || name.endsWith(".sql"));
   const modules = await Promise.all(

@@ -1,27 +1,27 @@
 /**
- * What the largest body that is taken costs in memory: of the edge alone, which has a bound, and of the whole service. Each
- * is the first such body of an instance that has taken a small batch: by how much the resident memory of its process grows
- * at most, as Linux keeps it.
+ * Memory that the largest accepted body needs: of the edge alone, which has a limit, and of the whole service. Each
+ * measurement is the first such body of an instance that has taken a small batch. The figure is the maximum growth of
+ * the resident memory of its process, as Linux reports it.
  */
 import { gzipSync } from "node:zlib";
 import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../src/limits.ts";
 import type { Contestant } from "./contestants.ts";
 import { body, largestBulk } from "./signals.ts";
 
-/** Half of what an isolate has. */
+/** Half of an isolate's memory. */
 export const EDGE_MAX_GROWTH_BYTES = 64 * 1024 * 1024;
 
 interface BulkBody {
   title: string;
   make(): Buffer;
-  /** Has no bound: it swings around it, by the memory that the process keeps of what gunzip has freed. */
+  /** Has no limit: the figure varies because the process keeps memory that gunzip has freed. */
   gzip?: true;
 }
 
 const lines = (comment: string): string => largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join("\n");
 const array = (comment: string): string => `[${largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join(",")}]`;
 
-/** As a text, what has one letter beyond Latin-1 takes two bytes for each of its letters. */
+/** A string with one letter beyond Latin-1 takes two bytes per letter. */
 export const BULK_BODIES: BulkBody[] = [
   { title: "Lines of JSON, ASCII", make: () => Buffer.from(lines("x")) },
   { title: "Lines of JSON, each with a Cyrillic letter", make: () => Buffer.from(lines("ж")) },

@@ -1,4 +1,4 @@
-/** Who is compared: how each is started, provisioned, known to be done, and audited. */
+/** The contestants: how each is started, provisioned, awaited, and audited. */
 import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,30 +10,30 @@ import { body } from "./signals.ts";
 import { applySql, start } from "./start.ts";
 import type { RunningWorker } from "./start.ts";
 
-/** `admission` is this service with a consumer that drops what it is given. */
+/** `admission` is this service with a consumer that drops its messages. */
 export type ContestantName = "bare" | "one-row" | "straightforward" | "service" | "admission";
 
 export interface Contestant {
   name: ContestantName;
   running: RunningWorker;
   key: string;
-  /** Keys whose calls are refused, where there are such. */
+  /** Keys whose calls are refused, if the contestant has any. */
   refused: RefusedKeys;
   /** Answers to a call with a bad key. */
   refusals: number[];
   /** Signals answered with 202. */
   accepted: number;
-  /** Resolves when every accepted signal has taken its effect. */
+  /** Resolves when every accepted signal has taken effect. */
   settle(): Promise<void>;
-  /** What is wrong at the end; empty when every accepted signal is where it belongs. */
+  /** Errors found at the end; empty when every accepted signal is in its place. */
   audit(): Promise<string[]>;
 }
 
-export interface RefusedKeys {
+interface RefusedKeys {
   deactivated: string;
   /** Has a secret. */
   guarded: string;
-  /** Of a workspace that may send no more. */
+  /** The key of a workspace at its limit. */
   overQuota: string;
 }
 
@@ -45,16 +45,16 @@ export interface BuiltWorkers {
   sink: BuiltWorker;
 }
 
-/** The request rate must not end the bench; everything else is as deployed. */
+/** The request rate must not limit the bench. Everything else is as deployed. */
 const SERVICE_VARS = { REQUEST_RATE_PER_SECOND: "1000000", REQUEST_BURST: "1000000", OPERATOR_TOKEN: "bench" };
 const SIGNAL_LIMIT = 1_000_000_000;
-/** For whoever does not make keys. */
+/** For contestants without key management. */
 const SOME_KEY = composeKey(randomBytes);
 const NO_REFUSED_KEYS: RefusedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
 const POLL_MS = 20;
 const SETTLE_TIMEOUT_MS = 120_000;
 
-/** Those that take everything. */
+/** Contestants that accept everything. */
 export async function startYardstick(
   name: "bare" | "one-row",
   worker: BuiltWorker,
@@ -88,7 +88,8 @@ export async function startStraightforward(
       .bind(Buffer.from(digest).toString("hex"), SIGNAL_LIMIT),
     ...RULES.map((rule, index) => insertRule.bind(`rule_${index}`, JSON.stringify({ id: `rule_${index}`, ...rule }))),
   ]);
-  // Rows are never deleted and refused rows take no rowid: this is their count, without scanning them at each poll.
+  // Rows are never deleted and refused rows take no rowid, so that the last rowid is the count. A scan at each poll
+  // would be slow.
   const rows = async (): Promise<number> =>
     (await database.prepare("SELECT max(rowid) AS count FROM signals").first<number>("count")) ?? 0;
   const contestant: Contestant = {
@@ -148,7 +149,7 @@ async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string
   const ended = await api.newKey(workspaceId);
   await api.deactivate(workspaceId, ended.id);
   const full = await api.provision(1, [], "full", undefined, "full");
-  // The second is held; for the third there is no room.
+  // The second is held; the third has no room.
   for (let sent = 0; sent < 2; sent++) {
     const url = `${origin}/api/signal-staging/webhook/${full.key}`;
     const { status } = await fetch(url, { method: "POST", body: body(2_000_000 + sent, 1) });

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- destinations`: the same traffic in a workspace that tells two destinations of every scoring signal and in one
- * that tells nobody, in turn. Their deliveries are waited for before the next round, and are nobody's time.
+ * `npm run bench -- destinations`: the same traffic in a workspace with two destinations for every scoring signal and
+ * in a workspace without, in turn. The deliveries finish before the next round and are not measured.
  */
 import { createServer } from "node:http";
 import type { Server } from "node:http";
@@ -11,21 +11,21 @@ import { Bencher } from "./bencher.ts";
 import { build } from "./build.ts";
 import { VARS } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
 import { applySql, start } from "./start.ts";
-import type { StorePart } from "./store-figures.ts";
+import type { StorePart } from "./figures.ts";
 
 const CALLS = 100;
 const BATCH = 100;
 const CONNECTIONS = 8;
 const SIGNAL_LIMIT = 1_000_000_000;
 const POLL_MS = 10;
-/** Nothing waited at so many looks: gathered deliveries are a second apart. */
+/** Number of polls without waiting notifications: gathered deliveries are a second apart. */
 const QUIET_POLLS = 6;
 const QUIET_POLL_MS = 250;
-/** Of the same without destinations. */
+/** Maximum ratio to the same traffic without destinations. */
 const MAX_RATIO = 1.05;
 
 interface Telling {
@@ -44,7 +44,7 @@ interface Round {
 export async function measureDestinations(rounds: number, scratch: string, failures: string[]): Promise<StorePart> {
   const wrangler = path.join(import.meta.dirname, "../../wrangler.toml");
   const service = await build(wrangler, path.join(scratch, "build/service"));
-  // The last message must not wait for its pace: whether it does is chance.
+  // A short pace, because it is chance whether the last message waits for it.
   const running = await start(service, {
     stateDir: path.join(scratch, "state"),
     vars: { ...VARS, SIGN_IN: "local", DRAIN_PACE_MS: "50" },
@@ -57,7 +57,7 @@ export async function measureDestinations(rounds: number, scratch: string, failu
     const plain = await provision(bencher, "plain", []);
     const telling = await provision(bencher, "telling", receivers);
     const measured: { plain: Round; telling: Round }[] = [];
-    // The first one warms up.
+    // The first round warms up.
     for (let round = 0; round <= rounds; round++) {
       // Neither is always the second.
       const first = round % 2 === 0 ? plain : telling;
@@ -114,7 +114,7 @@ async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
   const cpuMicroseconds = running.cpuMicroseconds() - cpu;
   const waiting = async (id: string): Promise<number> =>
     (await api.get<{ waiting: number }>(`workspaces/${workspace.id}/destinations/${id}`)).waiting;
-  // What waits to be gathered is no delivery yet.
+  // Gathering notifications are no delivery yet.
   for (const id of workspace.destinations) {
     for (let quiet = 0; quiet < QUIET_POLLS; quiet = (await waiting(id)) === 0 ? quiet + 1 : 0)
       await sleep(QUIET_POLL_MS);

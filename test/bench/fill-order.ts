@@ -1,4 +1,4 @@
-/** What the filler is told (workers/fill.ts), and what it answers. */
+/** The requests of the filler (workers/fill.ts) and its answers. */
 
 export interface WorkspaceSize {
   signals: number;
@@ -9,7 +9,10 @@ export interface WorkspaceSize {
 /** `visits`: growth-traffic.ts. `mixed`, `unlinked`: store-traffic.ts. `new`, `large`: hostile-traffic.ts. */
 export type TrafficName = "visits" | "mixed" | "unlinked" | "new" | "large";
 
-/** Signals `from` up to `to` of a traffic, as if received evenly from start to end. What comes behind `size.signals` goes on in that pace. */
+/**
+ * Signals `from` up to `to` of a traffic, as if received evenly from start to end. Signals beyond `size.signals`
+ * continue at that pace.
+ */
 export interface FillOrder {
   workspaceId: string;
   keyId: string;
@@ -19,7 +22,7 @@ export interface FillOrder {
   to: number;
   startMs: number;
   endMs: number;
-  /** Signals that the store is given at a time. */
+  /** Signals per recording. */
   batch: number;
   /** Whether the store's alarm rings when it is due; otherwise only earlier signals are linked. */
   alarms: boolean;
@@ -29,7 +32,7 @@ export interface FillOrder {
 export interface Written {
   recording: number;
   linking: number;
-  /** In the store's alarm. */
+  /** Rows written in the store's alarm. */
   chores: number;
   /** Calls of setAlarm: a row each. */
   alarms: number;
@@ -38,11 +41,11 @@ export interface Written {
 }
 
 export interface StoreSize {
-  /** What its database takes. */
+  /** Size of its database. */
   databaseBytes: number;
-  /** What its objects in R2 take. */
+  /** Size of its objects in R2. */
   coldBytes: number;
-  /** Sealed, of the log of what was recorded. */
+  /** Sealed segments of the log of recorded signals. */
   segments: number;
   longestRow: { table: string; bytes: number };
   /** Bytes of values by table, without indexes. */

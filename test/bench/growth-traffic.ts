@@ -1,7 +1,7 @@
 /**
- * The traffic of the growth bench: signals of 300 event names and four sources, a few of which make up most of it, from
- * people, known visitors and visitors nobody knows, as a CDP and a marketing platform send them. Signal `n` is always the
- * same, so that whoever fills a workspace and whoever asks for what is in it agree.
+ * The traffic of the growth bench: signals of 300 event names and four sources, a few of which are most of it, from
+ * people, known visitors and unknown visitors, as a CDP and a marketing platform send them. Signal `n` is always the
+ * same, so that the filler and the queries agree.
  */
 import { uuidv7 } from "../../src/platform/ids.ts";
 import type { FillOrder } from "./fill-order.ts";
@@ -24,17 +24,17 @@ const THINGS = Array.from(
   (_, index) => `${["Form", "Page", "Email", "Trial", "Report"][index % 5]} ${index}`,
 );
 export const EVENTS = VERBS.flatMap((verb) => THINGS.map((thing) => `${verb} ${thing}`));
-/** The first three of ten signals each, then ever fewer. */
+/** The first three have ten signals each, later ones fewer and fewer. */
 export const SOURCES = ["marketing-automation", "website", "product", "crm"];
-/** Of each stage a tenth of all signals: what the rules look at. */
+/** A tenth of all signals has each stage: the rules check it. */
 const STAGES = 10;
 /** One signal in a hundred is held. */
 export const HELD_EVERY = 100;
 
-/** Signals come in visits: so many in a row of one person, or of one visitor. */
+/** Signals come in visits: consecutive signals of one person or visitor. */
 const VISIT = 4;
 
-/** As sent, at that time. The first signals introduce the people, one each. */
+/** The payload sent at that time. The first signals introduce the people, one each. */
 export function payloadOf(n: number, people: number, atMs: number): string {
   const event = EVENTS[Math.floor(EVENTS.length * chance(n, 1) ** 3)] ?? "";
   const visit = Math.floor(n / VISIT);
@@ -72,7 +72,7 @@ export function isHeld(n: number): boolean {
   return n % HELD_EVERY === HELD_EVERY - 1;
 }
 
-/** Those of a hundred signals share their time, as those of one commit do. */
+/** A hundred signals share their time, like those of one commit. */
 export function receivedAtMs(
   n: number,
   { size, startMs, endMs }: Pick<FillOrder, "size" | "startMs" | "endMs">,
@@ -80,7 +80,7 @@ export function receivedAtMs(
   return Math.floor(startMs + ((n - (n % 100)) / Math.max(1, size.signals)) * (endMs - startMs));
 }
 
-/** As random as the edge gives them: nothing compresses that. */
+/** As random as the edge's ids, which do not compress. */
 export function signalIdOf(n: number, order: FillOrder): string {
   const random = new Uint8Array(10);
   const view = new DataView(random.buffer);
@@ -91,8 +91,8 @@ export function signalIdOf(n: number, order: FillOrder): string {
 }
 
 /**
- * Rules that make a scoring signal of every other signal with an email, however many there are: few that look at every
- * event, or many that look at one each, with a wildcard among a hundred.
+ * Rules that score every other signal with an email, for any number of rules: few that check every event, or many
+ * that check one each, with a wildcard among a hundred.
  */
 export function rulesOf(count: number): BenchRule[] {
   return Array.from({ length: count }, (_, index): BenchRule => {
@@ -112,7 +112,7 @@ export function rulesOf(count: number): BenchRule[] {
   });
 }
 
-/** Evenly spread over 0 to 1, and always the same. */
+/** Evenly distributed over 0 to 1, and always the same. */
 export function chance(n: number, salt: number): number {
   let hash = Math.imul(n ^ Math.imul(salt, 0x9e3779b1), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);

@@ -1,4 +1,4 @@
-/** Workspaces of a given size, made and filled before anything is measured. */
+/** Workspaces of a given size, created and filled before the measurement. */
 import path from "node:path";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { OperatorApi } from "./operator-api.ts";
@@ -16,21 +16,21 @@ export interface FilledWorkspace {
   slug: string;
   key: string;
   order: FillOrder;
-  /** Signals so far: the number of the next one. */
+  /** The number of the next signal. */
   sent: number;
 }
 
-/** A workspace that is to be, with what is to be filled in. */
+/** A workspace to create, and its content. */
 export interface WantedWorkspace {
   size: WorkspaceSize;
   traffic: TrafficName;
   rules: BenchRule[];
-  /** The receipt of the first signal, with which the billing period begins, and of the last one. */
+  /** The receipt of the first signal, at which the billing period begins, and of the last one. */
   startMs: number;
   endMs: number;
 }
 
-/** The request rate must not end the bench; everything else is as deployed. */
+/** The request rate must not limit the bench. Everything else is as deployed. */
 export const VARS = {
   REQUEST_RATE_PER_SECOND: "1000000",
   REQUEST_BURST: "1000000",
@@ -38,14 +38,17 @@ export const VARS = {
   SIGN_IN: "local",
 };
 const SIGNAL_LIMIT = 1_000_000_000;
-/** The billing period of the growth bench, and its signals, began so long ago. */
+/** Age of the billing period of the growth bench and of its signals. */
 const AGE_MS = 20 * DAY_MS;
-/** In one call of the filler. */
+/** Signals per call of the filler. */
 const FILL_SIGNALS = 50_000;
-/** That the store is given at a time where only what comes of it matters. */
-export const FILL_BATCH = 2_000;
+/** Signals per recording if only the result matters. */
+const FILL_BATCH = 2_000;
 
-/** In the state folder, for a service that is started on it afterwards. Payloads are in cold storage, but for the latest. */
+/**
+ * Creates workspaces in the state folder for a service that starts on it afterwards. Payloads are in cold storage,
+ * except the latest.
+ */
 export async function fillWorkspaces(
   service: BuiltWorker,
   filler: BuiltWorker,
@@ -69,7 +72,7 @@ export async function fillWorkspaces(
   return workspaces;
 }
 
-/** What fills workspaces, in the place of the service: workers/fill.ts. */
+/** Client of workers/fill.ts, which fills workspaces instead of the service. */
 export class Filler {
   readonly running: RunningWorker;
 
@@ -81,7 +84,7 @@ export class Filler {
     return new Filler(await start({ ...filler, configPath: service.configPath }, { stateDir }));
   }
 
-  /** Returns what the store has written. */
+  /** @returns the rows that the store wrote. */
   async record(order: FillOrder): Promise<Written> {
     const written: Written = { recording: 0, linking: 0, chores: 0, alarms: 0, statements: {} };
     const step = Math.max(order.batch, FILL_SIGNALS - (FILL_SIGNALS % order.batch));
@@ -94,7 +97,7 @@ export class Filler {
     return written;
   }
 
-  /** Moves the payloads of what is sealed to R2. Returns what the store has written. */
+  /** Moves the payloads of sealed segments to R2. @returns the rows that the store wrote. */
   cool({ id }: { id: string }): Promise<Written> {
     return this.#call({ call: "cool", workspaceId: id });
   }
@@ -108,7 +111,7 @@ export class Filler {
   }
 
   async #call<Answer>(call: FillerCall): Promise<Answer> {
-    // A connection of its own: the runtime closes one that was idle for as long as a call takes.
+    // A separate connection, because the runtime closes a connection that was idle during a long call.
     const response = await fetch(this.running.origin, {
       method: "POST",
       body: JSON.stringify(call),
@@ -119,7 +122,7 @@ export class Filler {
   }
 }
 
-/** Workspaces with nothing in them yet. */
+/** Creates empty workspaces. */
 export async function provision(
   service: BuiltWorker,
   stateDir: string,

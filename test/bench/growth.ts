@@ -1,25 +1,27 @@
 /**
- * `npm run bench -- growth`: what a workspace with a million stored signals costs next to ones with a thousand, all of
- * them filled beforehand and measured in turn. Fails where the large one costs more than MAX_RATIO times a small one.
+ * `npm run bench -- growth`: the cost of a workspace with a million stored signals compared with workspaces of a
+ * thousand, filled beforehand and measured in turn. Fails if the large one costs more than MAX_RATIO times a small
+ * one.
  */
-import { execFileSync } from "node:child_process";
 import path from "node:path";
+import * as z from "zod";
+import { execFileSync } from "node:child_process";
 import { Bencher } from "./bencher.ts";
 import { build } from "./build.ts";
-import { measurePages } from "./growth-pages.ts";
-import type { PageTime } from "./growth-pages.ts";
-import { PROCESSED_SIGNALS, READS, ingestCalls, processingCalls } from "./growth-costs.ts";
+import { median } from "./figures.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
-import { VARS, fillWorkspaces } from "./growth-workspaces.ts";
+import { emailOf, EVENTS, signalIdOf } from "./growth-traffic.ts";
+import { fillWorkspaces, VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
-import type { LoadCall } from "./load.ts";
-import { median } from "./median.ts";
+import type { LoadCall, LoadResult } from "./load.ts";
+import { OperatorApi } from "./operator-api.ts";
 import { start } from "./start.ts";
+import { groupIn, signalOf } from "./traffic.ts";
 
-export interface GrowthOptions {
+interface GrowthOptions {
   rounds: number;
-  /** Of the large workspace, with a tenth as many people. */
+  /** Signals of the large workspace, which has a tenth as many people. */
   signals: number;
 }
 
@@ -31,10 +33,10 @@ export interface Growth {
 }
 
 export const MAX_RATIO = 1.3;
-/** Of each kind and round. */
+/** Calls per kind and round. */
 const READ_CALLS = 30;
 
-/** Small, small with as many rules as the large one (which tells what those cost), large. */
+/** Small, small with as many rules as the large one (which shows the cost of rules), large. */
 export function sizesOf(signals: number): WorkspaceSize[] {
   return [
     { signals: 1_000, people: 100, rules: 5 },
@@ -54,7 +56,7 @@ export async function measureGrowth(
   const stateDir = path.join(scratch, "state");
   const sizes = sizesOf(signals);
   const large = sizes.length - 1;
-  // A small one for each round, the warm-up included: a few rounds of new signals and it would be small no longer.
+  // A new small workspace for each round and the warm-up, because a few rounds of signals would make it larger.
   const small = Array.from({ length: rounds + 1 }, () => sizes.slice(0, large)).flat();
   console.error(`… filling a workspace with ${signals.toLocaleString("en")} signals, and ${small.length} small ones`);
   const workspaces = await fillWorkspaces(service, filler, stateDir, [...small, ...sizes.slice(large)]);
@@ -69,7 +71,7 @@ export async function measureGrowth(
   const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
   let pages: PageTime[] = [];
   try {
-    // Or the system would go on writing a gigabyte while what comes next is measured.
+    // Otherwise the system would write a gigabyte during the next measurement.
     execFileSync("sync");
     for (let round = 0; round <= rounds; round++) {
       console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
@@ -98,7 +100,7 @@ export async function measureGrowth(
   return { growth, pages };
 }
 
-/** What costs more than it may. */
+/** Costs above the limit. */
 export function tooDear(growth: Growth[]): string[] {
   return growth.flatMap(({ name, costs }) => {
     const ratio = ratiosOf(costs).reduce((most, candidate) => Math.max(most, candidate), 0);
@@ -106,8 +108,8 @@ export function tooDear(growth: Growth[]): string[] {
   });
 }
 
-/** Of the large one to each of the small ones. */
-export function ratiosOf(costs: number[]): number[] {
+/** The ratios of the large one to each small one. */
+function ratiosOf(costs: number[]): number[] {
   return costs.slice(0, -1).map((cost) => (costs.at(-1) ?? Number.NaN) / cost);
 }
 
@@ -152,4 +154,172 @@ function measuresOf(bencher: Bencher, round: number): Measure[] {
       },
     },
   ];
+}
+
+/** Calls per round. */
+const INGEST_CALLS = 300;
+const PROCESSED_SIGNALS = 2_000;
+const PROCESSED_BATCH = 500;
+
+/** Reads: paths under the workspace, each time for another record. */
+export const READS: { name: string; path(workspace: FilledWorkspace, index: number): string }[] = [
+  { name: "The signal queue's groups", path: () => "events" },
+  { name: "A person's page: the person", path: ({ size }, index) => `people?email=${personOf(size.people, index)}` },
+  { name: "A person's page: the signals", path: ({ size }, index) => `signals?email=${personOf(size.people, index)}` },
+  { name: "People, the latest", path: () => "people" },
+  { name: "Signals, the latest", path: () => "signals" },
+  { name: "Signals of an event", path: (_, index) => `signals?event=${eventOf(index)}&limit=10` },
+  { name: "Signals in cold storage", path: () => "signals?status=anonymous" },
+  {
+    name: "A signal's trace",
+    path: ({ size, order }, index) => `signals/${signalIdOf(some(size.signals, index), order)}`,
+  },
+  { name: "Usage", path: () => "usage" },
+  { name: "Books", path: () => "books" },
+  { name: "Mapping rules, the latest five", path: () => "rules?limit=5" },
+];
+
+function ingestCalls(workspace: FilledWorkspace): LoadCall[] {
+  const webhook = `/api/signal-staging/webhook/${workspace.key}`;
+  return newSignals(workspace, INGEST_CALLS).map((body) => ({ method: "POST", path: webhook, body }));
+}
+
+function processingCalls(workspace: FilledWorkspace): LoadCall[] {
+  const webhook = `/api/signal-staging/webhook/${workspace.key}/batch`;
+  return Array.from({ length: PROCESSED_SIGNALS / PROCESSED_BATCH }, () => ({
+    method: "POST",
+    path: webhook,
+    body: `[${newSignals(workspace, PROCESSED_BATCH).join(",")}]`,
+  }));
+}
+
+/** A new batch of signals. */
+export function newSignals(workspace: FilledWorkspace, count: number, traffic = workspace.order.traffic): string[] {
+  const first = workspace.sent;
+  workspace.sent += count;
+  return Array.from({ length: count }, (_, index) =>
+    signalOf(first + index, { ...workspace.order, traffic }, Date.now()),
+  );
+}
+
+function personOf(people: number, index: number): string {
+  return encodeURIComponent(emailOf(some(people, index)));
+}
+
+/** Frequent groups: each fills a page in a small workspace too. */
+function eventOf(index: number): string {
+  return encodeURIComponent(EVENTS[index % 10] ?? "");
+}
+
+/** A scattered number below `count`. */
+function some(count: number, index: number): number {
+  return (index * 7_919 + 17) % count;
+}
+
+export interface PageTime {
+  name: string;
+  p50Ms: number;
+}
+
+/** Median from the request to the last byte, on one connection. */
+export const MAX_PAGE_MS = 50;
+/** Requests per page. */
+const PAGE_CALLS = 31;
+const OWNER = "owner@example.com";
+const RulesAnswer = z.object({ items: z.array(z.object({ id: z.string() })).min(1) });
+
+interface Known {
+  workspace: FilledWorkspace;
+  ruleId: string;
+}
+
+/** Paths under /w/{workspace}, each time for another record if that matters. */
+const PAGES: { name: string; path: (known: Known, index: number) => string }[] = [
+  { name: "Signal queue", path: () => "signals" },
+  { name: "Signal queue, names that contain something rare", path: () => "signals?q=Tried%20Report" },
+  { name: "Signal queue, most signals", path: () => "signals?sort=count" },
+  { name: "Event group", path: ({ workspace }, index) => `signals/group?${groupOf(workspace, index)}` },
+  { name: "All signals", path: () => "signals/all" },
+  { name: "All signals of an event and a status", path: () => `signals/all?event=${eventOf(7)}&status=held` },
+  {
+    name: "All signals of a person",
+    path: ({ workspace }, index) => `signals/all?email=${emailAt(workspace, index)}`,
+  },
+  {
+    name: "Signal",
+    path: ({ workspace }, index) => `signals/${signalIdOf(some(workspace.size.signals, index), workspace.order)}`,
+  },
+  { name: "Dead letters", path: () => "signals/dead-letters" },
+  { name: "Mapping rules", path: () => "rules" },
+  { name: "New rule", path: () => `rules/new?event=${eventOf(0)}` },
+  { name: "Rule editor", path: ({ ruleId }) => `rules/${ruleId}` },
+  { name: "People", path: () => "people" },
+  { name: "People, last seen", path: () => "people?sort=last_seen" },
+  { name: "People, highest score", path: () => "people?sort=score" },
+  { name: "People, last seen the longest ago", path: () => "people?sort=last_seen_up" },
+  { name: "People of a part of a name, highest score", path: (_, index) => `people?q=ane%20${index}&sort=score` },
+  { name: "People of a part of an email that most have", path: () => "people?q=example&sort=last_seen" },
+  { name: "People of a part of an email that nobody has", path: () => "people?q=nobody-has-this" },
+  { name: "People of a score, last seen", path: () => "people?score=1&sort=last_seen" },
+  { name: "Person", path: ({ workspace }, index) => `people/${emailAt(workspace, index)}` },
+  { name: "Accounts", path: () => "accounts" },
+  { name: "Usage", path: () => "usage" },
+  { name: "Rejections", path: () => "rejections" },
+  { name: "Live", path: () => "live" },
+  { name: "API keys", path: () => "settings/api-keys" },
+  { name: "Connect", path: () => "connect" },
+  { name: "Members", path: () => "settings/members" },
+  { name: "Activity", path: () => "settings/activity" },
+];
+
+/** Signs in at a service with local sign-in. */
+export async function measurePages(
+  workspace: FilledWorkspace,
+  origin: string,
+  operatorToken: string,
+  load: (calls: LoadCall[]) => Promise<LoadResult>,
+): Promise<PageTime[]> {
+  const api = new OperatorApi(origin, operatorToken);
+  await api.call("POST", `workspaces/${workspace.id}/members`, { email: OWNER, role: "owner" });
+  const rules = RulesAnswer.parse(await api.call("GET", `workspaces/${workspace.id}/rules?limit=1`));
+  const known = { workspace, ruleId: rules.items[0]?.id ?? "" };
+  const cookie = await signIn(origin);
+  const times: PageTime[] = [];
+  for (const { name, path: pathOf } of PAGES) {
+    const calls = Array.from({ length: PAGE_CALLS }, (_, index) => ({
+      method: "GET" as const,
+      path: `/w/${workspace.slug}/${pathOf(known, index)}`,
+      cookie,
+    }));
+    times.push({ name, p50Ms: (await load(calls)).p50Ms });
+  }
+  return times;
+}
+
+/** Pages above the time limit. */
+export function tooSlow(pages: readonly PageTime[]): string[] {
+  return pages.flatMap(({ name, p50Ms }) =>
+    p50Ms <= MAX_PAGE_MS ? [] : [`growth: ${name}: ${p50Ms.toFixed(0)} ms, more than ${MAX_PAGE_MS}`],
+  );
+}
+
+/** The session's cookie. */
+async function signIn(origin: string): Promise<string> {
+  const response = await fetch(`${origin}/sign-in/local`, {
+    method: "POST",
+    headers: { origin, "content-type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({ email: OWNER }).toString(),
+    redirect: "manual",
+  });
+  const [cookie] = response.headers.getSetCookie().map((header) => header.split(";")[0]);
+  if (cookie === undefined) throw new Error(`sign-in: ${response.status} ${await response.text()}`);
+  return cookie;
+}
+
+function emailAt({ size }: FilledWorkspace, index: number): string {
+  return personOf(size.people, index);
+}
+
+function groupOf({ order }: FilledWorkspace, index: number): string {
+  return new URLSearchParams({ ...groupIn(index, order) }).toString();
 }

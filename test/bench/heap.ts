@@ -1,4 +1,4 @@
-/** What a Worker holds in memory, its objects included, asked of its inspector after its garbage was collected. */
+/** The memory of a Worker and its objects after garbage collection, read from its inspector. */
 import { once } from "node:events";
 import type { Miniflare } from "miniflare";
 import * as z from "zod";

@@ -1,14 +1,14 @@
 /**
- * A closed loop of HTTP/1.1 keep-alive connections, each sending its next call when the last one is answered. Lean on
- * purpose: with one connection a general client (autocannon) added more than half to the time of a call, and it counts in
- * whole milliseconds and cuts its last calls off, after which no books balance.
+ * A closed loop of HTTP/1.1 keep-alive connections, each sending its next call after the last answer. Deliberately
+ * minimal: with one connection a general client (autocannon) added more than half to the time of a call. It also
+ * counts in whole milliseconds and cuts off its last calls, so that no books balance.
  */
 import net from "node:net";
 import type { LoadCall, LoadOrder, LoadResult } from "./load.ts";
 import { isComplete } from "./response.ts";
 import { body } from "./signals.ts";
 
-/** Signals sent so far in this run: no two are alike. */
+/** Number of signals sent in this run, so that all differ. */
 let signalsSent = 0;
 let requestsSent = 0;
 

@@ -1,6 +1,6 @@
 /**
- * The load, as the scenarios ask for it. It is generated in a process of its own (load-process.ts), so that it competes
- * neither with Miniflare's Node half nor with reading the Worker's logs.
+ * The load of the scenarios. A separate process (load-process.ts) generates it, so that it competes neither with
+ * Miniflare's Node half nor with reading the Worker's logs.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -8,9 +8,9 @@ import { once } from "node:events";
 export interface LoadCall {
   method: "GET" | "POST";
   path: string;
-  /** The operator's, where the call needs one. */
+  /** The operator's token, if the call needs it. */
   token?: string;
-  /** A session's, where it is a page. */
+  /** A session's cookie, for pages. */
   cookie?: string;
   body?: string;
 }
@@ -21,24 +21,24 @@ export interface LoadOrder {
   connections: number;
   until: { elapsedMs: number } | { requests: number };
   signalsPerRequest: number;
-  /** The only statuses that are no failure; a 202 must also say that everything was accepted. */
+  /** The expected statuses. A 202 must also accept every signal. */
   expected: number[];
-  /** Client addresses that the calls come from, in turn. */
+  /** Client addresses of the calls, in turn. */
   addresses: number;
-  /** Sent in place of generated signals, in turn. */
+  /** Sent instead of generated signals, in turn. */
   calls?: LoadCall[];
   /** The `X-Api-Secret` of generated signals. */
   secret?: string;
 }
 
 export interface LoadResult {
-  /** Answered as expected. */
+  /** Calls answered as expected. */
   requests: number;
   /** From the first byte sent to the last answer read. */
   elapsedMs: number;
   p50Ms: number;
   p99Ms: number;
-  /** What else happened, and how often. */
+  /** Unexpected results and their number. */
   failures: Record<string, number>;
 }
 

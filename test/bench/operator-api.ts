@@ -1,4 +1,4 @@
-/** The few calls of this service's operator API that the bench and the tests of the built Worker need (design §9). */
+/** The calls of this service's operator API that the bench and the tests of the built Worker need (design §9). */
 import * as z from "zod";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import type { BenchRule } from "./rules.ts";
@@ -15,7 +15,7 @@ const BooksAnswer = z.object({
 export type Books = z.infer<typeof BooksAnswer>;
 
 export class OperatorApi extends OperatorClient {
-  /** A workspace with one key and these mapping rules, on a plan of its own. */
+  /** A workspace with one key and these mapping rules, on a separate plan. */
   async provision(
     signalLimit: number,
     rules: BenchRule[],

@@ -2,12 +2,11 @@
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";
-import type { PageTime } from "./growth-pages.ts";
-import type { Growth } from "./growth.ts";
+import type { PageTime, Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
-import { isMet, shown, target } from "./store-figures.ts";
-import type { StorePart } from "./store-figures.ts";
+import { isMet, shown, target } from "./figures.ts";
+import type { StorePart } from "./figures.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
 
@@ -26,7 +25,7 @@ export function reportFigures(measured: Measured): string {
   return compared("Scenario", measured, ({ unit }) => `${unit}/s`, perSecond, ratio);
 }
 
-/** What a busy machine or a slow disk changes least: the CPU time of one. */
+/** CPU time per call, which depends least on the load of the machine and the speed of the disk. */
 export function reportCpu(measured: Measured): string {
   return compared(
     "CPU of one, of the whole process",
@@ -37,7 +36,7 @@ export function reportCpu(measured: Measured): string {
   );
 }
 
-/** This service's figures next to those of the others; a ratio above 1 says that this service does better. */
+/** This service's figures compared with the others; a ratio above 1 means that this service is better. */
 function compared(
   title: string,
   measured: Measured,
@@ -61,7 +60,7 @@ function compared(
   return table([title, ...yardsticks, "This service", ...ratios], rows);
 }
 
-/** How long one call takes, for senders that call one after the other. */
+/** The time of one call, for senders that call one after the other. */
 export function reportLatencies(measured: Measured): string {
   const rows = measured
     .filter(({ scenario }) => scenario.latency)

@@ -1,4 +1,4 @@
-/** Where an HTTP/1.1 response ends, for clients that are leaner than what knows all of HTTP. */
+/** Finds the end of an HTTP/1.1 response, for clients without a complete HTTP parser. */
 
 /** @param response as received so far, a character for each byte. */
 export function isComplete(response: string): boolean {

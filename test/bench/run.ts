@@ -16,8 +16,7 @@ import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-me
 import type { BulkMemory } from "./bulk-memory.ts";
 import { startService, startStraightforward, startYardstick } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
-import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
-import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
+import { MAX_PAGE_MS, tooSlow, MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
 import {
   reportBulkMemory,
@@ -32,7 +31,7 @@ import {
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
 import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
-import { missed } from "./store-figures.ts";
+import { missed } from "./figures.ts";
 import { measureStore } from "./store.ts";
 import { measureDestinations } from "./destinations.ts";
 
@@ -49,7 +48,7 @@ const { values: flags, positionals } = parseArgs({
   },
 });
 const isGrowth = positionals[0] === "growth";
-// What processing costs swings by a third from one round to the next.
+// The cost of processing varies by a third between rounds.
 const effort: Effort = { rounds: Number(flags.rounds ?? (isGrowth ? 31 : 5)), seconds: Number(flags.seconds) };
 if (!(effort.rounds >= 1 && effort.seconds > 0)) throw new Error("--rounds and --seconds take positive numbers");
 const only = flags.only?.split(",");
@@ -152,7 +151,7 @@ async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; fig
 }
 
 async function bulkMemory(workers: BuiltWorkers): Promise<void> {
-  // With the service's bindings, and a counter that keeps nothing.
+  // The service's bindings, and a counter that stores nothing.
   const edge = { ...(await buildIn("edge", "workers/edge.toml")), configPath: workers.service.configPath };
   const ofEdge = await measureBulks("edge", { ...workers, service: edge });
   const ofAll = await measureBulks("whole", workers);
@@ -168,13 +167,13 @@ async function bulkMemory(workers: BuiltWorkers): Promise<void> {
   }
 }
 
-/** Each in an instance of its own: what earlier load has left in the heap would hide the growth. */
+/** Each in a separate instance, because the heap of earlier load would hide the growth. */
 async function measureBulks(whose: "edge" | "whole", workers: BuiltWorkers): Promise<BulkMemory[]> {
   const measured: BulkMemory[] = [];
   for (const [index, bulk] of BULK_BODIES.entries()) {
     console.error(`… the largest body, ${whose}: ${bulk.title}`);
     const stateDir = path.join(scratch, BULK_MEMORY, whose, String(index));
-    // Where nothing is kept there is nothing to wait for, and nothing to audit.
+    // Nothing is stored, so that there is nothing to await or audit.
     const service = await startService(whose === "edge" ? "admission" : "service", workers, stateDir);
     try {
       measured.push(await measureBulkMemory(service, bulk));

@@ -1,21 +1,21 @@
-/** What is measured, and the interleaved rounds in which it is. */
+/** The scenarios, and the interleaved rounds that measure them. */
 import { randomBytes } from "node:crypto";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { Contestant, ContestantName } from "./contestants.ts";
 import type { LoadGenerator, LoadOrder, LoadResult } from "./load.ts";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 
 export interface Scenario {
   name: string;
   title: string;
-  /** What the figures count, per second. */
+  /** The unit of the figures, per second. */
   unit: "calls" | "signals";
   contestants: ContestantName[];
-  /** Without `until` it lasts as long as a round. */
+  /** Without `until` it lasts for one round. */
   load(contestant: Contestant): Pick<LoadOrder, "path" | "connections"> & Partial<LoadOrder>;
-  /** Timed until the last accepted signal has taken its effect, not until the last answer. */
+  /** Timed until the last accepted signal has taken effect, not until the last answer. */
   untilSettled?: true;
-  /** Worth showing how long one call takes. */
+  /** Whether the report shows the time of one call. */
   latency?: true;
 }
 
@@ -23,7 +23,7 @@ export interface Figure {
   perSecond: number;
   p50Ms: number;
   p99Ms: number;
-  /** CPU time of the whole process for each of them, until it has taken its effect. */
+  /** CPU time of the whole process per signal, until it has taken effect. */
   cpuMicroseconds: number;
 }
 
@@ -31,18 +31,18 @@ export type Figures = Map<ContestantName, Figure>;
 
 const EVERYONE: ContestantName[] = ["bare", "one-row", "straightforward", "service", "admission"];
 const BATCH = 100;
-/** So many that the last message, which waits for company in the drain and in the queue, hardly counts. */
+/** So many that the last message, which waits in the drain and the queue, hardly counts. */
 const SETTLED_SIGNALS = 120_000;
-/** The straightforward Worker is sent single signals, as it was made for; fewer of them suffice to know its speed. */
+/** The straightforward Worker gets single signals, for which it was built; fewer are enough to measure its speed. */
 const SETTLED_SIGNALS_STRAIGHTFORWARD = 4_000;
 /**
- * And it is fastest so: the local queue starts one timer per message, serves one a millisecond, and with more callers
- * delivers nothing before they are done (1: 590/s, 2: 640/s, 3: 480/s, 32: 400/s).
+ * This is its fastest setting: the local queue starts one timer per message, serves one per millisecond, and with
+ * more callers delivers nothing before they are done (1: 590/s, 2: 640/s, 3: 480/s, 32: 400/s).
  */
 const SETTLED_CONNECTIONS_STRAIGHTFORWARD = 2;
 const MANY_ADDRESSES = 65_536;
 
-/** Well-formed, and nobody's. */
+/** Well-formed, but unknown. */
 const UNKNOWN_KEY = composeKey(randomBytes);
 
 const webhook = (key: string): string => `/api/signal-staging/webhook/${key}`;
@@ -150,7 +150,7 @@ export interface Effort {
   seconds: number;
 }
 
-/** A, B, C, A, B, C, …: whatever slows the machine down slows all of them. The first round only warms up. */
+/** A, B, C, A, B, C, …: a slow phase of the machine affects all of them. The first round only warms up. */
 export async function measure(
   scenario: Scenario,
   contestants: Contestant[],

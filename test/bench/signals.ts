@@ -1,4 +1,6 @@
-/** What the bench sends: marketing-automation signals of about 300 bytes about 5,000 people, no two alike. */
+/**
+ * The signals of the bench: marketing-automation signals of about 300 bytes from about 5,000 people, all different.
+ */
 
 const PEOPLE = 5_000;
 const EVENTS = ["Filled Out Form", "Opened Email", "Clicked Email", "Visited Web Page", "Attended Webinar"];
@@ -26,14 +28,14 @@ export function signal(n: number, extra: Record<string, string> = {}): string {
   });
 }
 
-/** The body of one call of `count` signals, from number `n` on; a single one goes as it is. */
+/** The body of one call of `count` signals, from number `n` on; a single signal has no array. */
 export function body(n: number, count: number): string {
   return count === 1 ? signal(n) : `{"batch":[${Array.from({ length: count }, (_, i) => signal(n + i)).join(",")}]}`;
 }
 
 /** `count` signals that fill a body of `bytes`, each with a comment that begins with `first`. */
 export function largestBulk(count: number, bytes: number, first: string): string[] {
-  // One byte stands between two of them.
+  // One byte separates two of them.
   const each = Math.floor(bytes / count) - 1;
   return Array.from({ length: count }, (_, n) => {
     const padding = "x".repeat(each - Buffer.byteLength(signal(n, { comments: first })));

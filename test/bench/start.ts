@@ -1,7 +1,7 @@
 /**
- * Starts built Workers on Miniflare: bindings as their wrangler.toml says, state in real files, load straight to the
- * Worker's own socket. Miniflare's entry Worker and wrangler's development proxy would cost more than most of what is
- * measured here.
+ * Starts built Workers on Miniflare: bindings from their wrangler.toml, state in real files, load directly to the
+ * Worker's own socket. Miniflare's entry Worker and wrangler's development proxy would cost more than most of the
+ * measured operations.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -15,16 +15,16 @@ import type { BuiltWorker } from "./build.ts";
 export interface RunningWorker {
   /** The Worker's own socket, as `http://host:port`. */
   origin: string;
-  /** That of the Worker beside it; the same where there is none. */
+  /** The socket of the second Worker; the same if there is none. */
   besideOrigin: string;
   miniflare: Miniflare;
-  /** The whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
+  /** Memory of the whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
   pid: number | undefined;
   residentBytes(): number;
-  /** The most that it has been since `forgetPeak`. Linux only, as what follows. */
+  /** The maximum since `forgetPeak`. Linux only, like the following members. */
   peakBytes(): number;
   forgetPeak(): void;
-  /** What all its threads have used so far. Nothing else tells it finely enough. */
+  /** CPU time of all threads so far. No other source is precise enough. */
   cpuMicroseconds(): number;
   stop(): Promise<void>;
 }
@@ -32,17 +32,23 @@ export interface RunningWorker {
 export interface StartOptions {
   stateDir: string;
   vars?: Record<string, string>;
-  /** Gets the Worker's queues instead of its own consumer. Where it calls Durable Objects, it calls the Worker's. */
+  /**
+   * A second Worker that gets the Worker's queues instead of its consumer, and that calls the Worker's Durable
+   * Objects.
+   */
   consumer?: BuiltWorker;
-  /** Whether what the Worker holds in memory is to be asked for, see heap.ts. */
+  /** Whether the Worker's memory can be read, see heap.ts. */
   inspected?: boolean;
-  /** Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`); not of the Worker's socket. */
+  /**
+   * Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`), but not of the Worker's
+   * socket.
+   */
   access?: V4WorkerOptions["access"];
 }
 
-/** What the Worker logs of what went wrong. */
+/** The error lines of the Worker's log. */
 const FAILURE = /^\{"event":"(error|[a-z_]+_failed)"/;
-/** Per instance: the first ones tell, the rest would cost. */
+/** Per instance: the first ones are enough, and more would cost time. */
 const ERRORS_SHOWN = 20;
 
 export async function start(built: BuiltWorker, options: StartOptions): Promise<RunningWorker> {
@@ -63,7 +69,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
       logRequests: false,
       cf: false,
       ...(options.inspected === true ? { inspectorHost: "127.0.0.1", inspectorPort: 0 } : {}),
-      // The Worker writes its log lines; nobody formats them, and only errors are shown.
+      // The Worker writes its log lines unformatted, and only errors are shown.
       handleStructuredLogs: ({ level, message }) => {
         if (level !== "error" && !FAILURE.test(message)) return;
         if (errors++ < ERRORS_SHOWN) console.error(message);
@@ -100,7 +106,7 @@ function workerOptions(built: BuiltWorker, name: string, vars: Record<string, st
   return options;
 }
 
-/** The same Worker, whose objects are those of the first one. */
+/** A second Worker with the Durable Objects of the first one. */
 function beside({ durableObjects = {}, ...options }: V4WorkerOptions): V4WorkerOptions {
   const objects = Object.entries(durableObjects).map(([binding, object]) => {
     const source = typeof object === "string" ? { className: object } : object;

@@ -1,12 +1,15 @@
-/** What an isolate spends before it takes its first request, by `wrangler check startup`: this service next to the bare Worker. */
+/**
+ * The CPU time of an isolate before its first request, by `wrangler check startup`: this service compared with the
+ * bare Worker.
+ */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { promisify } from "node:util";
-import { median } from "./median.ts";
+import { median } from "./figures.ts";
 
-/** Compared with the bare Worker. */
+/** Maximum ratio to the bare Worker. */
 export const STARTUP_MAX_RATIO = 2.5;
 
 const CONFIGS = {
@@ -27,13 +30,13 @@ interface Profile {
   timeDeltas: number[];
 }
 
-/** Milliseconds of CPU, medians of so many rounds. */
+/** Milliseconds of CPU, medians over the rounds. */
 export async function measureStartup(rounds: number, scratch: string): Promise<Record<Name, number>> {
   const measured: Record<Name, number[]> = { bare: [], straightforward: [], service: [] };
   for (let round = 0; round < rounds; round++) {
     for (const name of Object.keys(CONFIGS) as Name[]) {
       const ms = await busyMs(name, path.join(scratch, `${name}.cpuprofile`));
-      // The profiler looks once a millisecond, and not before it is ready: some runs of a small Worker it misses.
+      // The profiler samples once a millisecond after its own start, so that it misses some runs of a small Worker.
       if (ms > 0) measured[name].push(ms);
     }
   }

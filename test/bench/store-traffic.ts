@@ -1,9 +1,9 @@
 /**
- * The traffic of the store bench: of sixty signals thirty are of visitors whom nobody knows, twenty-one of known people
- * (two of three name their email, the others a user id), six are identify calls, three say again what an earlier one has
- * said. Whoever sends comes again only when everybody else has, so that a batch finds next to nobody twice: a row for each
- * signal, the dearest there is. One of ten identify calls makes a visitor known who has sent some four signals before,
- * over as many days; in the traffic `unlinked` none does. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
+ * The traffic of the store bench. Of sixty signals thirty are from unknown visitors, twenty-one from known people
+ * (two of three name their email, the others a user id), six are identify calls, and three repeat the content of an
+ * earlier one. Each sender comes again only after all others, so that a batch rarely contains a sender twice: one row
+ * per signal, the worst case. One in ten identify calls identifies a visitor with about four earlier signals over as
+ * many days; in the traffic `unlinked` none does. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
  */
 import type { FillOrder } from "./fill-order.ts";
 import { EVENTS, SOURCES, chance, emailOf, receivedAtMs } from "./growth-traffic.ts";
@@ -16,31 +16,34 @@ export interface Group {
 
 /** Signals a day: a million in five days. */
 export const SIGNALS_A_DAY = 200_000;
-/** Their signals are spread evenly over everything that was filled in. */
+/** A person whose signals are spread evenly over the filled traffic. */
 export const HEAVY_PERSON = { email: "heavy@example.com", signals: 1_000 };
-/** Likewise, a visitor whom nobody knows: of a million signals, each in a segment of its own. */
+/** An unknown visitor with the same spread: of a million signals, each in a separate segment. */
 export const SPREAD_VISITOR = { id: "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01", signals: 2_000 };
 
 const CYCLE = 60;
-/** In a cycle: the first slots are theirs, in this order. */
+/** Slots in a cycle: the first slots belong to them, in this order. */
 const BY_EMAIL = 14;
 const KNOWN = 21;
 const ANONYMOUS = 30;
 const IDENTIFY = 6;
-/** Coprime with CYCLE: neighbours are of different kinds. */
+/** Coprime with CYCLE, so that neighbours are of different kinds. */
 const STRIDE = 7;
 const STRIDE_INVERSE = 43;
-/** Of an anonymous visitor. */
+/** Signals of an anonymous visitor. */
 const VISITOR_SIGNALS = 4;
 const VISITORS_PER_PERSON = 1.25;
-/** One of so many identify calls makes a visitor known; the others repeat what is known. */
+/** One in this many identify calls identifies a visitor; the others repeat known facts. */
 const NEWLY_KNOWN_EVERY = 10;
-/** Who says something again does so within some five minutes. */
+/** A repetition comes within about five minutes. */
 const REPEATED_WITHIN = 300;
-/** How often each event comes, added up: Zipf's law. The first one makes a quarter, the first ten make two thirds. */
+/**
+ * Cumulative frequency of the events by Zipf's law: the first event is a quarter of the traffic, the first ten are
+ * two thirds.
+ */
 const SHARES = EVENTS.map((_, rank) => (rank + 1) ** -1.2);
 for (let rank = 1; rank < SHARES.length; rank++) SHARES[rank] = (SHARES[rank] ?? 0) + (SHARES[rank - 1] ?? 0);
-/** Each rule asks for one of these, so that a third of all signals match one of twenty. */
+/** Each rule requires one of these values, so that a third of all signals match one of twenty rules. */
 const STAGES = 60;
 
 /** As sent. */
@@ -67,7 +70,7 @@ export function mixedPayloadOf(n: number, order: FillOrder): string {
   return mixedPayloadOf(repeatedBy(n), order);
 }
 
-/** Numbers of the signals of one of these two. */
+/** Numbers of the signals of the spread person or visitor. */
 export function spreadNumbers(whose: typeof HEAVY_PERSON | typeof SPREAD_VISITOR, order: FillOrder): number[] {
   const filled = Array.from({ length: order.size.signals }, (_, n) => n);
   return filled.filter((n) => spreadOf(n, order) === whose);
@@ -79,7 +82,7 @@ export function mixedGroup(index: number): Group {
   return groupOf(n + CYCLE * Math.floor(index / BY_EMAIL));
 }
 
-/** Each looks at all signals; one of them matches a third of them. */
+/** Each rule reads all signals; one of them matches a third. */
 export function mixedRules(count: number): BenchRule[] {
   return Array.from({ length: count }, (_, index) => ({
     name: `Stage ${index}`,
@@ -91,13 +94,13 @@ export function mixedRules(count: number): BenchRule[] {
   }));
 }
 
-/** That twenty such rules give a signal. */
+/** Points per signal from twenty such rules. */
 export function pointsOf(payload: string): number {
   const stage = Number(/"stage":"stage (\d+)"/.exec(payload)?.[1] ?? STAGES);
   return stage < 20 ? stage + 1 : 0;
 }
 
-/** Whose of the two a signal is; null: neither's. */
+/** Whether a signal belongs to the spread person or visitor; null: to neither. */
 function spreadOf(n: number, { size }: FillOrder): typeof HEAVY_PERSON | typeof SPREAD_VISITOR | null {
   if (n >= size.signals) return null;
   const visitorEvery = Math.floor(size.signals / SPREAD_VISITOR.signals);
@@ -151,11 +154,11 @@ function groupOf(n: number): Group {
   return { event: EVENTS[rank] ?? "", source: SOURCES[rank % SOURCES.length] ?? "" };
 }
 
-/** Of the anonymous signal with that number among them, and whether it is this visitor's last. */
+/** The visitor of an anonymous signal, and whether it is the visitor's last. */
 function visitorOf(index: number, people: number): { id: string; isLast: boolean } {
   const visitors = Math.ceil(people * VISITORS_PER_PERSON);
   const place = scattered(index, visitors);
-  // Every pass over all visitors a fourth of them is replaced by new ones.
+  // In every pass over all visitors a quarter of them is replaced by new ones.
   const age = Math.floor(index / visitors) + (place % VISITOR_SIGNALS);
   const id = uuidOf(place + visitors * Math.floor(age / VISITOR_SIGNALS), 14);
   return { id, isLast: age % VISITOR_SIGNALS === VISITOR_SIGNALS - 1 };
@@ -170,7 +173,7 @@ function lastVisitor(n: number, people: number): string | undefined {
   return undefined;
 }
 
-/** The signal whose content this one has: none that repeats another. */
+/** The signal whose content this signal repeats, never itself a repetition. */
 function repeatedBy(n: number): number {
   let before = n - CYCLE - Math.floor(chance(n, 6) * (REPEATED_WITHIN - CYCLE));
   while (before > 0 && slotOf(before) >= CYCLE - 3) before--;
@@ -181,7 +184,7 @@ function slotOf(n: number): number {
   return (n * STRIDE) % CYCLE;
 }
 
-/** All numbers below `count` come once before any comes again. */
+/** A permutation of the numbers below `count`. */
 function scattered(index: number, count: number): number {
   return (index * 7_919 + 17) % count;
 }

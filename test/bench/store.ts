@@ -1,30 +1,39 @@
 /**
- * `npm run bench -- store`: what the Signal Store costs, writes and keeps with a million stored signals of 100,000 people,
- * each figure beside its target. Fails where one is missed, or where books do not balance. The traffic: store-traffic.ts.
+ * `npm run bench -- store`: the cost, writes and storage of the Signal Store with a million stored signals of 100,000
+ * people, each figure next to its target. Fails if a target is missed, or if the books do not balance. The traffic:
+ * store-traffic.ts.
  */
-import { execFileSync } from "node:child_process";
 import path from "node:path";
+import { execFileSync } from "node:child_process";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { Bencher } from "./bencher.ts";
 import { build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 import { startStraightforward } from "./contestants.ts";
-import { Filler, VARS, provision } from "./growth-workspaces.ts";
+import type { StoreFigure, StorePart } from "./figures.ts";
+import type { StoreSize, TrafficName, Written } from "./fill-order.ts";
+import { Filler, provision, VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace, WantedWorkspace } from "./growth-workspaces.ts";
-import type { TrafficName } from "./fill-order.ts";
 import { LoadGenerator } from "./load.ts";
 import { start } from "./start.ts";
-import type { StorePart } from "./store-figures.ts";
-import { measureDeletion, measureExport, measureLinking, measureReads, measureRule } from "./store-large.ts";
-import { COUNTED_SIGNALS, countRows, measureHostile, sizeCold, sizeHere } from "./store-rows.ts";
-import { SPEED_ROUNDS, measureFirst, measureLone, measureSpeed } from "./store-speed.ts";
-import { SIGNALS_A_DAY, mixedRules } from "./store-traffic.ts";
+import {
+  measureDeletion,
+  measureExport,
+  measureLinking,
+  measureReads,
+  measureRule,
+  measureFirst,
+  measureLone,
+  measureSpeed,
+  SPEED_ROUNDS,
+} from "./store-speed.ts";
+import { mixedRules, SIGNALS_A_DAY } from "./store-traffic.ts";
 
 const RULES = 20;
 const PEOPLE_PER_SIGNAL = 0.1;
 const MOST_NEW_SIGNALS = 100_000;
 const MOST_LARGE_SIGNALS = 2_000;
-/** One outbox row each: the consumer gets ten messages at a time. */
+/** One outbox row each, because the consumer gets ten messages at a time. */
 const LARGE_BATCH = 10;
 
 interface Workspaces {
@@ -67,7 +76,7 @@ export async function measureStore(
   }
   console.error("… first recordings");
   note(await measureFirst(startFiller, workspaces.large, workspaces.warm));
-  // Or the system would go on writing while what comes next is measured.
+  // Otherwise the system would write during the next measurement.
   execFileSync("sync");
 
   const { large, empty } = workspaces;
@@ -99,7 +108,7 @@ export async function measureStore(
 }
 
 async function provisionAll(service: BuiltWorker, stateDir: string, signals: number): Promise<Workspaces> {
-  // What is counted after it has been filled goes on in the same pace, up to now.
+  // Later traffic continues at the same pace, up to now.
   const endMs = Date.now() - (COUNTED_SIGNALS / SIGNALS_A_DAY) * DAY_MS;
   const wanted = (traffic: TrafficName, filled: number, people = filled * PEOPLE_PER_SIGNAL): WantedWorkspace => ({
     size: { signals: filled, people, rules: RULES },
@@ -121,7 +130,7 @@ async function provisionAll(service: BuiltWorker, stateDir: string, signals: num
   return { large, warm, new: brandNew, sized, empty };
 }
 
-/** Returns how many segments it has filled. */
+/** @returns the number of segments that it has filled. */
 async function fillAndCount(
   { large }: Workspaces,
   startFiller: () => Promise<Filler>,
@@ -149,4 +158,117 @@ async function withFiller<T>(startFiller: () => Promise<Filler>, act: (filler: F
   } finally {
     await filler.stop();
   }
+}
+
+/** Signals per recording and in total: enough to seal many segments. */
+const BATCHES = [
+  { batch: 1, signals: 2_000, maxRows: 3.5 },
+  { batch: 20, signals: 10_000, maxRows: 1.9 },
+  { batch: 100, signals: 20_000, maxRows: 1.7 },
+  { batch: 1_000, signals: 30_000, maxRows: 1.5 },
+];
+/** Signals per count. */
+const COUNTED_SIGNALS = BATCHES.reduce((sum, { signals }) => sum + signals, 0);
+
+const MAX_BYTES = 150;
+const MAX_BYTES_COLD = 60;
+/** Number of statements listed in a note. */
+const STATEMENTS_NAMED = 8;
+const MAX_ROW_BYTES = 1_500_000;
+/** The workspace is filled in this many parts. After the first half the process may grow by at most this amount. */
+const HOSTILE_PARTS = 10;
+const MAX_GROWTH_MB = 64;
+const MEGABYTE = 1024 * 1024;
+
+/** Counts the rows of further traffic. The alarm rings as in production, and counts. */
+async function countRows(filler: Filler, workspace: FilledWorkspace): Promise<StorePart> {
+  const part: StorePart = { title: "Rows written in the Signal Store, a signal", figures: [], notes: [] };
+  for (const { batch, signals, maxRows } of BATCHES) {
+    const from = workspace.sent;
+    workspace.sent += signals;
+    const written = await filler.record({ ...workspace.order, from, to: workspace.sent, batch, alarms: true });
+    const name = batch === 1 ? "Alone" : `In batches of ${batch.toLocaleString("en")}`;
+    part.figures.push({ name, value: rowsOf(written) / signals, unit: "rows", atMost: maxRows });
+    part.notes.push(`${name}: ${rowNote(written, signals)}.`);
+  }
+  return part;
+}
+
+function sizeHere(size: StoreSize, signals: number): StorePart {
+  const note = `Of that values alone, a signal: ${tableNote(size, signals)}.`;
+  return {
+    title: "Bytes at rest, a signal",
+    figures: [
+      { name: "With payloads in the store", value: size.databaseBytes / signals, unit: "bytes", atMost: MAX_BYTES },
+    ],
+    notes: [note],
+  };
+}
+
+function sizeCold(size: StoreSize, signals: number): StoreFigure[] {
+  return [
+    {
+      name: "With payloads in R2: in the store",
+      value: size.databaseBytes / signals,
+      unit: "bytes",
+      atMost: MAX_BYTES_COLD,
+    },
+    { name: "With payloads in R2: there", value: size.coldBytes / signals, unit: "bytes" },
+  ];
+}
+
+/** Signals that share nothing, or of the maximum size: each has a bounded cost. */
+async function measureHostile(filler: Filler, workspace: FilledWorkspace, title: string): Promise<StorePart> {
+  const { order } = workspace;
+  const { signals } = order.size;
+  const resident: number[] = [];
+  let rows = 0;
+  const step = signals / HOSTILE_PARTS;
+  for (let from = 0; from < signals; from += step) {
+    rows += rowsOf(await filler.record({ ...order, from, to: from + step }));
+    resident.push(filler.running.residentBytes());
+  }
+  const size = await filler.size(workspace);
+  const half = resident[HOSTILE_PARTS / 2 - 1] ?? Number.NaN;
+  const last = resident.at(-1) ?? Number.NaN;
+  return {
+    title: `${title}, ${signals.toLocaleString("en")} of them`,
+    figures: [
+      { name: `${title}: rows written, each`, value: rows / signals, unit: "rows" },
+      { name: `${title}: bytes at rest, each`, value: size.databaseBytes / signals, unit: "bytes" },
+      { name: `${title}: the longest row`, value: size.longestRow.bytes, unit: "bytes", atMost: MAX_ROW_BYTES },
+      {
+        name: `${title}: resident memory, second half`,
+        value: Math.max(0, last - half) / MEGABYTE,
+        unit: "MB",
+        atMost: MAX_GROWTH_MB,
+      },
+    ],
+    notes: [
+      `The longest row is in ${size.longestRow.table}.`,
+      `Resident after each tenth, in MB: ${resident.map((bytes) => Math.round(bytes / MEGABYTE)).join(", ")}.`,
+    ],
+  };
+}
+
+function rowsOf({ recording, linking, chores, alarms }: Written): number {
+  return recording + linking + chores + alarms;
+}
+
+function rowNote(written: Written, signals: number): string {
+  const each = (rows: number): string => (rows / signals).toFixed(3);
+  const parts = (["recording", "linking", "chores", "alarms"] as const).map((part) => `${part} ${each(written[part])}`);
+  const statements = Object.entries(written.statements)
+    .toSorted(([, a], [, b]) => b - a)
+    .slice(0, STATEMENTS_NAMED)
+    .map(([statement, rows]) => `${statement} ${each(rows)}`);
+  return `${parts.join(", ")}; most of it ${statements.join(", ")}`;
+}
+
+function tableNote({ tables }: StoreSize, signals: number): string {
+  return Object.entries(tables)
+    .filter(([, bytes]) => bytes / signals >= 0.5)
+    .toSorted(([, a], [, b]) => b - a)
+    .map(([table, bytes]) => `${table} ${(bytes / signals).toFixed(1)}`)
+    .join(", ");
 }

@@ -73,7 +73,7 @@ test("an admin creates, uses and rotates a key, an owner deactivates it, and a m
   await withPage(workspace, workspace.owner, async (page) => {
     await rowOf(page, "Replaced by").getByRole("link", { name: "Deactivate" }).click();
     await page.getByText("cannot be undone").waitFor();
-    // The page has only asked so far: the key still works.
+    // The page only asks for confirmation so far: the key still works.
     expect(await send(first, FORM)).toBe(202);
     await page.getByRole("button", { name: "Deactivate" }).click();
     await page.getByText("The key is deactivated.").waitFor();
@@ -96,7 +96,7 @@ test("an admin creates, uses and rotates a key, an owner deactivates it, and a m
 describe("the full key is shown once", () => {
   test("neither a reload nor going back and forward shows it again or creates a second key", async () => {
     const workspace = await newWorkspace("once");
-    // As browsers are: they keep a page that was left, and show it again when one goes back.
+    // Browsers keep a page in their back-forward cache and show it again after going back.
     const keeping = await launch({ keepPages: true });
     const context = await newContext(keeping);
     try {
@@ -107,7 +107,7 @@ describe("the full key is shown once", () => {
 
       await page.getByRole("link", { name: "To the list" }).click();
       await page.getByRole("heading", { name: "API Keys", exact: true }).waitFor();
-      // Chromium asks whether the form shall be sent again.
+      // Chromium asks for confirmation to send the form again.
       await expect(page.goBack()).rejects.toThrow("ERR_CACHE_MISS");
       await expect.poll(shows).toBe(false);
 
@@ -134,7 +134,10 @@ describe("the full key is shown once", () => {
   });
 });
 
-/** On a line so slow that the service has made the key, and no answer has reached the browser, before the second click. */
+/**
+ * On a connection so slow that the service has created the key, but the browser has no answer before the second
+ * click.
+ */
 async function doubleClick(page: Page, context: BrowserContext, { operator, id }: TestWorkspace): Promise<void> {
   const session = await context.newCDPSession(page);
   const slow = { offline: false, latency: 6_000, downloadThroughput: -1, uploadThroughput: -1 };
@@ -234,7 +237,7 @@ test("a key can be created with the keyboard alone, with a visible focus", async
     await tabTo("Create API Key");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Create API Key" }).waitFor();
-    // The form begins there.
+    // The form focuses its first field.
     await expect.poll(focused).toBe("name outlined");
     await page.keyboard.type("By keyboard");
     await tabTo("endpoint_type");
@@ -249,7 +252,7 @@ test("a key can be created with the keyboard alone, with a visible focus", async
   });
 });
 
-/** Name or text of what has the focus, and whether it is seen to have it. */
+/** Name or text of the focused element, and whether its focus is visible. */
 const FOCUSED = `(() => {
   const { activeElement } = document;
   const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);

@@ -1,4 +1,4 @@
-/** The main flows with scripts switched off. */
+/** The main flows without JavaScript. */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { launch, newContext, signIn } from "./support/browser.ts";
@@ -61,7 +61,7 @@ test("a rule gets a second condition, is previewed, and keeps its input after an
   await submit(page, "Preview");
   await page.locator("#preview").getByText("+7", { exact: true }).first().waitFor();
   await submit(page, "Create rule");
-  // The form is refused, as it has neither a name nor a scoring signal yet.
+  // The form is refused, because it has neither a name nor a scoring signal yet.
   await page.getByRole("alert").waitFor();
   expect(await page.getByLabel("Condition 2: value").inputValue()).toBe("website");
   await page.getByLabel("Scoring signal").fill("demo_requested");

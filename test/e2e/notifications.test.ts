@@ -1,4 +1,6 @@
-/** Settings › Notifications in the browser, with a receiver on this machine that verifies with the library. */
+/**
+ * Settings › Notifications in the browser, with a receiver on this machine that verifies signatures with the library.
+ */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { Receiver } from "../events/support/receiver.ts";
@@ -26,7 +28,7 @@ afterAll(() => browser?.close());
 
 const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).first().click();
 
-/** On the page that shows its secret, which the receiver has from then on. */
+/** From the page that shows the secret; the receiver uses it from then on. */
 async function newWebhook(page: Page, home: string): Promise<void> {
   await page.goto(`${home}/settings/notifications`);
   await page.getByText("Nobody is told anything yet").waitFor();

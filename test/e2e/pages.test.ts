@@ -1,6 +1,6 @@
 /**
- * What holds on every page: accessible, no wider than the screen, nothing that the content security policy stops, light
- * over the wire.
+ * Checks of every page: accessible, no wider than the screen, no violation of the content security policy, small over
+ * the network.
  */
 import { gzipSync } from "node:zlib";
 import { AxeBuilder } from "@axe-core/playwright";
@@ -15,7 +15,7 @@ const FIRST_VIEW_MAX_BYTES = 60 * 1024;
 const { slug, keyId, ruleId, scored, destination, delivery } = inject("demo");
 const HOME = `/w/${slug}`;
 
-/** The pages with the demo's data, and with a search that finds nothing where that is another page. */
+/** The pages with the demo's data, and with a search without results if that page differs. */
 const PATHS = [
   "/signals",
   "/signals?q=nothing&source=web&only=held&from=2026-01-01",
@@ -64,7 +64,7 @@ const PATHS = [
 let browser: Browser;
 let context: BrowserContext;
 let page: Page;
-/** What the page's console complained about: also what the content security policy has stopped. */
+/** Errors in the page's console, including violations of the content security policy. */
 const complaints: string[] = [];
 
 beforeAll(async () => {
@@ -85,7 +85,7 @@ const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
   (["wide", "narrow"] as const).map((size) => ({ colorScheme, size })),
 );
 
-/** What is wrong with the page as it is shown, in each look. */
+/** The errors of the shown page, in each look. */
 async function wrong(): Promise<string[]> {
   const found: string[] = [];
   for (const { colorScheme, size } of LOOKS) {
@@ -99,7 +99,9 @@ async function wrong(): Promise<string[]> {
   return found;
 }
 
-/** Of those that matter, what and where. The pages have no frames, so the quick way of asking is as good. */
+/**
+ * Serious accessibility errors with their elements. The pages have no frames, so that the faster check is sufficient.
+ */
 async function violations(): Promise<string[]> {
   const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
   const { violations: found } = await axe.analyze();
@@ -124,7 +126,7 @@ async function overflow(of = page): Promise<string[]> {
   ];
 }
 
-/** What is there and cannot be read: cells that are too low for their label on a phone, and names of an axis that meet. */
+/** Unreadable content: cells that cut their label on a phone, and overlapping labels of an axis. */
 function cut(of: Page): Promise<string[]> {
   return of.evaluate<string[]>(`(() => {
     const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
@@ -154,7 +156,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
   test("the labels of a score curve never overlap, at any time of day and for any span", async () => {
     const HOUR = 3_600_000;
     const spans = [1, 2, 3, 6, 12, 24, 47, 49, 72, 7 * 24, 14 * 24, 31 * 24, 90 * 24, 400 * 24, 1_800 * 24];
-    // Each end is 61 minutes after the end before it: each chart ends at another minute of the hour, and of the day.
+    // Each end is 61 minutes after the previous one, so that each chart ends at another minute of the hour and the
+    // day.
     const ends = Array.from({ length: 24 }, (_, n) => Date.UTC(2026, 10, 22) + (n * 61 * HOUR) / 60);
     const charts = spans.flatMap((hours) =>
       ends.map((toMs) => {
@@ -192,7 +195,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await expect.poll(() => workspace.score(email)).toBe(0);
     const otherContext = await newContext(browser, { reducedMotion: "reduce" });
     const listed = await signIn(otherContext, workspace.owner, `${workspace.home}/live`);
-    // The row that the script makes is looked at, too.
+    // The row that the script adds is checked too.
     await listed.locator("#live-state", { hasText: /^Live$/ }).waitFor();
     expect(await send(key, { ...long, event: "m".repeat(255) })).toBe(202);
     await listed.getByText("m".repeat(255)).waitFor();
@@ -251,7 +254,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     ["settings/notifications/new", "Create destination"],
   ])("%s, sent empty, is accessible and within the screen", async (path, button) => {
     await page.goto(`${HOME}/${path}`);
-    // The browser's own check is not what is looked at here.
+    // The browser's own validation is not under test here.
     await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
     await page.getByRole("button", { name: button }).click();
     await page.getByRole("alert").waitFor();
@@ -269,14 +272,14 @@ test.each([...PATHS.map((path) => HOME + path), "/sign-in"])("a first view weigh
   const weights = await Promise.all(responses.map(weight));
   page.off("response", add);
   await session.detach();
-  // The page, its style and its script.
+  // The page, its style sheet and its script.
   expect(weights.length).toBeGreaterThanOrEqual(3);
   expect(weights.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThanOrEqual(FIRST_VIEW_MAX_BYTES);
 });
 
 /**
- * Bytes of headers and body. The local runtime does not compress; Cloudflare compresses HTML, CSS and JavaScript on the
- * way to a browser, so the body counts as gzip makes it, which is the least of what is used there.
+ * Bytes of headers and body. The local runtime does not compress. Cloudflare compresses HTML, CSS and JavaScript for
+ * browsers, so the body counts with its gzip size, the weakest compression in use there.
  */
 async function weight(response: Response): Promise<number> {
   const { responseHeadersSize } = await response.request().sizes();

@@ -1,4 +1,6 @@
-/** `npm run pictures`: the pictures of the main pages in docs/pages.md, of a workspace with three weeks of signals. */
+/**
+ * `npm run pictures`: the screenshots of the main pages in docs/pages.md, of a workspace with three weeks of signals.
+ */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -91,7 +93,10 @@ async function take(page: Page, name: string, at?: string): Promise<void> {
   await page.screenshot({ path: path.join(PICTURES, `${name}.png`), animations: "disabled" });
 }
 
-/** A picture of a full key looks like a leak, although its service is gone a second later. The address is a deployment's. */
+/**
+ * A screenshot of a full key looks like a leak, although its service ends a second later. The address is that of a
+ * deployment.
+ */
 async function hideKey(page: Page): Promise<void> {
   const key = await page.locator("#new-key").innerText();
   const hidden = key.slice(0, 5) + "•".repeat(key.length - 5);
@@ -104,7 +109,7 @@ async function hideKey(page: Page): Promise<void> {
   );
 }
 
-/** What arrives while somebody watches. */
+/** Signals that arrive while the live page is open. */
 async function sendNow({ campaigns, retired }: DemoKeys): Promise<void> {
   const webhook = `/api/signal-staging/webhook/${campaigns}`;
   const form = { email: WHO, event: "Filled Out Form", source: "marketing-automation" };

@@ -1,4 +1,4 @@
-/** Mapping rules as people keep them: copied, taken to another workspace as a file, changed and gone back with. */
+/** Mapping rules are copied, exported to another workspace, changed and restored. */
 import { readFile } from "node:fs/promises";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -46,7 +46,7 @@ test("a new rule focuses its name, and its suggestions follow the event while th
   await expect
     .poll(async () => page.reload().then(() => proposed(page, "events")))
     .toEqual(["Filled Out Form", "Ordered"]);
-  // The browser gives the focus with the first frame, after the page has loaded.
+  // The browser sets the focus with the first frame, after the page has loaded.
   await expect.poll(() => focused(page)).toBe("name");
   await page.keyboard.type("Ordered something");
   await page.getByLabel("Event", { exact: true }).fill("Ordered");

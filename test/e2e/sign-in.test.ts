@@ -1,4 +1,4 @@
-/** Design §10: sign-in by each driver in a real browser, and a session that ends in the middle. */
+/** Design §10: sign-in with each driver in a real browser, and a session that ends in the middle. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startProvider } from "../sign-in/support/provider.ts";
@@ -100,13 +100,13 @@ describe("after a session ends", () => {
     await secondPage.getByRole("button", { name: "Sign out" }).click();
     await secondPage.getByRole("heading", { name: "Sign in" }).waitFor();
 
-    // The preview that follows what is typed is refused, and takes nothing of it away.
+    // The preview of the typed input is refused and changes none of it.
     const previewed = page.waitForResponse(`**${home}/settings/api-keys/new/preview`);
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
     expect((await previewed).status()).toBe(401);
     await page.getByRole("button", { name: "Create API Key" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-    // Sent again before signing in, the form is refused once more.
+    // Sent again before signing in, the form is refused again.
     await page.getByRole("button", { name: "Send it again" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
 

@@ -1,4 +1,4 @@
-/** What senders send, as it is seen and dealt with on the pages (spec §6.3, §8; design §1.3). */
+/** The pages show the signals of senders (spec §6.3, §8; design §1.3). */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { Browser, Page } from "playwright-core";
@@ -24,13 +24,13 @@ async function withPage(of: TestWorkspace, path: string, use: (page: Page) => Pr
   }
 }
 
-/** In a POSIX shell, as it would be pasted. */
+/** In a POSIX shell, as a reader would paste it. */
 async function inShell(line: string): Promise<unknown> {
   const { stdout } = await promisify(execFile)("sh", ["-c", line]);
   return JSON.parse(stdout);
 }
 
-/** Loads the page again until it says so. */
+/** Reloads the page until it shows the text. */
 async function reloadUntil(page: Page, text: string): Promise<void> {
   await expect
     .poll(async () => {
@@ -86,7 +86,7 @@ test("each curl command of the page works, and none does after the key is deacti
     expect(lines).toHaveLength(4);
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: "accepted" });
 
-    // A sender sees the deactivation with its next call.
+    // A sender learns of the deactivation with its next call.
     await page.getByRole("link", { name: "To the list" }).click();
     await page.getByRole("link", { name: "Deactivate O'Neill's key" }).click();
     await page.getByRole("button", { name: "Deactivate" }).click();
@@ -102,7 +102,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
   const key = await workspace.newKey();
   for (const email of ["jane@example.com", "joe@example.com"]) await send(key, { ...FORM, email });
   await send(key, { ...FORM, email: "ann@example.com", properties: { form_name: "Newsletter" } });
-  // The first of them is there some seconds before the others.
+  // The first signal is recorded some seconds before the others.
   await expect.poll(() => workspace.score("ann@example.com")).toBe(0);
   await withPage(workspace, "/signals", async (page) => {
     await reloadUntil(page, "Filled Out Form");
@@ -119,7 +119,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
     expect((await Promise.all(await typed("value")))[paths.indexOf("properties.form_name")]).toBe("Demo request");
     await page.getByLabel("Scoring signal").fill("demo_requested");
     await page.getByLabel("Points").fill("15");
-    // The preview follows what is typed.
+    // The preview follows the typed input.
     await page.locator("#preview").getByText("+30").waitFor();
     await page.getByLabel("How often").selectOption("once_ever");
     await page.locator("#preview").getByText("2 signals of the last 30 days would score, at +15 each").waitFor();
@@ -132,7 +132,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
     // By itself.
     await page.locator("#job").getByText("2 matched").waitFor();
 
-    // Once ever: whoever has scored does so no more, and the trace says why.
+    // Once ever: a person who has scored does not score again, and the trace says why.
     await send(key, { ...FORM, email: "joe@example.com", properties: { ...FORM.properties, again: true } });
     await page.getByRole("link", { name: "Signal Queue" }).click();
     await page.getByRole("link", { name: "Filled Out Form" }).click();
@@ -153,7 +153,7 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   expect(await send(key, { ...FORM, properties: { at: 5 } })).toBe(429);
   await expect.poll(() => workspace.score("jane@example.com")).toBe(20);
   await withPage(workspace, "/signals", async (page) => {
-    // The Queue may bring the held signals to the store after those that score.
+    // The queue may deliver the held signals to the store after the accepted ones.
     await reloadUntil(page, "2 signals are held");
     await page.getByRole("link", { name: "What is held, and why" }).first().click();
     await page.getByRole("button", { name: "Switch overages on" }).click();

@@ -1,4 +1,4 @@
-/** The README's tour, pasted into a shell as its reader does it, with the lines that `npm run dev` prints. */
+/** The README's tour, pasted into a shell as a reader does, with the lines that `npm run dev` prints. */
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -15,7 +15,7 @@ const TOUR_MS = 40_000;
 
 let scratch: string;
 let dev: ChildProcess;
-/** The lines that it prints to be pasted before the tour. */
+/** The lines that it prints, to paste before the tour. */
 let pasted: string;
 
 beforeAll(async () => {
@@ -30,7 +30,7 @@ afterAll(async () => {
 
 async function startDev(): Promise<void> {
   const args = ["run", "dev", "--", "--port", String(await freePort()), "--persist-to", scratch];
-  // In a group of its own, as a terminal has it: what ends it reaches all of it.
+  // In a separate process group, as in a terminal: a signal reaches all its processes.
   dev = spawn("npm", args, { cwd: ROOT, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   pasted = linesToPaste(await printedUntil(dev, "The service's log"));
 }
@@ -62,7 +62,7 @@ test(
     expect(revoked).toContain('"status":"Inactive"');
     expect(refused).toContain('"status":401');
 
-    // Its next start makes a new key, and a reader who takes the tour once more revokes that one.
+    // The next start creates a new key, and a reader who repeats the tour revokes that one.
     await endDev();
     await startDev();
     const [accepted, , refusedToo] = await printedBy([SENT_AGAIN, ...steps.slice(-1), SENT_AGAIN]);
@@ -74,7 +74,7 @@ test(
 
 const SENT_AGAIN = 'curl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
 
-/** What each block prints, in one shell in which the lines to be pasted stand first. */
+/** The output of each block, in one shell that starts with the pasted lines. */
 async function printedBy(blocks: string[]): Promise<string[]> {
   const marked = blocks.map((block, index) => `echo "@@ ${index}"\n${block}\necho`);
   const script = ["set -eu", pasted, ...marked].join("\n");
@@ -96,7 +96,7 @@ function linesToPaste(printed: string): string {
   return printed.slice(from, to);
 }
 
-/** What it says afterwards is read and dropped: it neither waits for a reader nor loses one. */
+/** Later output is read and dropped, so that the process neither blocks nor fails on a closed pipe. */
 function printedUntil(child: ChildProcess, last: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let printed = "";

@@ -1,4 +1,4 @@
-/** Events go over real HTTP to receivers that answer, fail, hang, redirect, have gone, or never stop talking. */
+/** Events go over real HTTP to receivers that answer, fail, hang, redirect, are gone, or never stop sending. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -36,7 +36,7 @@ async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
   return receiver;
 }
 
-/** What came of the one attempt of a test. */
+/** The result of the only attempt of a test delivery. */
 async function tested(workspace: EventWorkspace, destination: string): Promise<Delivery> {
   const { id } = await workspace.test(destination);
   const find = async () => (await workspace.deliveries(destination)).find((delivery) => delivery.id === id);
@@ -204,7 +204,7 @@ test("10,000 scoring signals are notified once to each of two destinations, with
   const digest = (receiver: Receiver) =>
     createHash("sha256").update(notified(receiver).toSorted().join()).digest("hex");
   expect(digest(first)).toBe(digest(second));
-  // They leave a second apart; on the way one may be overtaken by time, so that two arrive closer together.
+  // Deliveries leave a second apart, but may arrive closer together.
   for (const times of arrivals) {
     const seconds = ((times.at(-1) ?? 0) - sentMs) / 1_000;
     expect(times.length).toBeLessThanOrEqual(Math.ceil(seconds) + 1);

@@ -1,6 +1,6 @@
 /**
- * Invariant 4 over HTTP: when a deactivation has returned, no call with the key that begins afterwards is answered with 202,
- * although two isolates remember the key and 32 senders are busy with it. `npm run test:races -- --trials 1000` for longer.
+ * Invariant 4 over HTTP: no call that begins after a deactivation has returned is answered with 202, although two
+ * isolates cache the key and 32 senders use it. `npm run test:races -- --trials 1000` for longer.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -19,12 +19,12 @@ const FIRST_SEED = seedOr(process.env["RACES_SEED"]);
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const TOKEN = "races-operator";
 const SENDERS = 32;
-/** Calls that each sender makes after it has been told that the key is deactivated. */
+/** Calls that each sender makes after the refusal of the deactivated key. */
 const CALLS_AFTER = 2;
 
 let scratch: string;
 let running: RunningWorker;
-/** Two Workers with the same database and the same objects, each an isolate with a memory of keys of its own. */
+/** Two Workers with the same database and the same objects, each an isolate with a separate cache of keys. */
 let origins: [string, string];
 let workspaceId: string;
 

@@ -1,6 +1,6 @@
 /**
- * Events across `kill -9`, at moments that nobody chose and at those that hurt: when a receiver has been sent something and
- * has not answered, and when it has just answered. Every scoring signal is told, and none under a second id.
+ * Events across `kill -9`, at random moments and at critical ones: when a receiver has a request and has not
+ * answered, and when it has just answered. Every scoring signal is notified, and only under one id.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -20,7 +20,7 @@ const ROUNDS = 6;
 const SIGNALS_A_ROUND = 60;
 const PEOPLE = 12;
 const THRESHOLD = 10;
-/** What was taken over and not reported comes again after so long. */
+/** A delivery that was taken and not reported is due again after this time. */
 const LEASE_MS = 1_500;
 const VARS = { SIGN_IN: "local", DELIVERY_LEASE_MS: String(LEASE_MS) };
 
@@ -47,7 +47,7 @@ afterAll(async () => {
   await receiver.close();
 });
 
-/** Whether the receiver's next request is the one at which the service dies: before it is answered, or just after. */
+/** Whether the service dies at the receiver's next request: before its answer, or just after. */
 function killAt(moment: "sent" | "answered", nth: number): Promise<void> {
   let killed = false;
   return new Promise((resolve) => {
@@ -69,7 +69,7 @@ function killAt(moment: "sent" | "answered", nth: number): Promise<void> {
 async function sendUntilKilled(round: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 0; ; n++) {
-    // The kill may wait for one more delivery, which takes one more signal.
+    // The kill may wait for another delivery, which needs another signal.
     // oxlint-disable-next-line no-await-in-loop -- one after the other, as a sender
     if (n >= SIGNALS_A_ROUND) await sleep(100);
     const signal = { email: `p${Math.floor(random() * PEOPLE)}@example.com`, event: "Visit", properties: { round, n } };

@@ -1,4 +1,6 @@
-/** Events across `kill -9`: what was made true is told, once, whichever object was about to raise, to hand on or to deliver it. */
+/**
+ * Events across `kill -9`: each event is notified once, whichever object was about to raise, hand on or deliver it.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
@@ -11,7 +13,9 @@ const CONNECTIONS = 8;
 const SHORTEST_ROUND_MS = 100;
 const LONGEST_ROUND_MS = 800;
 const PEOPLE = 20;
-/** Receivers are on this machine; and what comes is processed, raised and delivered while more comes. */
+/**
+ * The receivers are on this machine. Signals are processed and events raised and delivered while more signals come.
+ */
 const VARS = { SIGN_IN: "local", DRAIN_PACE_MS: "50" };
 const THRESHOLDS = [1, 10];
 const RULE: BenchRule = {
@@ -22,7 +26,7 @@ const RULE: BenchRule = {
   scoring_signal: "visit",
   points: 1,
 };
-/** What was handed to the queue, and died with it, is due again after a lease; what was on its way to be raised after a minute. */
+/** A message lost with the queue is due again after a lease, and an event on its way to be raised after a minute. */
 const PATIENCE = { timeout: 150_000, interval: 250 };
 
 const random = chances("kill -9 while events are raised");
@@ -71,7 +75,7 @@ async function postUntilKilled(ms: number): Promise<void> {
   await senders;
 }
 
-/** In how many different messages each of them was told; a message may have come more than once. */
+/** In how many different messages each item was notified; a message may arrive more than once. */
 function notifiedCounts<T>(type: string, of: (data: Record<string, unknown>) => T[]): Map<T, number> {
   const messages = new Map(receiver.ofType(type).map(({ id, body }) => [id, body?.data ?? {}] as const));
   const counts = new Map<T, number>();

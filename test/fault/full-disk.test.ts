@@ -1,6 +1,6 @@
 /**
- * Invariant 2 on a disk that is full: the built Worker on a small file system in memory, which a ballast fills to the last
- * page. `npm run test:crash -- --disk 64M`: mounting takes rights that not everybody has, so it is no part of `npm test`.
+ * Invariant 2 on a full disk: the built Worker on a small file system in memory, filled to the last page by a ballast
+ * file. `npm run test:crash -- --disk 64M`: mounting requires root rights, so that it is no part of `npm test`.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { note } from "../support/note.ts";
 const DISK = process.env["CRASH_DISK"];
 const CONNECTIONS = 8;
 const CALLS_WHILE_FULL = 200;
-/** What is left beside the ballast: some 100 signals. */
+/** The free space beside the ballast: about 100 signals. */
 const LEFT_BYTES = 6 * 1024 * 1024;
 const PAYLOAD_BYTES = 20_000;
 
@@ -49,7 +49,7 @@ afterAll(async () => {
   await service?.remove();
 });
 
-/** Posts a signal that no compression makes smaller; the status, which is 202, or 503 with a time to wait. */
+/** Posts an incompressible signal. @returns the status: 202, or 503 with a Retry-After. */
 async function post(): Promise<number> {
   if (service === undefined) throw new Error("there is no service");
   const text = Buffer.from(crypto.getRandomValues(new Uint8Array((PAYLOAD_BYTES * 3) / 4))).toString("base64");

@@ -1,6 +1,7 @@
 /**
- * Invariants 1, 2 and 7 across `kill -9` in the middle of a job: the runtime is killed while earlier signals are linked, a
- * rule is applied to the past, a person is deleted, and so on. The job ends nevertheless, and what it does is done once.
+ * Invariants 1, 2 and 7 across `kill -9` in the middle of a job: the runtime is killed while earlier signals are
+ * linked, a rule is applied to the past, a person is deleted, and so on. The job ends nevertheless and has its effect
+ * once.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,19 +15,19 @@ import { VISIT_RULE } from "./support/visit-rule.ts";
 import { readStored } from "./support/stored.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
-/** Kills of each job, at moments that nobody chose. */
+/** Kills of each job, at random moments. */
 const KILLS = 3;
 const LATEST_KILL_MS = 50;
-/** As long as it takes here to send some thousand signals through the queue once more. */
+/** Time to send some thousand signals through the queue again here. */
 const LATEST_PRESSED_MS = 300;
-/** As long as an object of R2 takes to be written here. */
+/** Time to write an object to R2 here. */
 const WRITING_MS = 15;
 /** So long ago that the shortest retention is over. */
 const LONG_AGO_MS = -40 * DAY_MS;
 const RETENTION_DAYS = 31;
-/** What was on its way to the consumer is sent again by an alarm, after ten seconds. */
+/** An alarm resends the messages on their way to the consumer after ten seconds. */
 const PATIENCE = { timeout: 40_000, interval: 50 };
-/** Looked at so often that a job is caught while it is under way. */
+/** The poll interval, short enough to catch a job in progress. */
 const BEGUN = { timeout: 20_000, interval: 1 };
 const PEOPLE = 20;
 const LARGE_TEXT_BYTES = 8_000;
@@ -55,7 +56,7 @@ const provisioned = new Map<string, Workspace>();
 const sentLongAgo = { deletion: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
 const GONE_SIGNALS = 6_000;
-/** Ten steps of retention, so that it is caught under way. */
+/** Ten steps of retention, so that the kill hits a running job. */
 const EXPIRED_SIGNALS = 20_000;
 const EXPIRED_BULKS = 2;
 const texts = Array.from({ length: 1_200 }, () => randomBytes(LARGE_TEXT_BYTES * 0.75).toString("base64"));
@@ -200,7 +201,7 @@ test("design §8: after kill -9 during a replay of dead letters, requested twice
   const bytesEach = Math.floor(ROW_MAX_BYTES / attributes.length) - 400;
   expect((await update(attributes.map((name) => ({ [name]: "x".repeat(bytesEach) })))).status).toBe(202);
   await settled(workspace);
-  // For each of these there is no room, until one of the others is smaller.
+  // None of these fits until one of the others becomes smaller.
   const dead = 1_000;
   const extra = (n: number) => `${n} ${"y".repeat(ROW_MAX_BYTES - attributes.length * bytesEach)}`;
   const answers = [];
@@ -306,7 +307,7 @@ function visits(count: number, ids?: object, bulk = 0): object[] {
   return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n, bulk } }));
 }
 
-/** Sends signals as one bulk, and returns their ids once all are processed. */
+/** Sends signals as one bulk call, and returns their ids once all are processed. */
 async function send(workspace: Workspace, signals: readonly object[]): Promise<string[]> {
   const body = signals.map((signal) => JSON.stringify(signal)).join("\n");
   const answer = await service.post(`signal-staging/bulk/${workspace.key}`, body);
@@ -329,7 +330,7 @@ async function scores({ id }: Workspace): Promise<Map<string, number>> {
   return new Map(people.map(({ email, score }) => [email, score]));
 }
 
-/** The books are what the lines say, and of these signals each is there once. Returns all there are. */
+/** The books agree with the lines, and each of these signals exists once. @returns all signals. */
 async function expectBooks(
   workspace: Workspace,
   ids: readonly string[],
@@ -349,10 +350,10 @@ async function expectBooks(
   return all;
 }
 
-/** Kills at some moment between a call and the last of what it sets going; the call is made again each time. */
+/** Kills at a moment between a call and its last effect, and repeats the call each time. */
 async function killOncePressed(press: () => Promise<unknown>): Promise<void> {
   for (let kills = 0; kills < KILLS; kills++) {
-    // What it would answer is lost with the process.
+    // The answer is lost with the process.
     press().catch(() => {});
     await sleep(random() * LATEST_PRESSED_MS);
     await service.kill();
@@ -360,13 +361,13 @@ async function killOncePressed(press: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** Begins a job once, and kills at moments while it is under way. */
+/** Starts a job once, and kills at moments while it runs. */
 async function killWhileUnderWay(
   begin: () => Promise<unknown>,
   stage: () => Promise<Stage>,
   latestMs = LATEST_KILL_MS,
 ): Promise<void> {
-  // What it would answer may be lost with the process.
+  // The answer may be lost with the process.
   begin().catch(() => {});
   for (let kills = 0; kills < KILLS; kills++) {
     const now = await vi.waitFor(async () => {
@@ -381,7 +382,7 @@ async function killWhileUnderWay(
   }
 }
 
-/** What was being written to R2 when the process was killed may arrive there still: only after a while it is removed. */
+/** An upload to R2 in progress at the kill may still arrive, and is removed only after a while. */
 async function waitForAbandoned(slug: string): Promise<void> {
   await service.start(COLD_ABANDONED_MS);
   await setPlan(slug, {});

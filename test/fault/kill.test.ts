@@ -1,4 +1,7 @@
-/** Invariants 1, 2 and 4 across `kill -9`: the built Worker on real files, its runtime killed while signals come in. */
+/**
+ * Invariants 1, 2 and 4 across `kill -9`: the built Worker on real files, whose runtime is killed while signals come
+ * in.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { amount } from "../support/amount.ts";
@@ -8,9 +11,9 @@ import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { note } from "../support/note.ts";
 
 const CONNECTIONS = 32;
-/** Rounds of load, each ended by a kill at a moment that nobody chose: `npm run test:crash -- --rounds 100`. */
+/** Rounds of load, each ended by a kill at a random moment: `npm run test:crash -- --rounds 100`. */
 const ROUNDS = Number(process.env["CRASH_ROUNDS"] ?? amount(1, 5));
-/** Every so many calls, one carries as many signals. */
+/** Every n-th call is a batch of this size. */
 const BATCH_EVERY = 5;
 const SHORTEST_ROUND_MS = 150;
 const LONGEST_ROUND_MS = 900;
@@ -30,7 +33,7 @@ interface Sent {
   properties: { n: number };
 }
 
-/** Signals, all different: mostly one, at times several. */
+/** Signals, all different: mostly one, sometimes several. */
 function nextSignals(): Sent[] {
   return Array.from({ length: calls++ % BATCH_EVERY === 0 ? BATCH_EVERY : 1 }, () => {
     const n = sent++;
@@ -38,7 +41,7 @@ function nextSignals(): Sent[] {
   });
 }
 
-/** Posts signals until the runtime is gone; the ids of those that were answered with 202. */
+/** Posts signals until the runtime is gone. @returns the ids answered with 202. */
 async function postUntilKilled(ms: number): Promise<string[]> {
   const ids: string[] = [];
   const killed = new AbortController();
@@ -65,7 +68,7 @@ async function postUntilKilled(ms: number): Promise<string[]> {
   const senders = Promise.all(Array.from({ length: CONNECTIONS }, sender));
   const until = Date.now() + SLOWEST_ROUND_MS;
   await Promise.race([sleep(ms), senders]);
-  // On a slow machine the moment is later: before each person has a signal, there is nothing to compare.
+  // On a slow machine the kill is later, because the comparison needs a signal of each person.
   // oxlint-disable-next-line no-await-in-loop -- a poll
   while (ids.length < 2 * PEOPLE && Date.now() < until) await Promise.race([sleep(20), senders]);
   killed.abort();
@@ -114,7 +117,7 @@ test(
     const lost = answered.filter((id) => places.get(id) !== "processed").length;
     note(`kill -9: ${ROUNDS} rounds, ${answered.length} signals answered with 202, ${lost} of them lost`);
     expect(lost).toBe(0);
-    // What was counted and killed before it could be answered is there as well.
+    // Signals that were counted but not answered before the kill exist as well.
     expect(books).toMatchObject({ accepted: signals.length, processed: signals.length, balanced: true });
     const people = await service.api.list<{ email: string; score: number }>(`workspaces/${workspaceId}/people`);
     const byEmail = Map.groupBy(signals, ({ email }) => email);

@@ -1,6 +1,6 @@
 /**
- * Four times as many calls as the service can take: it refuses what is too much, says when to come again, loses nothing that
- * it has taken on, and is as before soon after. `npm run test:overload -- --seconds 60` for longer.
+ * Four times as many calls as the service can take: it refuses the excess with a Retry-After, loses no acknowledged
+ * signal, and returns to normal soon after. `npm run test:overload -- --seconds 60` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
@@ -11,21 +11,21 @@ import { VISIT_RULE } from "./support/visit-rule.ts";
 import { note } from "../support/note.ts";
 
 const SECONDS = Number(process.env["OVERLOAD_SECONDS"] ?? 6);
-/** How long it is measured what the service can take. */
+/** Duration of the measurement of the capacity. */
 const MEASURED_MS = 2_000;
 const TIMES_CAPACITY = 4;
 const CONNECTIONS = 512;
-/** As many callers at once are served as fast as can be. */
+/** The number of parallel callers with the highest throughput. */
 const BUSY_CONNECTIONS = 32;
-/** Senders, each with a key of its own, and so with a request rate of its own. */
+/** Senders, each with a separate key and so with a separate request rate. */
 const KEYS = 4;
 const PEOPLE = 50;
 const RECOVERED_MS = 10_000;
-/** A call that is answered so fast is answered as if nothing had been. */
+/** An answer within this time is as fast as without load. */
 const PROMPT_MS = 500;
-/** What the service takes of calls a second here, at least, if the machine has nothing else to do; where it takes less, all takes longer. */
+/** Calls a second that the service handles here, at least, on an idle machine. A slower machine takes longer. */
 const USUAL_PER_SECOND = 1_500;
-/** What part of what the service can take the request rates of all keys together allow. */
+/** The share of the capacity that the request rates of all keys allow together. */
 const ALLOWED = 1 / 4;
 
 let service: Service;
@@ -89,7 +89,7 @@ test(
     const stoppedAt = performance.now();
     expect(wrong.slice(0, 5)).toEqual([]);
     expect(statuses.get(429)).toBeGreaterThan(0);
-    // What is within the request rates goes on being accepted, or most of it where others use this machine as well.
+    // Calls within the request rates are still accepted, or most of them if other processes use the machine.
     expect(statuses.get(202)).toBeGreaterThan((SECONDS * KEYS * rate) / 4);
 
     await expect

@@ -1,6 +1,6 @@
 /**
- * An upgrade: what an earlier version has left is read by this one and continued, and while the one takes the other's place
- * both answer. `npm run upgrade:leave` has made what is in the folder upgrade.
+ * An upgrade: this version reads and continues the state of an earlier one, and both versions answer during the
+ * switch. `npm run upgrade:leave` has created the files in the folder upgrade.
  */
 import path from "node:path";
 import { cpSync } from "node:fs";
@@ -49,7 +49,7 @@ describe.each(leftVersions())("data left by version %s", (version) => {
     const upgrade = await Upgrade.of(version);
     const { left, service } = upgrade;
     await upgrade.start();
-    // A queue outlives a deployment: what was on its way is delivered to this version's consumer.
+    // A queue outlives a deployment: this version's consumer gets the waiting messages.
     for (const message of left.messages) await upgrade.queue(message);
     await upgrade.expectArrived();
     const { api } = service;
@@ -75,11 +75,11 @@ describe.each(leftVersions())("data left by version %s", (version) => {
     expect(await upgrade.send(keys.deactivated, visit)).toBe(401);
     expect(await upgrade.send(keys.accounts, { id: "acme", plan: "pro" }, {}, "product-orgs")).toBe(202);
 
-    // All that is held, and the five of just now, fit into a larger plan.
+    // All held signals, and the five new ones, fit into a larger plan.
     await upgrade.setLimit(1_000);
     await expect.poll(() => upgrade.inFlight(), PATIENCE).toBe(0);
     expect(await api.post(`${upgrade.home}/held/release`)).toMatchObject({ still_held: 0 });
-    // Who the stranger was becomes known: what is in R2 of them goes through the rules.
+    // The visitor becomes known: the signals in R2 are evaluated by the rules.
     const identify = { type: "identify", anonymousId: left.stranger.anonymousId, traits: { email: "s@left.example" } };
     expect(await upgrade.send(keys.plain, identify)).toBe(202);
     await expect.poll(() => upgrade.scores(), PATIENCE).toMatchObject({ "s@left.example": left.stranger.signals });
@@ -140,11 +140,11 @@ describe.each(leftVersions())("data left by version %s", (version) => {
     await upgrade.start();
     await upgrade.setLimit(1_000);
 
-    // This version's edge and consumer, before objects of the earlier one.
+    // This version's edge and consumer, with objects of the earlier one.
     await upgrade.start({ main: before, consumer: service.built });
     await sendToBoth();
     await expect.poll(() => upgrade.scoreAtBeside("both@left.example"), PATIENCE).toBe(sent);
-    // The earlier version's edge and consumer, before objects of this one.
+    // The earlier version's edge and consumer, with objects of this one.
     await upgrade.start({ consumer: before });
     await sendToBoth();
     await expect.poll(async () => (await upgrade.scores())["both@left.example"], PATIENCE).toBe(sent);
@@ -156,7 +156,7 @@ describe.each(leftVersions())("data left by version %s", (version) => {
   });
 });
 
-/** The service on a copy of what a version has left, by the clock of then. */
+/** The service on a copy of the state that a version has left, by the clock of that time. */
 class Upgrade {
   readonly left: Left;
   readonly service: Service;
@@ -231,7 +231,7 @@ class Upgrade {
     return Object.fromEntries(people.map(({ email, score }) => [email, score]));
   }
 
-  /** As the Worker beside the first one says it. */
+  /** As the second Worker reports it. */
   async scoreAtBeside(email: string): Promise<number | undefined> {
     return (await this.scores(this.service.apiAt(this.service.running.besideOrigin)))[email];
   }
@@ -252,7 +252,7 @@ class Upgrade {
     await this.service.api.call("PATCH", this.home, { plan: "left" });
   }
 
-  /** Of pages that do not answer as they should. */
+  /** Pages with unexpected answers. */
   async pageStatuses(pages: readonly string[]): Promise<string[]> {
     const { origin } = this.service.running;
     const signedIn = await fetch(`${origin}/sign-in/local`, {

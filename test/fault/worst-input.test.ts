@@ -8,7 +8,7 @@ import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { BATCH_MAX_BYTES, BULK_MAX_BYTES } from "../../src/limits.ts";
-import { FORM_ROUTES } from "../support/form-routes.ts";
+import { FORM_ROUTES } from "../support/access.ts";
 import { Service } from "./support/service.ts";
 import {
   anyFormBodies,
@@ -71,8 +71,8 @@ interface Answered {
 }
 
 /**
- * Sends a body and reads the answer. Where the service answers before it has read all of the body, it closes the connection,
- * and the answer may be lost with it: then the status is 0.
+ * Sends a body and reads the answer. If the service answers before it has read the whole body, it closes the
+ * connection, and the answer may be lost: then the status is 0.
  */
 function send({ method, path, headers, body }: Call): Promise<Answered> {
   return new Promise((resolve, reject) => {
@@ -102,7 +102,7 @@ async function sendAsNeighbour(): Promise<number> {
   return performance.now() - startedAt;
 }
 
-/** Returns the factor by which other processes slow this process down at the moment; 1: not at all. */
+/** @returns the factor by which other processes slow this process down at the moment; 1: not at all. */
 function slowness(): number {
   const [startedAt, before] = [performance.now(), process.cpuUsage()];
   while (performance.now() - startedAt < SPIN_MS);
@@ -110,7 +110,10 @@ function slowness(): number {
   return Math.max(1, ((performance.now() - startedAt) * 1_000) / (user + system));
 }
 
-/** Processor time since the machine was started, in ticks: used by its own processes, and taken by other machines on its host. */
+/**
+ * Processor time since the start of the machine, in ticks: used by its own processes, and by other machines on its
+ * host.
+ */
 function processorTicks(): { used: number; stolen: number } {
   // cpu, user, nice, system, idle, iowait, irq, softirq, steal
   const ticks = readFileSync("/proc/stat", "utf8").split("\n", 1)[0]?.split(/\s+/).slice(1).map(Number) ?? [];
@@ -137,7 +140,7 @@ async function attack(calls: readonly Call[]) {
   return { answers, slowestNeighbourMs, growthBytes: service.running.peakBytes() - before };
 }
 
-/** Sends the calls in parallel. Returns the violated limits, none if all limits hold. */
+/** Sends the calls in parallel. @returns the violated limits. */
 async function complaints(calls: readonly Call[]): Promise<string[]> {
   let wrong: string[] = [];
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
@@ -177,7 +180,7 @@ async function complaintsOnce(calls: readonly Call[]): Promise<string[]> {
   ];
 }
 
-/** Sends each call alone, then six times in parallel. Returns the violated limits. */
+/** Sends each call alone, then six times in parallel. @returns the violated limits. */
 async function bear(calls: readonly Call[]): Promise<string[]> {
   const wrong: string[] = [];
   for (const call of calls) {
@@ -189,7 +192,7 @@ async function bear(calls: readonly Call[]): Promise<string[]> {
   return wrong;
 }
 
-/** Signs a person in. Returns the headers of the person's browser. */
+/** Signs a person in. @returns the headers of the person's browser. */
 async function browser(email: string): Promise<Record<string, string>> {
   const { origin } = service.running;
   const answer = await fetch(`${origin}/sign-in/local`, {
@@ -210,7 +213,7 @@ async function newPerson(role: "member" | "admin", nth: number): Promise<Record<
   return browser(email);
 }
 
-/** Returns the paths of all forms of the pages, with the ids of existing records. */
+/** @returns the paths of all forms of the pages, with the ids of existing records. */
 async function formPaths(): Promise<string[]> {
   const api = service.api;
   const base = `workspaces/${workspaceId}`;
@@ -354,7 +357,7 @@ test("the worst body to every route of the operator API, with the right and with
   expect(wrong).toEqual([]);
 });
 
-/** The endpoints share their code: all bodies go to one of each size, and some to the others. */
+/** The endpoints share their code: one of each kind gets all bodies, the others some of them. */
 const SOME = /^(one signal of small elements|small signals|large signals|updates with long lists)/;
 const ENDPOINTS: [string, number, RegExp][] = [
   ["signal-staging/webhook/KEY", BATCH_MAX_BYTES, /./],
@@ -371,7 +374,7 @@ test.each(ENDPOINTS)(
     const options = isOfAccounts ? { endpoint_type: "product_org", payload_template: WORST_TEMPLATE } : {};
     const to = (key: string): string => `/api/${path.replace("KEY", key)}`;
     const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
-    // To make them takes seconds, in which the runtime closes the connections that are kept.
+    // Building them takes seconds, in which the runtime closes the kept connections.
     await sleep(100);
     const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
     const wrong: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * `npm run test:crash -- --rounds 100 [--seed 1]`: the test of kill -9 under load, with as many kills as are asked for. A
- * run that fails is repeated by its seed. `-- --disk 64M`: on a disk of that size, which gets full, instead.
+ * `npm run test:crash -- --rounds 100 [--seed 1]`: the test of kill -9 under load with a chosen number of kills. The
+ * seed repeats a failed run. `-- --disk 64M`: instead on a disk of that size, which fills up.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";

@@ -1,6 +1,6 @@
 /**
- * Invariants 1 and 5: whatever the order, repetition and split of the delivery, whoever crashes where, and whatever else
- * the store is busy with, it says the same.
+ * Invariants 1 and 5: with any order, repetition and split of the delivery, crashes, and other work of the store, its
+ * content is the same.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -9,20 +9,18 @@ import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "../support/cold.ts";
 import { assertForSoLong } from "../support/for-so-long.ts";
-import { expectToAddUp } from "../support/read-store.ts";
-import { expectDaysToAddUp } from "../support/days.ts";
+import { expectToAddUp, expectDaysToAddUp, deadIn, heldIn } from "../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../support/deliver.ts";
 import type { Delivered, Placed } from "../support/deliver.ts";
 import { Faults } from "../support/faults.ts";
 import type { Fault } from "../support/faults.ts";
 import { newWorkspace, operator } from "../support/workspace.ts";
-import { deadIn, heldIn } from "../support/stored-signals.ts";
 
 const START = Date.UTC(2026, 0, 10);
 const PEOPLE = 3;
 const emailOf = (person: number) => `person${person}@example.com`;
 
-/** What a sender sent. Ids belong to one person each, but a signal may carry those of several. */
+/** A sent signal or identify call. Each id belongs to one person, but a signal may carry ids of several. */
 interface Received {
   kind: "identify" | "signal";
   person: number | null;
@@ -31,7 +29,7 @@ interface Received {
   event: string;
   value: number;
   name: string | null;
-  /** An id of its own: its duplicates are looked for over days. */
+  /** A message id: its duplicates are searched over days. */
   hasId: boolean;
   minute: number;
   /** Held for good; or held at first, and then released. */
@@ -54,7 +52,7 @@ const anySignal: fc.Arbitrary<Received> = fc.record({
   event: fc.constantFrom("opened", "clicked"),
   held: fc.constantFrom("never", "never", "never", "never", "for good", "released"),
 });
-/** An identify; without an email it pairs the ids that it names. */
+/** An identify; without an email it pairs its ids. */
 const identify: fc.Arbitrary<Received> = fc
   .record({
     ...common,
@@ -76,17 +74,17 @@ const history = fc.array(fc.oneof({ weight: 5, arbitrary: anySignal }, { weight:
   maxLength: 24,
 });
 const PLACES = fc.nat(1_000);
-/** What a consumer is given at once, what becomes of the calls that are made meanwhile, and what else goes on. */
+/** A batch of the consumer, the fate of the calls made during it, and other work at the same time. */
 const wave = fc.record({
   sizes: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 3 }),
   faults: fc.array(fc.constantFrom<Fault[]>("none", "none", "none", "none", "before", "after"), { maxLength: 12 }),
   meanwhile: fc.constantFrom("nothing", "alarm", "restart", "apply", "delete a stranger"),
-  /** At which of its writes the store's recording breaks down. */
+  /** The write at which the store's recording fails. */
   brokenAt: fc.option(fc.nat(15), { freq: 2 }),
 });
 /**
- * Where in the sequence a signal is delivered, and maybe buried as a dead letter; and how all is delivered. What is too
- * short for a history begins anew.
+ * The places of a signal's deliveries in the sequence, including its deliveries as a dead letter, and the batches. A
+ * list that is too short for the history repeats.
  */
 const plan = fc.record({
   places: fc.array(
@@ -122,7 +120,7 @@ const RULES = [
   { name: "daily", event: "opened", conditions: [], scoring_signal: "daily", points: 1_000, frequency: "once_per_day" },
   { name: "first", event: "*", conditions: [], scoring_signal: "first", points: 100_000, frequency: "once_ever" },
 ];
-/** A rule on the email: with it, no signal is judged before its owner is known. */
+/** A rule on the email: with it, signals are evaluated only once their owner is known. */
 const EMAIL_RULE = {
   name: "first",
   event: "opened",
@@ -131,13 +129,13 @@ const EMAIL_RULE = {
   points: 100,
 };
 
-/** What all rules make of it, those that score a person once a day, or once ever, too. */
+/** Points from all rules, including rules that score a person once a day or once ever. */
 function matchedPoints(signal: Placed<Received>, owner: string, withEmailRule: boolean): number {
   const limited = signal.kind === "identify" ? 0 : signal.event === "opened" ? 101_000 : 100_000;
   return pointsOf(signal, owner, withEmailRule) + limited;
 }
 
-/** What such rules score, whichever of the signals it is that counts. */
+/** Points from rules with a frequency, whichever signal counts. */
 function limitedPoints(ownSignals: readonly Placed<Received>[]): number {
   const signals = ownSignals.filter((signal) => signal.kind === "signal");
   const days = new Set(
@@ -146,7 +144,7 @@ function limitedPoints(ownSignals: readonly Placed<Received>[]): number {
   return days.size * 1_000 + (signals.length > 0 ? 100_000 : 0);
 }
 
-/** By the other rules. */
+/** Points from the other rules. */
 function pointsOf(signal: Placed<Received>, owner: string, withEmailRule: boolean): number {
   let points = 0;
   if (signal.event === "clicked") points += 7;
@@ -155,7 +153,7 @@ function pointsOf(signal: Placed<Received>, owner: string, withEmailRule: boolea
   return points;
 }
 
-/** The whole history at once, with nothing incremental. */
+/** The expected result of the whole history, computed at once. */
 function expected(signals: readonly Placed<Received>[], withEmailRule: boolean) {
   const accepted = signals.filter((signal) => signal.held !== "for good");
   const isNamed = (signal: Placed<Received>) =>
@@ -251,7 +249,7 @@ async function actual(workspaceId: string, signals: readonly Placed<Received>[])
       })
       .sort((a, b) => a.event.localeCompare(b.event)),
     totals: await store.totals(),
-    // Which signal counts of those that score a person once may be another one: here is what all of them match.
+    // Another signal may count for a rule that scores a person once, so that this is the sum of all matching rules.
     signals: traces.map((trace) => ({
       id: trace?.id,
       status: trace?.status,
@@ -297,7 +295,7 @@ function nth<T>(list: readonly T[], index: number): T {
   return list[index % list.length] ?? raise();
 }
 
-/** A delivery of one signal by the queue; or by the dead-letter queue, from where it is replayed. */
+/** A delivery of a signal by the queue; or by the dead-letter queue, from which it is replayed. */
 interface Delivery {
   signal: Delivered;
   queue: "signals" | "signals-dlq";
@@ -313,7 +311,7 @@ function deliveriesOf(
   return buriedAt === null ? normal : [...normal, { signal: delivered, queue: "signals-dlq", at: buriedAt }];
 }
 
-/** What is held and to be released, and what is dead, sent once more, each of it twice. */
+/** Held signals to release and dead letters, each resent twice. */
 async function sendAgain(workspaceId: string, signals: readonly Placed<Received>[]): Promise<Delivery[]> {
   const released = new Map(
     signals.filter((signal) => signal.held === "released").map((signal) => [signal.id, signal] as const),
@@ -332,7 +330,10 @@ async function sendAgain(workspaceId: string, signals: readonly Placed<Received>
 
 const RECORDED = /^(INSERT INTO|UPDATE) (people|heads|signals_facts|event_groups|timelines)\b/;
 
-/** A write of a recording fails, once: the object ends there, and with it what makes it fail. Returns how to prevent it. */
+/**
+ * Makes a write of a recording fail, once. The object restarts then, which removes the fault. @returns a function
+ * that prevents the failure.
+ */
 async function breakRecording(workspaceId: string, at: number): Promise<() => void> {
   let isArmed = true;
   await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
@@ -346,10 +347,10 @@ async function breakRecording(workspaceId: string, at: number): Promise<() => vo
   return () => (isArmed = false);
 }
 
-/** A broken-off call may still hold the object: then eviction fails, or never ends. */
+/** An interrupted call may still hold the object: then eviction fails or never ends. */
 const EVICTION_MS = 2_000;
 
-/** Evicts the store, or kills it where eviction does not succeed. */
+/** Evicts the store, or kills it if eviction fails. */
 async function restart(workspaceId: string): Promise<void> {
   const stub = env.SIGNAL_STORE.getByName(workspaceId);
   const evicted = evictDurableObject(stub).then(
@@ -361,12 +362,12 @@ async function restart(workspaceId: string): Promise<void> {
   await runInDurableObject(stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
 }
 
-/** In the middle of which the object may end. */
+/** An action during which the object may restart. */
 async function unlessBroken(act: () => Promise<unknown>): Promise<void> {
   await act().catch((error: unknown) => expect(String(error)).toMatch(/could not be recorded|broken|: 503 /));
 }
 
-/** Delivered again and again until it is acknowledged. */
+/** Redelivers the messages until they are acknowledged. */
 async function consumeUntilDone(workspaceId: string, deliveries: readonly Delivery[], faults: Faults): Promise<void> {
   for (const queue of ["signals", "signals-dlq"] as const) {
     const signals = deliveries.filter((delivery) => delivery.queue === queue).map((delivery) => delivery.signal);
@@ -377,7 +378,7 @@ async function consumeUntilDone(workspaceId: string, deliveries: readonly Delive
   }
 }
 
-/** What else the store may be busy with. None of it changes what the history makes of it. */
+/** Other work of the store, which must not change the result of the history. */
 async function meanwhileDo(action: string, { workspaceId, ids }: Rules): Promise<void> {
   if (action === "alarm") await unlessBroken(() => ring(workspaceId));
   else if (action === "apply") {
@@ -414,7 +415,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
           ...sizes.map((size) => consumeUntilDone(workspaceId, deliveries.splice(0, size), faults)),
           meanwhileDo(meanwhile, rules),
         ]);
-        // What the test itself reads brings rows up to date, too.
+        // The reads of the test itself update rows, too.
         mend?.();
       }
       fromCold += (await coldState(workspaceId)).cold.length;
@@ -428,7 +429,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
       await expectToAddUp(workspaceId);
       await expectDaysToAddUp(workspaceId);
-      // The alarm does not ring for nothing.
+      // The alarm must have work whenever it rings.
       await ring(workspaceId, { setNext: true });
       const alarmMs = await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
         storage.getAlarm(),
@@ -475,7 +476,7 @@ test("§11.5: twins in any order and split leave at least one original per windo
       const originals = traces.filter((trace) => trace?.status === "anonymous");
       for (const trace of traces) {
         const original = originals.find((signal) => signal?.id === (trace?.duplicateOf ?? trace?.id));
-        // Whatever is a duplicate is within the window of an original, so that none of its content is lost.
+        // Every duplicate is within the window of an original, so that its content is not lost.
         expect(Math.abs((original?.receivedAtMs ?? 0) - (trace?.receivedAtMs ?? 0))).toBeLessThanOrEqual(10 * MINUTE);
       }
       const times = originals.map((signal) => signal?.receivedAtMs ?? 0).sort((a, b) => a - b);

@@ -1,12 +1,11 @@
 /**
- * Design §1: the books balance and nothing is lost while everything that the service calls fails, fails after it has taken
- * its effect, or never answers. `npm run test:faults -- --seeds 1000` for longer; a run that fails names its seed.
+ * Design §1: the books balance and no signal is lost while calls of every binding fail, fail after they took effect,
+ * or never return. `npm run test:faults -- --seeds 1000` for longer; a failed run names its seed.
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
 import { amount } from "../support/amount.ts";
-import { FaultyLife } from "../support/faulty-life.ts";
-import { expectAsPromised } from "../support/promised.ts";
+import { FaultyLife, expectAsPromised } from "../support/faulty-life.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
 import { note } from "../support/note.ts";
 
@@ -14,7 +13,7 @@ const SEEDS = Number(env.FAULTS_SEEDS ?? amount(1, 2));
 const FIRST_SEED = Number(env.FAULTS_SEED ?? 20_261_122);
 const CALLS = amount(40, 200);
 const RATES = [0.01, 0.1, 0.5];
-/** So far ahead does a life begin that the platform's own clock rings none of its alarms. */
+/** So far ahead that the platform rings none of the alarms. */
 const AHEAD_MS = 24 * 3_600_000;
 
 const clock = new WaitingClock();
@@ -35,7 +34,7 @@ test.each(RATES)(
     const startedMs = performance.now();
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
       clock.begin(Date.now() + AHEAD_MS);
-      // Each fault has a line, and a line takes longer than the call.
+      // Each fault writes a log line, which takes longer than the call.
       vi.spyOn(console, "log").mockImplementation(() => undefined);
       try {
         /* oxlint-disable no-await-in-loop -- one life after the other */

@@ -1,11 +1,11 @@
 /**
- * `npm run test:faults -- --seeds 1000 [--seed 1]`: lives in which everything that the service calls fails by a seed, as many
- * as are asked for at each rate of faults, from a seed on. One that fails names its seed, which repeats it.
+ * `npm run test:faults -- --seeds 1000 [--seed 1]`: runs in which the calls of all bindings fail by a seed, a chosen
+ * number at each rate of faults. A failed run names its seed, which repeats it.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
-/** Seeds of one process: what lives have left running in a runtime makes it unreliable after some fifty of them. */
+/** Seeds per process: unfinished work of about fifty runs makes a runtime unreliable. */
 const SEEDS_TOGETHER = 5;
 const FIRST_SEED = 20_261_122;
 

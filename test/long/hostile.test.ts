@@ -1,36 +1,35 @@
 /**
- * Hostile calls to every route of the Worker: none fails the service, none is told a key or a secret, none takes long, and
- * afterwards the service is as sound as before. `npm run test:hostile -- --cases 100000 --seed 1`; a run that fails prints
- * its seed and which call it was.
+ * Hostile calls to every route of the Worker: none causes a server error, reveals a key or a secret, or takes long,
+ * and the service works as before afterwards. `npm run test:hostile -- --cases 100000 --seed 1`; a failed run prints
+ * its seed and the number of the call.
  */
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import { isWellFormedKey } from "../../src/domain/keys/api-key.ts";
 import { amount, seedOr } from "../support/amount.ts";
-import { FORMS } from "../support/hostile/bodies.ts";
+import { FORMS, forgetAllBut, newBystander, newWorld, scoreOfNewSignal, type World } from "../support/hostile/world.ts";
 import { Chance } from "../support/hostile/chance.ts";
 import { hostileCase, ROUTES, type HostileCase } from "../support/hostile/requests.ts";
-import { forgetAllBut, newBystander, newWorld, scoreOfNewSignal, type World } from "../support/hostile/world.ts";
-import "../support/receiver.ts";
+import "../support/destination-harness.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { call } from "../support/workspace.ts";
 import { note } from "../support/note.ts";
 
-/** Calls on one workspace, before it is looked at and another one is made. */
+/** Calls on one workspace before it is checked and a new one is created. */
 const CASES_OF_A_WORLD = 250;
 const CASES = Number(env.HOSTILE_CASES ?? amount(100, 2_000));
 const SEED = seedOr(env.HOSTILE_SEED);
 const FROM = Math.floor(Number(env.HOSTILE_FROM ?? 0) / CASES_OF_A_WORLD) * CASES_OF_A_WORLD;
 const REPEAT = `repeat it with npm run test:hostile -- --cases ${CASES} --seed ${SEED} --from ${FROM}`;
-/** The slowest call takes half a second. Where other processes use most of the machine, a call has taken eleven times as long. */
+/** The slowest call takes half a second. With other processes on the machine a call took eleven times as long. */
 const CASE_MAX_MS = 5_000;
 
-/** Without a provider that people sign in with, this says so. */
+/** Without a sign-in provider this route answers 503. */
 const MAY_BE_503 = /^\/sign-in\/oidc\/?$/;
-/** Whoever creates a key sees it, once: the path as a browser reads it, since `/new/.` is `/new`. */
+/** The creator of a key sees it once. The path is normalized as in a browser, because `/new/.` is `/new`. */
 const SHOWS_A_NEW_KEY = /(\/keys|\/api-keys\/new|\/rotate)\/?$/;
 
-/** What is said of a call that was answered as it must not be. */
+/** A report of a call with a forbidden answer. */
 function describeCase({ route, path, init }: HostileCase): string {
   const body = typeof init.body === "string" ? init.body.slice(0, 500) : Object.prototype.toString.call(init.body);
   return `${route.name} as ${init.method} ${path.slice(0, 300)} ${JSON.stringify([...init.headers]).slice(0, 600)} ${body}`;
@@ -85,7 +84,7 @@ class Attack {
     const answered = `${JSON.stringify(headers)} ${text}`;
     const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${answered.slice(0, 1_500)}`;
     if (answered.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
-    // A form whose session has ended is given back, as it was sent, to whoever has sent it.
+    // A form whose session has ended is returned unchanged to its sender.
     const isGivenBack = route.surface === "pages" && init.method?.toUpperCase() === "POST" && answer.status === 401;
     if (!isGivenBack && carried.some((secret) => answered.includes(secret)))
       this.#found.push(isAnswerTo("what it carried"));
@@ -104,7 +103,7 @@ class Attack {
   }
 }
 
-/** As a browser reads it. */
+/** Normalized as in a browser. */
 function pathOf({ path }: Pick<HostileCase, "path">): string {
   return new URL(path, "https://x").pathname;
 }

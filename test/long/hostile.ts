@@ -1,6 +1,6 @@
 /**
- * `npm run test:hostile -- --cases 100000 [--seed 1] [--from 5000]`: as many hostile calls as are asked for. A run that fails
- * prints its seed, and which calls it was; `--from` one of them repeats what was sent to the same workspace.
+ * `npm run test:hostile -- --cases 100000 [--seed 1] [--from 5000]`: a chosen number of hostile calls. A failed run
+ * prints its seed and the numbers of the calls; `--from` with one of them repeats the calls on the same workspace.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
@@ -12,7 +12,8 @@ const cases = Number(countAsked("cases", values.cases, 10_000_000));
 const first = values.from === undefined ? 0 : Number(countAsked("from", values.from, 10_000_000));
 const seed = values.seed ?? String(Date.now() % 2 ** 31);
 
-// A runtime of its own for each part: what some calls ask of all workspaces would wake those of all the earlier ones.
+// A separate runtime for each part, because some calls about all workspaces would wake the objects of all earlier
+// ones.
 const CASES_OF_A_RUNTIME = 5_000;
 for (let from = first; from < first + cases; from += CASES_OF_A_RUNTIME) {
   const variables = {

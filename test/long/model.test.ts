@@ -1,17 +1,15 @@
 /**
- * Random lives of a workspace: the real Quota Counter, consumer and Signal Store do what a life says, and so does the plain
- * model of them. Whatever is sent, changed, lost, repeated, restarted or late, every answer and every count is what the model
- * says. `npm run test:model -- --runs 10000` for a night; a run that fails prints the command that repeats it.
+ * Random lives of a workspace: the real Quota Counter, consumer and Signal Store execute each step, and so does a
+ * plain model. After any loss, repetition, restart or delay every answer and every count equal the model's. `npm run
+ * test:model -- --runs 10000` for a night; a failed run prints the command that repeats it.
  */
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
 import { amount } from "../support/amount.ts";
-import { commands } from "../support/model-commands.ts";
-import { applyRules, preview } from "../support/model-rule-commands.ts";
-import { look } from "../support/model-looks.ts";
+import { commands, applyRules, preview, look } from "../support/model-commands.ts";
 import { Model } from "../support/model.ts";
-import { emailOf } from "../support/model-lines.ts";
+import { emailOf } from "../support/model-expected.ts";
 import { expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "../support/model-reads.ts";
 import { Real } from "../support/model-real.ts";
 import { reportWith } from "../support/properties.ts";
@@ -19,14 +17,14 @@ import { expectToAddUp } from "../support/read-store.ts";
 
 const LIVES = Number(env.MODEL_RUNS ?? amount(3, 200));
 
-/** At its end most is there to be seen, and nothing is on its way that a look would make arrive. */
+/** At the end most data exists and no message is on its way, so that a check has no side effect. */
 const lastLooks = fc.tuple(look, preview);
 
 afterEach(() => {
   vi.useRealTimers();
 });
 
-/** What is to be counted of so many refusals: all, or what was written when the counter started again. */
+/** The expected counts of refusals: all of them, or those written before the counter restarted. */
 function refusals({ restarted }: Real, predicted: number): unknown {
   return restarted ? expect.toSatisfy((rejected: number) => rejected >= 0 && rejected <= predicted) : predicted;
 }
@@ -91,6 +89,6 @@ test(
       },
     );
   },
-  // A life takes a third of a second in memory, and several seconds on a busy disk.
+  // A run takes a third of a second in memory, and several seconds on a busy disk.
   60_000 + LIVES * 10_000,
 );

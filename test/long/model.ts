@@ -1,6 +1,6 @@
 /**
- * `npm run test:model [-- --runs 10000] [--seed 1] [--shrink]`: the model run, in as many processes as it needs. A run that
- * fails prints the command that repeats it; `--shrink` shrinks the failing life first.
+ * `npm run test:model [-- --runs 10000] [--seed 1] [--shrink]`: the model test, in as many processes as needed. A
+ * failed run prints the command that repeats it; `--shrink` shrinks the failing case first.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
@@ -8,7 +8,7 @@ import { countAsked, runLonger } from "./run-longer.ts";
 const { values } = parseArgs({
   options: { runs: { type: "string", default: "300" }, seed: { type: "string" }, shrink: { type: "boolean" } },
 });
-/** Lives of a process: a night that is ended shows what it has done by then. */
+/** Runs per process: an interrupted night still has results. */
 const LIVES_TOGETHER = 600;
 
 const runs = Number(countAsked("runs", values.runs, 10_000_000));

@@ -1,6 +1,6 @@
 /**
- * Design §1.2, hours of it: what is down, alone or two at once, fails or does not even answer. Senders are answered with 202
- * all the while, or told to come again; and when it is over, all goes on by itself, by the alarms that are set.
+ * Design §1.2 for hours: one or two dependencies fail or never answer. Senders always get a 202 or a Retry-After.
+ * After the outage everything continues by the alarms that are set.
  */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -10,15 +10,15 @@ import type { Outage } from "../support/outage.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
 
-/** So far ahead that the platform's own clock rings none of the alarms. */
+/** So far ahead that the platform rings none of the alarms. */
 const AHEAD_MS = 24 * HOUR;
 const OUTAGE_HOURS = 3;
-/** How much more than now fits into the outbox. */
+/** Additional space of the outbox. */
 const OUTBOX_BYTES = 500_000;
-/** After what is down has come back, everything has arrived: what was given up is sent again every 15 minutes. */
+/** Time after an outage in which all signals arrive: dead letters of the queue are resent every 15 minutes. */
 const RECOVERY_MS = 20 * MINUTE;
 
-/** Of a test: hours pass in seconds, in more where the machine has much else to do. */
+/** Time limit of a test: hours pass in seconds, or longer on a busy machine. */
 const LIMIT_MS = 180_000;
 
 const bindings = { ...env, OUTBOX_MAX_BYTES: undefined, STORE_MAX_BYTES: undefined };
@@ -62,7 +62,7 @@ const OUTAGES: [string, Outage][] = [
 const visitor = (name: string) => ({ anonymousId: `visitor ${name}` });
 const known = (name: string) => ({ type: "identify", ...visitor(name), traits: { email: `${name}@example.com` } });
 
-/** So much time passes, after what has been sent was sealed: only that is moved to R2. */
+/** This time passes after the sent signals were sealed, because only sealed ones move to R2. */
 async function sealed(ms: number): Promise<void> {
   await run.pass(MINUTE);
   await ring(run.workspace.id, { setNext: true });
@@ -73,7 +73,7 @@ describe(`for ${OUTAGE_HOURS} hours`, () => {
   test.each(OUTAGES)(
     "%s: every signal is acknowledged, and all are processed, linked and counted once within 20 minutes after it",
     async (_, outage) => {
-      // The first visitor's payload is in R2 when it begins, the second one's is to be moved there meanwhile.
+      // The first visitor's payload is in R2 at the beginning; the second one's is due to move during the outage.
       await run.send(visitor("first"));
       await sealed(26 * HOUR);
       await run.send(visitor("second"));
@@ -191,13 +191,13 @@ describe("while so many signals wait that the outbox is full", () => {
   );
 });
 
-/** Some 20 KB that no compression makes smaller. */
+/** About 20 KB of incompressible text. */
 function large(): object {
   const text = Buffer.from(crypto.getRandomValues(new Uint8Array(15_000))).toString("base64");
   return { email: "a@example.com", text };
 }
 
-/** From so many bytes more than there are, the outbox takes no new calls. */
+/** From this many additional bytes on the outbox accepts no new calls. */
 async function limitOutbox(more: number): Promise<void> {
   Object.assign(env, { OUTBOX_MAX_BYTES: String((await run.backlog).outboxBytes + more) });
 }

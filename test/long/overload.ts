@@ -1,4 +1,4 @@
-/** `npm run test:overload -- --seconds 60`: the test under four times the capacity, for as long as is asked for. */
+/** `npm run test:overload -- --seconds 60`: the test under four times the capacity, for a chosen time. */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 

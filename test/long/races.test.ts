@@ -1,7 +1,8 @@
 /**
- * What happens at once must come out as if one had come after the other: the end of a billing period under load, two admins
- * on the same thing, and recording, linking, rules and deletion on the same lines. `npm run test:races -- --trials 1000` for
- * longer; a trial that fails names its seed, which repeats it. Deactivation under load is in fault/deactivation.
+ * Concurrent actions have the same result as sequential ones: the end of a billing period under load, two admins on
+ * the same record, and recording, linking, rules and deletion on the same lines. `npm run test:races -- --trials
+ * 1000` for longer; a failed trial names its seed, which repeats it. Deactivation under load is in
+ * fault/deactivation.
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
@@ -11,7 +12,7 @@ import { amount, seedOr } from "../support/amount.ts";
 import { ring, ringUntilQuiet } from "../support/cold.ts";
 import { Chance } from "../support/hostile/chance.ts";
 import { newMembers, type Members } from "../support/members.ts";
-import type { Browser } from "../support/pages.ts";
+import type { Browser } from "../support/members.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { concurrently, newPlan, newWorkspace } from "../support/workspace.ts";
 import { note } from "../support/note.ts";
@@ -26,14 +27,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** One after the other, each from a seed of its own. */
+/** Runs the trials one after the other, each with its own seed. */
 function trials(says: string, run: (chance: Chance) => Promise<void>): void {
   test(
     `${says}, in ${TRIALS} trials`,
     async () => {
       expect.hasAssertions();
       for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {
-        // Calls that are under way at once would send their lines to the test's runner from one another's requests.
+        // Log lines of concurrent calls would reach the test runner from other requests.
         vi.spyOn(console, "log").mockImplementation(() => undefined);
         try {
           // oxlint-disable-next-line no-await-in-loop
@@ -51,7 +52,7 @@ function trials(says: string, run: (chance: Chance) => Promise<void>): void {
   );
 }
 
-/** Runs them all at once, each begun in an order that the seed makes, some after a few turns of others. */
+/** Starts all actions at once, in an order determined by the seed, some after a few turns of the event loop. */
 async function atOnce<T>(chance: Chance, actions: readonly (() => Promise<T>)[]): Promise<T[]> {
   const order = actions.map((action, index) => ({
     action,
@@ -82,7 +83,7 @@ trials(
     const endMs = new Date(anchor).setUTCMonth(new Date(anchor).getUTCMonth() + 1);
     vi.useFakeTimers({ toFake: ["Date"], now: endMs - 1_000 });
     const workspace = await newWorkspace({ signalLimit: limit, anchor: new Date(anchor).toISOString() });
-    // The clock passes the end while calls are under way: when the first period is full, or long before.
+    // The clock passes the end of the period during the calls: when the first period is full, or long before.
     const isFull = chance.oneIn(2);
     const passesAt = isFull ? 2 * limit + SENDERS + chance.below(limit) : chance.below(2 * limit);
     const calls = passesAt + 2 * limit + SENDERS + chance.below(limit);
@@ -183,7 +184,7 @@ trials("after two concurrent changes of plan and overages the counter has the st
   expect(await workspace.counter.usage()).toMatchObject({ signalLimit: limits[plans.indexOf(plan)], overages });
 });
 
-/** Each configuration arrives at the counter later than it was sent, so that one may overtake another. */
+/** Each configuration reaches the counter with a delay, so that one may overtake another. */
 function slowDown(chance: Chance): void {
   const configure = Reflect.get(QuotaCounter.prototype, "configure");
   vi.spyOn(QuotaCounter.prototype, "configure").mockImplementation(async function (this: QuotaCounter, config) {
@@ -218,7 +219,7 @@ trials("two concurrent releases release held signals once", async (chance) => {
   ]);
   const books = await workspace.settled();
   const { accepted, held } = (await workspace.counter.usage()) ?? {};
-  // The late one is held behind the others where there is not room for all, whoever was faster.
+  // The late signal is held behind the others if not all fit, whichever was faster.
   const counts = isRoomForAll ? [2 * limit + 1, 0] : [limit + room, limit - room + 1];
   expect([accepted, held]).toEqual(counts);
   expect(books).toMatchObject({ accepted: 2 * limit + 1, processed: counts[0], held: counts[1], balanced: true });
@@ -256,7 +257,7 @@ trials(
   },
 );
 
-/** Who is never deleted: what they score must be exact whatever happens around them. */
+/** People who are never deleted: their scores must be exact. */
 const STAY = 4;
 
 trials("concurrent recording, linking, rules and deletion leave the same data as sequential ones", async (chance) => {

@@ -1,6 +1,6 @@
 /**
- * `npm run test:races -- --trials 1000 [--seed 1]`: the races of the tests, as many trials of each as are asked for: those of
- * deactivation over HTTP, from two isolates, then those in one runtime. One that fails names its seed, which repeats it.
+ * `npm run test:races -- --trials 1000 [--seed 1]`: a chosen number of trials of each race: first deactivation over
+ * HTTP from two isolates, then the races in one runtime. A failed trial names its seed, which repeats it.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
@@ -9,7 +9,10 @@ const { values } = parseArgs({ options: { trials: { type: "string", default: "5"
 const trials = Number(countAsked("trials", values.trials, 1_000_000));
 const seed = values.seed === undefined ? Date.now() % 2 ** 31 : Number(countAsked("seed", values.seed, 2 ** 31));
 
-/** Of the races in one runtime: with a hundred the test's runner loses its connection, and all that follows fails. */
+/**
+ * Trials per process of the races in one runtime: with a hundred the test runner loses its connection, and all later
+ * tests fail.
+ */
 const TRIALS_OF_A_RUNTIME = 15;
 let isSound = await runLonger("test/fault/deactivation.test.ts", {
   RACES_TRIALS: String(trials),

@@ -1,16 +1,16 @@
 /**
- * `npm run test:soak -- --minutes 30 [--rate 100]`: the service at a steady rate. What it holds in memory is flat once it is
- * warm, the outbox comes back to nothing, and each score is what was sent. Ends with 1 where one of that is not so.
+ * `npm run test:soak -- --minutes 30 [--rate 100]`: the service at a steady rate. Its memory stays flat once it is
+ * warm, the outbox empties, and each score agrees with the sent signals. Exits with 1 otherwise.
  *
- * The first third is to get warm. Memory is flat if the median of what is held after a collection of garbage is in the last
- * third at most a tenth above that in the second. It is that of the isolate in which edge, consumer and objects run, without
- * the store's memory of duplicates: that grows by design, with each signal, up to a bound of its own (src/store/log/originals.ts).
- * What the whole process has is told besides: there the simulated platform's queues, D1 and R2 are in it, and garbage.
+ * The first third warms up. Memory is flat if its median after garbage collection in the last third is at most a
+ * tenth above that in the second. It is the memory of the isolate with edge, consumer and objects, without the
+ * store's memory of duplicates: that grows by design with each signal, up to a limit (src/store/log/originals.ts).
+ * The memory of the whole process is also shown: it includes garbage and the simulated queues, D1 and R2.
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { heapBytes } from "../bench/heap.ts";
-import { median } from "../bench/median.ts";
+import { median } from "../bench/figures.ts";
 import { callSteadily } from "../fault/support/open-loop.ts";
 import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";
@@ -24,11 +24,11 @@ const SAMPLE_MS = 10_000;
 const DRAINED_MS = 60_000;
 const CONNECTIONS = 64;
 const PEOPLE = 2_000;
-/** Every so many calls one is a batch, of so many signals; one repeats the call before it; one says whose a browser is. */
+/** Every n-th call is a batch of this size; one in n repeats the previous call; one in n identifies a browser. */
 const [BATCH_EVERY, BATCH_SIGNALS, REPEAT_EVERY, IDENTIFY_EVERY] = [10, 10, 25, 20];
 
 interface Sent extends Call {
-  /** Who scores by it, once for each signal. */
+  /** The people who score by the rule, once for each signal. */
   scorers: string[];
   signals: number;
   repeats: boolean;
@@ -48,7 +48,7 @@ try {
   const home = `workspaces/${workspaceId}`;
   const due = new Map<string, number>();
   const counted = { signals: 0, duplicates: 0 };
-  /** As large as the store's, which has as many signals to remember. */
+  /** As large as the memory of the store, which remembers the same number of signals. */
   const remembered = new FingerprintTable(0, 0);
   const times: number[] = [];
   const refused = new Map<number, number>();
@@ -120,7 +120,7 @@ function lastThirds(samples: readonly number[]): [number, number] {
   return [median(samples.slice(third, 2 * third)), median(samples.slice(-third))];
 }
 
-/** The calls in turn. No two signals are alike, but for those of a call that is repeated. */
+/** The calls in turn. All signals differ, except those of a repeated call. */
 function calls(key: string): () => Sent {
   let made = 0;
   let signals = 0;
@@ -135,7 +135,7 @@ function calls(key: string): () => Sent {
     if (made % REPEAT_EVERY === 0 && last !== null) return { ...last, repeats: true };
     const path = `/api/signal-staging/webhook/${key}`;
     if (made % IDENTIFY_EVERY === 0) {
-      // A visit of a browser that nobody knows, and then whose it is.
+      // A visit of an unknown browser, and then its identify.
       const { email, signal } = visit();
       const anonymousId = `browser-${made}`;
       const track = { ...signal, type: "track", anonymousId, email: undefined };

@@ -1,6 +1,6 @@
 /**
- * Ten years of a workspace with as many mapping rules as one may have, each of which scores every day. Nothing that the Signal
- * Store keeps in one row grows with the days, and the counts of the rules are right to the end.
+ * Ten years of a workspace with the maximum number of mapping rules, each of which scores every day. No row of the
+ * Signal Store grows with the days, and the counts of the rules stay correct.
  */
 import { expect, test, vi } from "vitest";
 import { dayOf, latestDays } from "../../src/domain/quota/day-counts.ts";
@@ -10,7 +10,7 @@ import { deleteExpired, nextRetentionMs, setRetention } from "../../src/store/de
 import { recordSignals } from "../../src/store/record-signals.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
-import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../support/row-bytes.ts";
+import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../support/sql-cost.ts";
 import { type TestStore, inStore } from "../support/store.ts";
 
 const DAY = 24 * 3_600_000;
@@ -20,7 +20,7 @@ const RETENTION_DAYS = 90;
 /** Signals of a day: each matches a share of the rules, so that each rule scores once a day. */
 const SIGNALS_A_DAY = 5;
 const PEOPLE = 40;
-/** Every so many rules one scores a person once a day only. */
+/** One in this many rules scores a person only once a day. */
 const ONCE_EVERY = 50;
 const YEAR = 365;
 
@@ -55,7 +55,7 @@ test("records ten years of 1,000 rules that score daily, with bounded rows and c
     expect(score).toBe(DAYS * WORKSPACE_MAX_RULES);
   }));
 
-/** Records the signals of a day, each by itself, as they come. */
+/** Records the signals of a day one by one. */
 function recordDay(store: TestStore, day: number): void {
   const share = WORKSPACE_MAX_RULES / SIGNALS_A_DAY;
   for (let n = 0; n < SIGNALS_A_DAY; n++) {
@@ -71,7 +71,7 @@ function recordDay(store: TestStore, day: number): void {
   }
 }
 
-/** Does what retention has to do, as the alarm would. */
+/** Runs retention as the alarm would. */
 function retain(store: TestStore, nowMs: number): void {
   for (let steps = 0; (nextRetentionMs(store.state) ?? Number.POSITIVE_INFINITY) <= nowMs; steps++) {
     if (steps > 10) throw new Error("retention does not come to an end");

@@ -1,4 +1,4 @@
-/** `npm run test:all`: what takes minutes. test/README.md has the command of each part. */
+/** `npm run test:all`: tests that take minutes. test/README.md has the command of each part. */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { defineConfig } from "vitest/config";

@@ -1,4 +1,4 @@
-/** Spec §4.2, §6: unmodified SDKs of two CDPs post to the built service over HTTP, and nothing is lost. */
+/** Spec §4.2, §6: unmodified SDKs of two CDPs post to the built service over HTTP, and every event is stored. */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -74,7 +74,7 @@ const RULES: BenchRule[] = [
 const demoRequest = { event: "Demo Requested", properties: { plan: { name: "growth" } } };
 const prices = { name: "Pricing", properties: { url: "https://example.com/pricing" } };
 
-/** Every event once, every call answered with 202: nothing was sent again. */
+/** Each event came once and each call got 202, so that the SDK resent nothing. */
 function expectOneDelivery(workspace: Workspace, events: number): void {
   const calls = workspace.calls();
   expect(calls.map(({ status }) => status)).toEqual(calls.map(() => 202));
@@ -117,7 +117,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
   test(`requests have the SDK's documented headers and fields: ${Object.values(vendor.wire).join(", ")}`, async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
-    // Of characters that a form decoder or a wrong charset would spoil.
+    // Characters that a form decoder or a wrong charset would damage.
     const properties = { text: "100% + ü & 漢字 = 🎉" };
     sender.call("track", { ...USER, event: "Typed", properties });
     await sender.flush();
@@ -267,7 +267,7 @@ describe("§7, §8.7 429", () => {
     const retryAfterMs = (refused?.retryAfterS ?? 0) * 1_000;
     expect(retryAfterMs).toBeGreaterThanOrEqual(1_000);
     const waitedMs = (second?.receivedAtMs ?? 0) - (refused?.answeredAtMs ?? 0);
-    // Timers may be a little early.
+    // Timers may fire a little early.
     expect(waitedMs).toBeGreaterThan(retryAfterMs - 50);
     expect(sender.errors).toEqual([]);
     expect(sender.delivered()).toBe(2);

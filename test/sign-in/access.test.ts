@@ -8,7 +8,7 @@ const services: Service[] = [];
 
 const AUDIENCE = "an application";
 
-/** Whose requests have all passed Access with this identity, and its address behind Access. */
+/** A client whose requests all have passed Access with this identity, and its address behind Access. */
 async function behindAccess(
   identity: Record<string, string> | undefined,
   vars: Record<string, string> = { ACCESS_AUD: AUDIENCE },
@@ -42,7 +42,7 @@ test("Access is the default for a deployment; the pages know the visitor and nee
 
 test("a request that bypasses Access gets nothing, whatever it contains", async () => {
   const browser = new Browser();
-  // The Worker's own socket: nobody stands in front of it.
+  // The Worker's own socket, without Access in front of it.
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
     const answer = await browser.ask(owner.origin + path);
     expect([path, answer.status]).toEqual([path, 401]);

@@ -1,5 +1,7 @@
-/** Design §10: local sign-in as `npm run dev` runs it, behind the development proxy, against a page that has made of this
- * machine a name of its own (DNS rebinding): its scripts choose every header but those that a browser keeps to itself. */
+/**
+ * Design §10: local sign-in as `npm run dev` runs it, behind the development proxy, against a page whose host name
+ * resolves to this machine (DNS rebinding). Its scripts choose every header except those that only a browser may set.
+ */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
@@ -32,7 +34,7 @@ afterAll(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** `fetch` sets the Host header by itself. */
+/** `fetch` sets the Host header itself. */
 function ask(
   method: "GET" | "POST",
   to: string,
@@ -51,7 +53,7 @@ function ask(
   });
 }
 
-/** What the proxy takes for the address, and with it for the Host header. */
+/** The value that the proxy takes as the address, and so as the Host header. */
 const renamed = (to: string) => ({ host: EVIL, "mf-original-url": service.origin + to });
 
 test("a browser at this machine's own name sees the members and signs in as any of them", async () => {
@@ -72,7 +74,7 @@ test("a script on another host that sends this host's name sees no members and c
   for (const disguise of [{}, { "mf-sec-fetch-mode": "navigate" }]) {
     const seen = await ask("GET", "/sign-in", { ...renamed("/sign-in"), ...disguise });
     expect(seen.body).not.toContain(MEMBER);
-    // What a browser says of itself, no script leaves out or says otherwise.
+    // A script cannot omit or change the headers that the browser sets itself.
     for (const origin of [`http://${EVIL}`, "null"]) {
       const posted = await ask("POST", "/sign-in/local", { ...renamed("/sign-in/local"), ...disguise, origin });
       expect([posted.status, posted.cookies]).toEqual([403, []]);

@@ -1,4 +1,4 @@
-/** Design §10: sign-in by OpenID Connect, against a real provider over HTTP; the service as it would be deployed. */
+/** Design §10: sign-in by OpenID Connect, against a real provider over HTTP, with the service as deployed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Browser, location } from "./support/browser.ts";
 import type { Answer } from "./support/browser.ts";
@@ -36,14 +36,14 @@ beforeEach(() => {
   provider.account = OWNER;
 });
 
-/** From the page that was asked for to the link that leads to the provider. */
+/** From the requested page to the link that leads to the provider. */
 async function begin(browser: Browser, { origin }: Service = service): Promise<Answer> {
   const page = await browser.follow(origin + PAGE);
   const [, link = ""] = /href="(\/sign-in\/oidc\?[^"]*)"/.exec(page.body) ?? [];
   return browser.ask(origin + link.replaceAll("&amp;", "&"));
 }
 
-/** From there to the provider's answer, which the browser has not yet brought back. `tamper` changes what is asked. */
+/** From there to the provider's answer, before the browser follows it. `tamper` changes the request. */
 async function answerOf(browser: Browser, tamper: (asked: URL) => void = () => {}): Promise<URL> {
   const asked = location(await begin(browser));
   tamper(asked);
@@ -59,14 +59,14 @@ async function sessions(): Promise<unknown[]> {
   return (await database.prepare("SELECT * FROM sessions").all()).results;
 }
 
-/** What the browser was told, and whether it is signed in. */
+/** The page that the browser got, and whether it is signed in. */
 async function outcome(browser: Browser, answer: Answer) {
   const [, title] = /<h1>([^<]*)<\/h1>/.exec(answer.body) ?? [];
   const cookie = browser.cookies(service.origin).get("session");
   return { status: answer.status, title, cookie, page: (await browser.ask(service.origin + PAGE)).status };
 }
 
-/** Told this, and led to sign-in as before. */
+/** This message, and a redirect to sign-in for the next page. */
 const nobody = (status: number, title: string) => ({ status, title, cookie: undefined, page: 303 });
 
 describe("a member who signs in", () => {

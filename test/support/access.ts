@@ -1,15 +1,15 @@
 /**
- * The access matrix: what each route answers, with an empty body, to nobody, the owner of another workspace, a member, an admin,
- * an owner, and the operator token, in this order. A 4xx that only some get is a refusal; one that is told to whoever may is
- * about the empty body, or about a record that is not there.
+ * The access matrix: the answer of each route to an empty body, in this order: from a stranger, the owner of another
+ * workspace, a member, an admin, an owner, and with the operator token. A 4xx that only some get is a refusal. A 4xx
+ * that permitted callers get is about the empty body or a missing record.
  */
 export const ACCESS: Record<string, string> = {
-  // A key in the path is what counts here, and none of these has one.
+  // The ingest routes check only the key in the path, and no caller here has a key.
   "POST /api/product-orgs/webhook/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/bulk/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/webhook/:apiKey": "401 401 401 401 401 401",
   "POST /api/signal-staging/webhook/:sourceOrKey/:keyOrBatch": "401 401 401 401 401 401",
-  // The operator token alone opens these.
+  // Only the operator token opens these.
   "GET /operator/health": "401 401 401 401 401 200",
   "GET /operator/metrics": "401 401 401 401 401 200",
   "GET /operator/plans": "401 401 401 401 401 200",
@@ -77,7 +77,7 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id/thresholds": "401 401 401 401 401 200",
   "PUT /operator/workspaces/:workspace_id/thresholds": "401 401 401 401 401 422",
   "GET /operator/workspaces/:workspace_id/usage": "401 401 401 401 401 200",
-  // For everybody; signing in is the way in.
+  // These are public, because a visitor needs them to sign in.
   "GET /": "303 303 303 303 303 303",
   "GET /assets/….css": "200 200 200 200 200 200",
   "GET /assets/….js": "200 200 200 200 200 200",
@@ -91,7 +91,7 @@ export const ACCESS: Record<string, string> = {
   "GET /sign-in/oidc/callback": "400 400 400 400 400 400",
   "POST /sign-out": "303 303 303 303 303 303",
   "GET /w": "303 303 303 303 303 303",
-  // Members read, owners and admins change; whoever is not a member is told that there is no such workspace.
+  // Members read, owners and admins change. For everybody else the workspace does not exist.
   "GET /w/:slug": "303 404 303 303 303 303",
   "GET /w/:slug/accounts": "303 404 200 200 200 303",
   "GET /w/:slug/accounts/one": "303 404 404 404 404 303",
@@ -167,3 +167,42 @@ export const ACCESS: Record<string, string> = {
   "POST /w/:slug/usage/plan": "401 404 403 422 422 401",
   "POST /w/:slug/usage/release": "401 404 403 303 303 401",
 };
+
+/** The routes of the pages that take a POST. A test compares this list with the pages' own routes. */
+export const FORM_ROUTES = [
+  "/sign-in/local",
+  "/sign-out",
+  "/w/:slug/signals/dead-letters/replay",
+  "/w/:slug/rules/import",
+  "/w/:slug/rules/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore",
+  "/w/:slug/rules",
+  "/w/:slug/rules/preview",
+  "/w/:slug/rules/:rule_id",
+  "/w/:slug/rules/:rule_id/enable",
+  "/w/:slug/rules/:rule_id/disable",
+  "/w/:slug/rules/:rule_id/apply",
+  "/w/:slug/rules/:rule_id/delete",
+  "/w/:slug/people/:email/delete",
+  "/w/:slug/usage/overages",
+  "/w/:slug/usage/plan",
+  "/w/:slug/usage/release",
+  "/w/:slug/settings/api-keys/new",
+  "/w/:slug/settings/api-keys/new/preview",
+  "/w/:slug/settings/api-keys/:key_id/deactivate",
+  "/w/:slug/settings/api-keys/:key_id/rotate",
+  "/w/:slug/settings/api-keys/:key_id/name",
+  "/w/:slug/settings/api-keys/:key_id/silence",
+  "/w/:slug/settings/members",
+  "/w/:slug/settings/members/role",
+  "/w/:slug/settings/members/remove",
+  "/w/:slug/settings/notifications/thresholds",
+  "/w/:slug/settings/notifications/new",
+  "/w/:slug/settings/notifications/:id/change",
+  "/w/:slug/settings/notifications/:id/rotate",
+  "/w/:slug/settings/notifications/:id/pause",
+  "/w/:slug/settings/notifications/:id/resume",
+  "/w/:slug/settings/notifications/:id/delete",
+  "/w/:slug/settings/notifications/:id/test",
+  "/w/:slug/settings/notifications/:id/deliveries/:delivery_id/again",
+  "/w/:slug/dismiss",
+] as const;

@@ -1,4 +1,7 @@
-/** What the store keeps incrementally, counted again from its lines: books, groups, scores, lists, rule days, samples. */
+/**
+ * Recomputes from the lines everything that the store maintains incrementally: books, groups, scores, lists, rule
+ * days, samples.
+ */
 import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
@@ -13,12 +16,12 @@ import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
-export interface StoredLine {
+interface StoredLine {
   seq: number;
   facts: Facts;
 }
 
-/** Where the books count each status. */
+/** The counter of the books for each status. */
 const PLACES = {
   processed: "processed",
   anonymous: "processed",
@@ -27,7 +30,7 @@ const PLACES = {
   purged: "purged",
 } as const;
 
-/** By rule, of those that have scored anything. */
+/** Counts by day of each rule that has scored a signal. */
 export function ruleDaysOf(state: StoreState): Map<string, { count: number; days: string }> {
   const rows = state.sql.exec<{ rule_id: string }>("SELECT rule_id FROM rule_days").toArray();
   const ids = new Set([...rows.map(({ rule_id }) => rule_id), ...Object.keys(state.books.rules)]);
@@ -71,7 +74,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   }
   type Group = { event: string; source: string; count: number; held: number; anonymous: number };
   const stored = sql.exec<Group>("SELECT event, source, count, held, anonymous FROM event_groups").toArray();
-  // What a group's row says, and what the head has still to add to it.
+  // The stored row of a group, and the changes that the head has not written to it yet.
   const both = Map.groupBy(
     [...stored, ...Object.values(state.books.groups)],
     ({ event, source }) => `${event} ${source}`,
@@ -174,9 +177,8 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 }
 
 /**
- * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever its current version
- * may; and what
- * is remembered of that are signals of the list, whose rows are nobody else's.
+ * The scores that count in a person's list. A rule that scores once a day or once ever has a score wherever its
+ * current version may score. The `once` rows of the person name signals of this list only.
  */
 export function countedOf(
   state: StoreState,
@@ -208,7 +210,7 @@ export function countedOf(
   return counted;
 }
 
-/** Dropped, or of a segment that is gone. */
+/** Dropped lines, and lines whose segment is gone. */
 function isGone(state: StoreState, seq: number): boolean {
   return state.signals.read(seq) === null;
 }

@@ -1,6 +1,6 @@
 /** The size of a test: small in `npm test`, larger in `npm run test:all`. */
 
-/** Whether this is a run of test/long/vitest.config.ts. */
+/** True in a run of test/long/vitest.config.ts. */
 export const isLongRun = process.env["LONG_RUN"] === "yes";
 
 export function amount(inShortRun: number, inLongRun: number): number {

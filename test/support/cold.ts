@@ -1,4 +1,6 @@
-/** The store's alarm and cold storage under a test's control: when it rings, and when R2 does not do as it is told. */
+/**
+ * Gives a test control of the store's alarm and of cold storage: it decides when the alarm rings and when R2 fails.
+ */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS, nextColdWorkMs } from "../../src/store/log/cold.ts";
@@ -6,14 +8,14 @@ import { AFTER_DELETION } from "../../src/store/people/link-jobs.ts";
 import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
-/** Longer than R2 takes here. */
+/** Longer than any call of R2 takes here. */
 const WRITING_MS = 200;
 
 const stub = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
 
 /**
- * Rings the store's alarm, as if everything that waits for a time had waited long enough: what is open is sealed, jobs are
- * due, chores have rested. What it sets the next one to is only heeded when asked for: otherwise it rings when a test says so.
+ * Rings the store's alarm as if all waiting times had passed: it seals open lines and runs jobs and chores. The next
+ * alarm of the store is ignored unless requested, so that only the test rings it.
  */
 export async function ring(workspaceId: string, { setNext = false, seal = true } = {}): Promise<void> {
   await runInDurableObject(stub(workspaceId), (instance, { storage }) => ringInside(instance, storage, setNext, seal));
@@ -33,7 +35,7 @@ async function ringInside(
   if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
   sql.exec("UPDATE link_jobs SET due_at = 1 WHERE due_at < ?", AFTER_DELETION);
   sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
-  // What may be on its way to R2 at this moment is left alone.
+  // Payloads that may be on their way to R2 stay untouched.
   sql.exec(
     "UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND at <= ?",
     COLD_ABANDONED_MS,
@@ -44,7 +46,7 @@ async function ringInside(
   if (setNext && nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
 }
 
-/** From now on the store's alarm is that of other chores: it does not ask D1 for its retention. */
+/** From now on only other chores set the store's alarm: it does not ask D1 for its retention. */
 export async function askRetentionNever(workspaceId: string): Promise<void> {
   await runInDurableObject(stub(workspaceId), async (_, { storage }) => {
     storage.sql.exec("UPDATE retention SET next_at = ?", Date.UTC(2100));
@@ -64,7 +66,7 @@ function sealOpen(state: StoreState, storage: DurableObjectStorage): void {
   }
 }
 
-/** The store as it is after a restart, with these bindings in place of its own; with none, its own again. */
+/** Restarts the store with these bindings instead of its own; without bindings, with its own again. */
 export async function withBindings(
   workspaceId: string,
   bindings: Partial<Env> & { STORE_MAX_BYTES?: string } = {},
@@ -76,7 +78,9 @@ export async function withBindings(
 
 type BucketCall = "put" | "get" | "delete";
 
-/** The real bucket, with `before` and `after` around each of its calls; what they throw is what the caller gets. */
+/**
+ * The real bucket, with `before` and `after` around each of its calls. The caller gets the errors that they throw.
+ */
 export function bucketWith(around: {
   before?: (call: BucketCall, argument: unknown) => void | Promise<void>;
   after?: (call: BucketCall, argument: unknown) => void | Promise<void>;
@@ -95,11 +99,10 @@ export function bucketWith(around: {
   });
 }
 
-export interface ColdState {
-  /** Keys in the bucket. */
+interface ColdState {
   keys: string[];
   objects: { key: string; state: string }[];
-  /** First lines of the segments whose payloads are in the bucket, and of those that have theirs here. */
+  /** First lines of the segments whose payloads are in the bucket, and of those whose payloads are in the store. */
   cold: number[];
   warm: number[];
   jobs: number;
@@ -119,7 +122,7 @@ export async function coldState(workspaceId: string): Promise<ColdState> {
   });
 }
 
-/** Rings until nothing is left to be done but to wait for days to pass; `limit` times at most. */
+/** Rings until the remaining work only waits for days to pass; at most `limit` times. */
 export async function ringUntilQuiet(workspaceId: string, limit = 60): Promise<void> {
   for (let rings = 0; rings < limit; rings++) {
     const { busy, writing } = await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {

@@ -1,4 +1,4 @@
-/** A Quota Counter of its own for each test, called as the edge calls it, and a look into its outbox. */
+/** A separate Quota Counter for each test, called as the edge calls it, with access to its outbox. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
@@ -9,7 +9,7 @@ import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
 
 export type Queued = { body: string; contentType: "text" };
 
-/** Takes what the Quota Counter sends, and gives nothing of it to a consumer. */
+/** Takes the messages of the Quota Counter and passes none to a consumer. */
 export type SendBatch = (messages: Queued[]) => Promise<unknown>;
 
 export const ANCHOR = Date.UTC(2026, 0, 1);
@@ -29,7 +29,7 @@ export class TestCounter {
     this.id = id;
   }
 
-  /** A new stub each time: one that has seen its object die is of no use any more. */
+  /** A new stub each time, because a stub is unusable after its object died. */
   get stub(): DurableObjectStub<QuotaCounter> {
     return env.QUOTA_COUNTER.getByName(this.id);
   }
@@ -43,50 +43,45 @@ export class TestCounter {
   }
 
   /**
-   * Row numbers begin at the time when the object starts. A test says which row it means by the row's position: 1 for the
-   * counter's first row. Positions have no gaps as long as the object does not start again at a later time.
+   * Row numbers begin at the time when the object starts. Tests name a row by its position: 1 is the counter's first
+   * row. Positions have no gaps unless the object starts again at a later time.
    */
   positionOf(row: number): number {
     if (this.#firstRow === null) throw new Error("the counter is not configured");
     return row - this.#firstRow + 1;
   }
 
-  /** The numbers of the rows at these positions. */
   rowsAt(...positions: number[]): number[] {
     const before = this.positionOf(0);
     return positions.map((position) => position - before);
   }
 
-  /** Settles the rows at these positions. */
   async settle(...positions: number[]): Promise<void> {
     await this.stub.settle(this.rowsAt(...positions));
   }
 
-  /** Positions of the rows that are not settled. */
   async positions(): Promise<number[]> {
     return (await this.rows()).map(({ row }) => this.positionOf(row));
   }
 
-  /** Admits `count` signals in one call. */
   async admit(count = 1, call: Partial<AdmitCall> & { ids?: string[] } = {}): Promise<AdmitResult> {
     return this.stub.admit(admitCall(count, call));
   }
 
-  /** Admits and gives accepted, held and rejected. */
+  /** Admits signals and returns the numbers accepted, held and rejected. */
   async counted(count = 1, call: Partial<AdmitCall> = {}): Promise<[number, number, number]> {
     const result = await this.admit(count, call);
     if (result.outcome !== "counted") throw new Error(result.outcome);
     return [result.accepted, result.held, result.rejected];
   }
 
-  /** From now on, until the object is started again. */
+  /** Lasts until the object starts again. */
   async sendTo(sendBatch: SendBatch): Promise<void> {
     await runInDurableObject(this.stub, (instance) => {
       Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch } } });
     });
   }
 
-  /** The rows of the outbox, which are those that are not settled. */
   async rows(): Promise<{ row: number; bytes: number; body: string }[]> {
     return runInDurableObject(this.stub, (_, { storage }) =>
       storage.sql
@@ -95,7 +90,7 @@ export class TestCounter {
     );
   }
 
-  /** Every signal in the outbox, in the order of their rows. */
+  /** Every signal in the outbox, in row order. */
   async unsettled(): Promise<(Admission & { row: number; payload: string })[]> {
     const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, 0, body)).rows);
     return received.flatMap(({ row, signals }) =>
@@ -103,7 +98,10 @@ export class TestCounter {
     );
   }
 
-  /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again, and fails where none was executed. */
+  /**
+   * Makes `sql.exec` fail for statements that begin with this text. Returns a function that undoes it, and that fails
+   * if no such statement ran.
+   */
   async breakStatement(start: string): Promise<() => Promise<void>> {
     let broken = 0;
     await runInDurableObject(this.stub, (_, { storage }) => {
@@ -137,10 +135,9 @@ export function admitCall(
   return { keyId, chunks, requestId: `req_${crypto.randomUUID()}`, firstSlice: true, invalid: [], ...call };
 }
 
-/** Takes every message and loses it. */
 export const lose: SendBatch = () => Promise.resolve();
 
-/** Rows that the object writes and alarms that it sets while `work` runs: each is billed as a row written. */
+/** The rows that the object writes and the alarms that it sets during `work`. Each is billed as a row written. */
 export async function countRows(
   counter: TestCounter,
   work: () => Promise<unknown>,

@@ -1,6 +1,6 @@
 /**
- * Milliseconds of a processor that `work` takes in this thread: what else the machine does meanwhile is not counted. To
- * some milliseconds only: that is how often a kernel may count.
+ * CPU milliseconds that `work` takes in this thread, regardless of other load. The resolution is some milliseconds,
+ * because the kernel may count in such steps.
  */
 export function cpuMs(work: () => void): number {
   const before = process.threadCpuUsage();

@@ -1,19 +1,20 @@
-/** Queue messages written by hand, so that a test decides when, how often and in which company a signal is delivered. */
+/**
+ * Queue messages written by hand, so that a test decides when, how often and in which batch a signal is delivered.
+ */
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import type { QueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";
-import { writeMessage, writeRow, writeSignal } from "../../src/wire/message.ts";
 import type { Envelope } from "../../src/wire/admission.ts";
+import { writeMessage, writeRow, writeSignal } from "../../src/wire/message.ts";
 
 export const MINUTE = 60_000;
 export const DAY = 24 * 60 * MINUTE;
 
-/** A signal as the outbox would hold it. */
 export interface Delivered {
   id: string;
-  /** An object, or a text that is to be delivered as it is. */
+  /** An object, or a text that is delivered unchanged. */
   payload: unknown;
   at?: number;
   ordinal?: number;
@@ -22,14 +23,14 @@ export interface Delivered {
   periodEnd?: number;
   envelope?: Partial<Envelope>;
   row?: number;
-  /** Where the signal was held or dead, when it is sent once more. */
+  /** The earlier place of a released or replayed signal. */
   resent?: { from: "held" | "dead"; place: number };
 }
 
-/** What is received, as a Quota Counter numbers it. */
+/** A received payload with the number that a Quota Counter gives it. */
 export type Placed<Received> = Received & { id: string; ordinal: number; at: number };
 
-/** In order of receipt; several have the same time, as those of one commit do. */
+/** Sorts by receipt. Several signals may share a time, like those of one commit. */
 export function inOrder<Received extends { minute: number }>(
   received: readonly Received[],
   startMs: number,
@@ -44,13 +45,13 @@ export function inOrder<Received extends { minute: number }>(
     }));
 }
 
-/** The number and the time of commit of each delivered signal's row, far behind those that a Quota Counter gives. */
+/** The row number and commit time of each delivered signal, far above those of a Quota Counter. */
 const committed = new Map<string, { row: number; at: number }>();
 const FIRST_ROW = 2 ** 52;
 
 /**
- * One row for each signal, all in one message. A signal that is delivered again comes in the row that it had; released
- * or replayed, or with another verdict, in one of its own.
+ * One row for each signal, all in one message. A redelivered signal keeps its row. A released or replayed signal, or
+ * one with another verdict, gets a new row.
  */
 export function messageOf(workspaceId: string, signals: readonly Delivered[]): string {
   const rows = signals.map((signal, index) => {
@@ -79,9 +80,9 @@ function commitOf(workspaceId: string, { id, verdict = "accepted", resent, at, r
 }
 
 /**
- * Hands these messages to the consumer, as one batch. Message ids are their indexes.
+ * Hands these messages to the consumer as one batch. Message ids are their indexes.
  *
- * @param how.attempts of all of them; or of each.
+ * @param how.attempts of all messages, or of each.
  */
 export async function consumeMessages(
   bodies: readonly string[],
@@ -93,7 +94,7 @@ export async function consumeMessages(
     return { id: String(index), timestamp: new Date(), attempts, body };
   });
   const batch = createMessageBatch<string>(queue, messages);
-  // The plugin's result leaves the delays out.
+  // The plugin's result omits the delays.
   const retryMessages: QueueResult["retryMessages"] = [];
   for (const message of batch.messages) {
     const retry = message.retry.bind(message);
@@ -110,4 +111,37 @@ export async function consumeMessages(
 
 export function deliver(workspaceId: string, signals: readonly Delivered[]): Promise<QueueResult> {
   return consumeMessages([messageOf(workspaceId, signals)]);
+}
+
+export interface WaitingMessage {
+  body: string;
+  /** The attempt of the next delivery: 1 for the first. */
+  attempts: number;
+  /** The time of the next delivery. */
+  atMs: number;
+}
+
+/** Replaces the queue: messages wait until a test delivers them, in the order and batches that it chooses. */
+export class QueueByHand {
+  readonly waiting: WaitingMessage[] = [];
+
+  readonly sendBatch: Queue["sendBatch"] = (messages) => {
+    for (const { body } of messages) this.waiting.push({ body: String(body), attempts: 1, atMs: Date.now() });
+    return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
+  };
+}
+
+/**
+ * Hands messages to a queue's consumer. @returns the messages that it did not acknowledge, for their next delivery.
+ */
+export async function deliverByHand(messages: readonly WaitingMessage[], queue = "signals"): Promise<WaitingMessage[]> {
+  const attempts = messages.map((message) => message.attempts);
+  const bodies = messages.map(({ body }) => body);
+  const { explicitAcks, retryMessages } = await consumeMessages(bodies, { queue, attempts });
+  const delays = new Map(retryMessages.map(({ msgId, delaySeconds = 0 }) => [msgId, delaySeconds * 1_000]));
+  return messages.flatMap((message, index) => {
+    const id = String(index);
+    if (explicitAcks.includes(id)) return [];
+    return [{ ...message, attempts: message.attempts + 1, atMs: Date.now() + (delays.get(id) ?? 0) }];
+  });
 }

@@ -1,18 +1,19 @@
-/** A workspace with destinations, events to raise, and time that passes when a test says so. */
+/** A workspace with destinations, events to raise, and a clock that the test moves. */
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { Webhook } from "standardwebhooks";
 import { afterEach, beforeEach, vi } from "vitest";
 import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { Receiver, listen } from "./receiver.ts";
 import { until } from "./until.ts";
-import { newWorkspace, type TestWorkspace } from "./workspace.ts";
+import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 
-export interface DeliveryAnswer {
+interface DeliveryAnswer {
   id: string;
   event_id: string;
   type: string;
@@ -22,7 +23,7 @@ export interface DeliveryAnswer {
   attempts: { status: number | null; error: string | null; answer: string | null }[];
 }
 
-export interface DestinationAnswer {
+interface DestinationAnswer {
   id: string;
   name: string;
   type: string;
@@ -70,13 +71,13 @@ export class DestinationHarness {
     await this.object.raise(events);
   }
 
-  /** By so much; then the object's alarm rings, as it would have. */
+  /** Moves the clock and rings the object's alarm, as the platform would. */
   async pass(ms: number): Promise<void> {
     vi.setSystemTime(Date.now() + ms);
     await runDurableObjectAlarm(this.object);
   }
 
-  /** Until one of its deliveries has had so many attempts, and each is reported. */
+  /** Waits until a delivery has this many attempts, each reported. */
   async attempted(id: string, attempts: number): Promise<DeliveryAnswer> {
     return until(async () => {
       const delivery = (await this.deliveries(id)).findLast((found) => found.attempts.length >= attempts);
@@ -105,17 +106,19 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
   return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
 }
 
-/** Only the date: timers go on. So far ahead that the platform's own clock rings no alarm but what was due long ago. */
+/**
+ * Stops only the date; timers go on. The date is so far ahead that the platform rings no alarm except overdue ones.
+ */
 export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY });
 }
 
-export interface NewHarness {
+interface NewHarness {
   harness: DestinationHarness;
   receiver: Receiver;
 }
 
-/** For each test of a file: a new workspace, and a receiver that is listened to. */
+/** Creates a workspace and a listening receiver for each test of a file. */
 export function newHarnessInEachTest(begin: (made: NewHarness) => void): void {
   beforeEach(async () => {
     const made = { harness: await DestinationHarness.make(), receiver: new Receiver() };
@@ -128,3 +131,55 @@ export function newHarnessInEachTest(begin: (made: NewHarness) => void): void {
     vi.restoreAllMocks();
   });
 }
+
+export interface ReceivedEvent {
+  url: string;
+  id: string;
+  headers: Headers;
+  text: string;
+  body: { id: string; type: string; time: string; workspace: string; data: Record<string, unknown> };
+  redirect: string;
+}
+
+/** Replaces the network for events: records the requests and returns chosen answers. */
+export class Receiver {
+  readonly url: string;
+  readonly received: ReceivedEvent[] = [];
+  answer: (nth: number) => Response | Promise<Response> = () => new Response("thanks");
+
+  constructor(host = `hook-${crypto.randomUUID()}.example.com`, path = "/in") {
+    this.url = `https://${host}${path}`;
+  }
+
+  ids(): string[] {
+    return this.received.map(({ id }) => id);
+  }
+
+  verify(secret: string, { headers, text } = this.received.at(-1) ?? { headers: new Headers(), text: "" }): unknown {
+    return new Webhook(secret).verify(text, Object.fromEntries(headers));
+  }
+}
+
+let listening: readonly Receiver[] = [];
+
+/** Replaces all receivers from now on. */
+export function listen(...receivers: Receiver[]): void {
+  listening = receivers;
+}
+
+// Stays active for all tests of the file, so that late deliveries of an earlier test never reach the network.
+vi.stubGlobal("fetch", async (input: RequestInfo, init?: RequestInit) => {
+  const request = new Request(input, init);
+  const receiver = listening.find(({ url }) => request.url === url);
+  if (receiver === undefined) throw new Error(`nobody listens at ${request.url}`);
+  const text = await request.text();
+  receiver.received.push({
+    url: request.url,
+    id: request.headers.get("webhook-id") ?? "",
+    headers: request.headers,
+    text,
+    body: JSON.parse(text) as ReceivedEvent["body"],
+    redirect: request.redirect,
+  });
+  return receiver.answer(receiver.received.length);
+});

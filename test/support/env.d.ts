@@ -1,22 +1,22 @@
-/** What the test configuration adds to the Worker's environment. */
+/** Variables that the test configuration adds to the Worker's environment. */
 import type { D1Migration } from "cloudflare:test";
 
 declare global {
   namespace Cloudflare {
     interface Env {
       D1_MIGRATIONS: D1Migration[];
-      /** Of the model run: how many, from which seed, and whether a failing one is made shorter. */
+      /** Of the model run: number of lives, first seed, and whether a failing life is shrunk. */
       MODEL_RUNS?: string;
       MODEL_SEED?: string;
       MODEL_SHRINK?: string;
-      /** Of the hostile calls: how many, from which seed, and which of them is one of the first workspace. */
+      /** Of the hostile calls: their number, the seed, and the case to run first in a new workspace. */
       HOSTILE_CASES?: string;
       HOSTILE_SEED?: string;
       HOSTILE_FROM?: string;
-      /** Of the races: how many trials of each, and the first one's seed. */
+      /** Of the races: trials of each, and the first seed. */
       RACES_TRIALS?: string;
       RACES_SEED?: string;
-      /** Of the run with faults: how many seeds, and the first of them. */
+      /** Of the run with faults: number of seeds, and the first. */
       FAULTS_SEEDS?: string;
       FAULTS_SEED?: string;
     }

@@ -1,4 +1,6 @@
-/** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
+/**
+ * The whole content of a workspace in an object's database and the bucket as one text, with compressed data expanded.
+ */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
 import { COLUMNS } from "../../src/store/log/lines.ts";
@@ -14,7 +16,7 @@ const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
 
 const KEYS = ["key", "other_key", "list"];
 
-/** What stands among the facts is not said once more. */
+/** Texts of the facts are already included. */
 const LEFT_OUT = { names: () => ({ userId: "(user id)", anonymousId: "(anonymous id)" }) };
 
 export function textOfTables(sql: SqlStorage): string {
@@ -38,8 +40,8 @@ export function textOfTables(sql: SqlStorage): string {
 }
 
 /**
- * What each column of an object's database says, by `table.column`; of stored lines each column of a line by itself. Columns of
- * numbers are left out.
+ * The content of each text column of an object's database, by `table.column`. Stored lines count as one column for
+ * each of their fields.
  */
 export function textsOfColumns(sql: SqlStorage): Map<string, string> {
   const columns = sql.exec<{ table: string; name: string; type: string }>(
@@ -65,7 +67,7 @@ export function textsOfColumns(sql: SqlStorage): Map<string, string> {
   return texts;
 }
 
-/** The same of the database that all workspaces share. */
+/** The same for the database that all workspaces share. */
 export async function textsOfD1(): Promise<Map<string, string>> {
   const { results } = await env.DB.prepare(
     `SELECT tables.name AS "table", columns.name, columns.type FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
@@ -88,7 +90,8 @@ export async function textOfBucket(workspaceId: string, bucket = env.COLD): Prom
     const found = await bucket.get(key);
     if (found === null) return "";
     const bytes = Buffer.from(await found.arrayBuffer());
-    // Segments stand one after the other, and each says in three numbers its format and how long its two parts are.
+    // An object holds segments one after the other. Each starts with three numbers: its format and the lengths of its
+    // two parts.
     const segments: string[] = [];
     for (let at = 0; at < bytes.length;) {
       const reader = new ByteReader(bytes.subarray(at));

@@ -1,12 +1,12 @@
 /**
- * Crashes at the awaits of the consumer and of the store: calls of what they are bound to that fail before they take
- * their effect, or after it, when nobody is told any more. For whoever made it, one that fails so is a crash there.
+ * Crashes at the awaits of the consumer and the store: calls of their bindings fail before they take effect, or after
+ * it, so that the caller does not learn the result. For the caller such a failure is a crash at that point.
  */
 import { env } from "cloudflare:workers";
 
 export type Fault = "none" | "before" | "after";
 
-/** Uses up a list of faults, one for each call, whoever makes it; after that all goes well. */
+/** Uses up a list of faults, one per call of any caller. After that every call succeeds. */
 export class Faults {
   readonly #faults: Fault[];
 
@@ -14,7 +14,7 @@ export class Faults {
     this.#faults = [...faults];
   }
 
-  /** Bindings for the consumer: its calls of D1 and of both objects. */
+  /** Bindings for the consumer: D1 and both objects. */
   forConsumer(): Env {
     const objects = (namespace: { getByName(name: string): object }) => ({
       getByName: (name: string) => this.#calls(namespace.getByName(name)),
@@ -27,7 +27,7 @@ export class Faults {
     } as unknown as Env;
   }
 
-  /** Bindings for the store: its calls of D1 and R2. */
+  /** Bindings for the store: D1 and R2. */
   forStore(): Partial<Env> {
     return { DB: this.#calls(env.DB), COLD: this.#calls(env.COLD) };
   }
@@ -46,7 +46,7 @@ export class Faults {
           if (fault === "before") throw new Error("crash before the call");
           const answer: unknown = Reflect.apply(call, target, given);
           if (fault === "none") return answer;
-          // A session of D1 is there at once, everything else is a promise.
+          // A session of D1 is returned at once; every other call returns a promise.
           if (property === "withSession") throw new Error("crash after the call");
           return Promise.resolve(answer).then(() => {
             throw new Error("crash after the call");
@@ -57,7 +57,7 @@ export class Faults {
   }
 }
 
-/** D1, with statements that fail as they do where the database cannot execute them, alone and in a batch. */
+/** D1 with statements that fail as in a database that cannot execute them, alone and in a batch. */
 export function d1Failing(failing: RegExp, message: string): D1Database {
   const failingStatements = new WeakSet<object>();
   const fail = () => Promise.reject(new Error(message));

@@ -1,25 +1,28 @@
 /**
- * A workspace that is sent signals, asked and changed while its bindings fail by a seed; then all goes well again, until
- * nothing is under way any more. What was sent and what was answered says what must be true in the end.
+ * A workspace that receives signals, queries and changes while its bindings fail by a seed. Then all faults end, and
+ * it runs until no work is left. The calls and their answers determine the expected end state.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { RESEND_AFTER_MS } from "../../src/quota/drain.ts";
+import { linesOf } from "./adds-up.ts";
 import { ring, ringUntilQuiet } from "./cold.ts";
-import { deliverByHand, QueueByHand, type WaitingMessage } from "./queue-by-hand.ts";
+import { deliverByHand, QueueByHand } from "./deliver.ts";
+import type { WaitingMessage } from "./deliver.ts";
+import { expectToAddUp, readStore } from "./read-store.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { BatchAnswer, TestKey, TestWorkspace } from "./workspace.ts";
 
 const PEOPLE = 20;
-export const POINTS = 3;
-/** Attempts at a message before the queue gives it up, as wrangler.toml says. */
+const POINTS = 3;
+/** Attempts before the queue gives up a message, as in wrangler.toml. */
 const QUEUE_ATTEMPTS = 9;
-/** Nobody waits longer for an answer, by the clock that stands still while something happens. */
+/** Maximum time to an answer, by the test clock, which stands still while something happens. */
 const ANSWER_BOUND_MS = 60_000;
-/** Real time in which a call must have been answered; else something is waited for without a limit. */
+/** Real time in which a call must be answered. A longer wait means that it has no time limit. */
 const REAL_BOUND_MS = 15_000;
 const HOUR = 3_600_000;
 const ACCOUNTS = {
@@ -27,12 +30,12 @@ const ACCOUNTS = {
   payload_template: [{ target: "external_id", path: "id", type: "string" }],
 };
 
-export interface Sent {
+interface Sent {
   n: number;
   kind: "track" | "identify" | "account";
   person: number;
   names: "email" | "anonymous" | "both";
-  /** Whether it is known by an id when it comes again, however much later. */
+  /** Whether a repetition is recognized by an id, however much later. */
   hasId: boolean;
 }
 
@@ -49,16 +52,16 @@ interface Keys {
   accounts: TestKey;
 }
 
-export const emailOf = (person: number): string => `p${person}@example.com`;
+const emailOf = (person: number): string => `p${person}@example.com`;
 
 export class FaultyLife {
   readonly workspace: TestWorkspace;
   readonly faults: SeededFaults;
   /** The plan's signal limit. */
   readonly limit: number;
-  /** What was answered with 202, by its id. */
+  /** Signals answered with 202, by id. */
   readonly acknowledged = new Map<string, { sent: Sent; verdict: "accepted" | "held" }>();
-  /** How many calls were answered with which status. */
+  /** Number of calls by status. */
   readonly answers = new Map<number, number>();
   hasOverages = false;
   readonly #keys: Keys;
@@ -66,7 +69,7 @@ export class FaultyLife {
   readonly #queue: WaitingMessage[];
   /** Messages that the queue has given up. */
   readonly #givenUp: WaitingMessage[] = [];
-  /** Calls that were answered with 503, to be made again. */
+  /** Calls that were answered with 503, to be repeated. */
   readonly #again: Call[] = [];
   #isDeactivated = false;
   readonly #all: Sent[] = [];
@@ -84,7 +87,7 @@ export class FaultyLife {
     this.faults = faults;
   }
 
-  /** Begins with a workspace of some rules, in which nothing fails yet. */
+  /** Creates a workspace with some rules; nothing fails yet. */
   static async make(clock: WaitingClock, limit: number): Promise<FaultyLife> {
     const queue = new QueueByHand();
     const faults = new SeededFaults(clock, queue);
@@ -96,7 +99,7 @@ export class FaultyLife {
     return new FaultyLife({ workspace, keys, limit, clock }, queue, faults);
   }
 
-  /** Makes so many calls while so large a part of what they and everything behind them call ends badly. */
+  /** Makes a number of calls while a share of all calls behind them fails. */
   async suffer(seed: number, rate: number, calls: number): Promise<void> {
     this.faults.begin(seed, rate);
     try {
@@ -118,7 +121,7 @@ export class FaultyLife {
     }
   }
 
-  /** All goes well: until everything has arrived, and nothing is left to be done. */
+  /** Ends all faults and runs until every message has arrived and no work is left. */
   async recover(): Promise<void> {
     this.#clock.forgetHung();
     for (let turn = 0; turn < 30; turn++) {
@@ -141,7 +144,7 @@ export class FaultyLife {
     await restart(this.#store);
   }
 
-  /** All signals of events that were sent, whatever was answered. */
+  /** All signals sent with an event, with any answer. */
   tracked(): Sent[] {
     return this.#all.filter(({ kind }) => kind === "track");
   }
@@ -203,7 +206,7 @@ export class FaultyLife {
     const text = await response.text();
     const expected = made.key === this.#keys.second ? [202, 401, 429, 503] : [202, 429, 503];
     expect(expected, text).toContain(response.status);
-    // Revoked means revoked, whatever fails.
+    // A revoked key stays revoked despite any fault (§3.1).
     if (wasDeactivated) expect([401, 503], text).toContain(response.status);
     if (response.status === 202) this.#acknowledge(made, text);
     if (response.status === 503 && made.attempts++ < 4) this.#again.push(made);
@@ -245,7 +248,7 @@ export class FaultyLife {
       const path = `/keys/${this.#keys.second.id}/deactivate`;
       if ((await this.#operator("POST", path)).status === 200) this.#isDeactivated = true;
     } else if (draw === 1) {
-      // As soon as it is asked for it may be so.
+      // The change may take effect as soon as it is requested, even if the answer fails.
       this.hasOverages = true;
       await this.#operator("PATCH", "", { overages: true });
     } else if (draw === 2) await this.#operator("POST", "/dead-letters/replay", {});
@@ -265,7 +268,7 @@ export class FaultyLife {
     return response;
   }
 
-  /** Whoever calls is answered within a bound, and told when to come again. */
+  /** Every caller gets an answer within the time limit, and a refused one a Retry-After. */
   async #answered(make: () => Promise<Response>): Promise<Response> {
     const startedMs = Date.now();
     const response = await this.#inTime(make(), "a call");
@@ -288,7 +291,7 @@ export class FaultyLife {
     return Promise.race([work, late]);
   }
 
-  /** What happens between the calls: messages arrive, alarms ring, objects start again, hours pass. */
+  /** Events between the calls: messages arrive, alarms ring, objects restart, hours pass. */
   async #somethingElse(): Promise<void> {
     const draw = this.#pick("else", 100);
     if (draw < 50 && this.#queue.length > 0) {
@@ -334,8 +337,102 @@ function bodyOf({ n, kind, person, names, hasId }: Sent): unknown {
   };
 }
 
-/** What was in the object's memory is gone. One that does not run cannot be stopped. */
+/** The object loses its memory. An object that does not run cannot be stopped. */
 async function restart(stub: DurableObjectStub): Promise<void> {
   await runInDurableObject(stub, () => null);
   await evictDurableObject(stub);
+}
+
+interface Place {
+  id: string;
+  event: string | null;
+  /** The status of a line, or `dead`. */
+  status: string;
+  isOwned: boolean;
+}
+
+const IS_A_PLACE = new Set(["processed", "anonymous", "duplicate", "held", "purged", "dead"]);
+
+/** Checks the guarantees for every signal against the stored data and the answers. Call it when no work is in progress. */
+export async function expectAsPromised(life: FaultyLife): Promise<void> {
+  const { workspace, acknowledged, limit } = life;
+  const places = await readPlaces(workspace.id);
+
+  // Each counted signal is in exactly one place, including each signal answered with 202.
+  const ids = new Set(places.map(({ id }) => id));
+  expect(places.length).toBe(ids.size);
+  const lost = [...acknowledged.keys()].filter((id) => !ids.has(id));
+  expect(lost).toEqual([]);
+
+  const books = await workspace.books();
+  const statuses = Map.groupBy(places, ({ status }) => status);
+  const count = (status: string): number => statuses.get(status)?.length ?? 0;
+  expect(books).toEqual({
+    ...books,
+    accepted: places.length,
+    processed: count("processed") + count("anonymous"),
+    duplicates: count("duplicate"),
+    held: count("held"),
+    purged: count("purged"),
+    dead_lettered: count("dead"),
+    in_flight: 0,
+    balanced: true,
+  });
+  const usage = await workspace.counter.usage();
+  const { accepted = 0, held = 0, history = [] } = usage ?? {};
+  if (history.length === 0) expect(accepted + held).toBe(places.length);
+  if (history.length === 0 && !life.hasOverages) expect(accepted).toBe(Math.min(limit, places.length));
+
+  await expectEachOnce(life, places);
+  await expectToAddUp(workspace.id);
+}
+
+async function readPlaces(workspaceId: string): Promise<Place[]> {
+  return readStore(workspaceId, (state) => {
+    const dead = state.sql
+      .exec<{ id: string; status: string; payload: string | null }>("SELECT id, status, payload FROM dead_letters")
+      .toArray()
+      .map(({ id, status, payload }) => {
+        const { event = null } = JSON.parse(payload ?? "{}") as { event?: string };
+        return { id, status, event, isOwned: false };
+      });
+    const lines = [...linesOf(state.signals), ...linesOf(state.held)].map(({ facts }) => ({
+      id: facts.admission.id,
+      event: facts.event,
+      status: facts.status,
+      isOwned: facts.owner !== null,
+    }));
+    return [...lines, ...dead].filter(({ status }) => IS_A_PLACE.has(status));
+  });
+}
+
+/** However often it was sent, delivered or counted, each signal has taken effect once and for its person. */
+async function expectEachOnce(life: FaultyLife, places: readonly Place[]): Promise<void> {
+  const byEvent = Map.groupBy(places, ({ event }) => event);
+  const statusOf = new Map(places.map(({ id, status }) => [id, status]));
+  const known = new Set<number>();
+  const tracked = new Map<string, Sent>(life.tracked().map((sent) => [`seen ${sent.n}`, sent]));
+  for (const [id, { sent }] of life.acknowledged) {
+    const status = statusOf.get(id);
+    if (sent.kind === "identify" && (status === "processed" || status === "duplicate")) known.add(sent.person);
+  }
+  for (const [event, copies] of byEvent) {
+    if (event === null || !event.startsWith("seen ")) continue;
+    const originals = copies.filter(({ status }) => status === "processed" || status === "anonymous");
+    const sent = tracked.get(event);
+    if (sent?.hasId === true) expect(originals.length, event).toBeLessThanOrEqual(1);
+    const isElsewhere = copies.some(({ status }) => status === "held" || status === "purged" || status === "dead");
+    if (!isElsewhere) expect(originals.length, event).toBeGreaterThan(0);
+    if (sent !== undefined && known.has(sent.person)) {
+      for (const original of originals) expect([event, original.isOwned]).toEqual([event, true]);
+    }
+  }
+  const { items } = await life.workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+  for (const { email, score } of items) {
+    const trackedByPerson = life.tracked().filter(({ person }) => emailOf(person) === email);
+    const owned = trackedByPerson
+      .flatMap(({ n }) => byEvent.get(`seen ${n}`) ?? [])
+      .filter((signal) => signal.isOwned && signal.status === "processed");
+    expect([email, score]).toEqual([email, POINTS * owned.length]);
+  }
 }

@@ -8,14 +8,14 @@ const PART = amount(1 / 8, 1);
 interface Limits {
   numRuns: number;
   limitMs: number;
-  /** Whether the cases have met the situation that the property is about. Until then cases go on: all `numRuns` if necessary. */
+  /** Whether the cases have met the situation that the property is about. Until then cases go on, up to `numRuns`. */
   isSeen?: () => boolean;
   part?: number;
 }
 
 /**
- * Calls `fc.assert`, but starts no case after `limitMs`: the remaining cases pass without being run. The time limit of
- * fast-check would leave the last case running, and that case would abort the objects of the next test.
+ * Calls `fc.assert`, but starts no case after `limitMs`: the remaining cases pass without being run. fast-check's own
+ * time limit would leave the last case running, and it would abort the objects of the next test.
  */
 export async function assertForSoLong<Case>(
   property: fc.IAsyncProperty<Case>,
@@ -27,7 +27,7 @@ export async function assertForSoLong<Case>(
   let runs = 0;
   let failed = false;
   property.run = async (value) => {
-    // A case that failed is run again in smaller forms.
+    // A failed case is run again in smaller forms.
     const isEnough = runs >= most && !failed;
     if (isSeen() && (isEnough || performance.now() >= endMs)) return null;
     runs++;

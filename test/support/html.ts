@@ -1,13 +1,14 @@
 /**
- * HTML as somebody reads and uses it. A test finds things by what they are (a link, a button, a field, a row) and by what they
- * say; how they are marked up may change without it.
+ * HTML as a person reads and uses it. A test finds elements by role (a link, a button, a field, a row) and text, so
+ * that the markup may change.
  */
-import { NodeType, parse, type HTMLElement, type Node } from "node-html-parser";
+import { NodeType, parse } from "node-html-parser";
+import type { HTMLElement, Node } from "node-html-parser";
 
-/** What a name may be found by: exactly this text, or one that fits. */
+/** A name matches exactly this text, or this pattern. */
 type Name = string | RegExp;
 
-/** A part of a page, or all of it. */
+/** A page or a part of it. */
 export class Part {
   readonly #element: HTMLElement;
 
@@ -15,7 +16,7 @@ export class Part {
     this.#element = element;
   }
 
-  /** What is to be read: without scripts and styles, and in one line. */
+  /** The visible text on one line, without scripts and styles. */
   get text(): string {
     return inOneLine(
       textsOf(this.#element)
@@ -24,7 +25,7 @@ export class Part {
     );
   }
 
-  /** The text with its own spaces and lines, as of a `pre`. */
+  /** The text with its own spaces and line ends, as in a `pre`. */
   get verbatim(): string {
     return textsOf(this.#element).join("");
   }
@@ -37,12 +38,12 @@ export class Part {
     return this.#element.getAttribute(name);
   }
 
-  /** Where a link leads, or a form is sent. */
+  /** The target of a link or form. */
   get target(): string | undefined {
     return this.attribute(this.tag === "form" ? "action" : "href");
   }
 
-  /** What stands in a field, or is chosen in it. */
+  /** The value of a field, or its selected option. */
   get value(): string | undefined {
     if (this.tag === "textarea") return this.verbatim;
     if (this.tag !== "select") return this.attribute("value");
@@ -54,12 +55,12 @@ export class Part {
     return this.attribute("checked") !== undefined;
   }
 
-  /** All parts that fit a CSS selector, for what has neither a role nor a name. */
+  /** All parts that match a CSS selector, for elements without role and name. */
   all(selector: string): Part[] {
     return this.#element.querySelectorAll(selector).map((element) => new Part(element));
   }
 
-  /** The one part that fits a CSS selector. @throws where there is none, or more. */
+  /** The only part that matches a CSS selector. @throws if none or several match. */
   only(selector: string): Part {
     return only(this.all(selector), selector);
   }
@@ -72,17 +73,17 @@ export class Part {
     return only(this.links(name), `link ${String(name)}`);
   }
 
-  /** Where all the links lead. */
+  /** The targets of all links. */
   get targets(): string[] {
     return this.links().flatMap(({ target }) => target ?? []);
   }
 
-  /** Where the next page of a list is; undefined on the last one. */
+  /** The link to the next page of a list; undefined on the last one. */
   get next(): string | undefined {
     return this.all('a[rel="next"]')[0]?.target;
   }
 
-  /** The scripts that stand in the page itself. It has none of its own: one that is there was somebody's text. */
+  /** Inline scripts. The pages have none of their own, so that any inline script comes from a sender's text. */
   get inlineScripts(): Part[] {
     return this.all("script:not([src])");
   }
@@ -99,7 +100,7 @@ export class Part {
     return named(this.all("h1, h2, h3"), name);
   }
 
-  /** The forms that are posted; to this address, where one is named. */
+  /** The forms that are posted; if named, to this address. */
   forms(action?: Name): Part[] {
     return this.all("form").filter((form) => form.attribute("method") === "post" && fits(form.target ?? "", action));
   }
@@ -108,7 +109,7 @@ export class Part {
     return only(this.forms(action), `form to ${String(action)}`);
   }
 
-  /** What a form sends by this name, whatever kind of field that is; of buttons too. */
+  /** The fields and buttons with this name. */
   fields(name: string): Part[] {
     return this.all("input, select, textarea, button").filter((field) => field.attribute("name") === name);
   }
@@ -117,14 +118,14 @@ export class Part {
     return only(this.fields(name), `field ${name}`);
   }
 
-  /** The field that the label stands for, or stands around. */
+  /** The field that the label refers to or encloses. */
   labelled(label: Name): Part {
     const found = only(named(this.all("label"), label), `label ${String(label)}`);
     const id = found.attribute("for");
     return id === undefined ? found.only("input, select, textarea") : this.only(`[id="${id}"]`);
   }
 
-  /** What is said of a fact, beside its name. @throws where there is no such fact, or several. */
+  /** The value of a fact, by its name. @throws if there is none or several. */
   fact(name: string): string {
     const parts = this.all("dt, dd");
     const found = parts.flatMap((part, index) => (part.tag === "dt" && part.text === name ? [parts[index + 1]] : []));
@@ -134,18 +135,18 @@ export class Part {
     ).text;
   }
 
-  /** The table whose caption begins so. */
+  /** The table whose caption begins with this text. */
   table(caption: string): Part {
     const found = this.all("table").filter((table) => table.all("caption")[0]?.text.startsWith(caption));
     return only(found, `table ${caption}`);
   }
 
-  /** The rows of all tables, without those of headings. */
+  /** The rows of all tables, without heading rows. */
   get rows(): Part[] {
     return this.all("tbody tr");
   }
 
-  /** The one row with this text in one of its cells. */
+  /** The only row with a cell of this text. */
   row(text: string): Part {
     const found = this.rows.filter((row) => row.all("th, td").some((cell) => cell.text === text));
     return only(found, `row of ${text}`);
@@ -161,7 +162,7 @@ export function readHtml(html: string): Part {
   return new Part(parse(html, { blockTextElements: { script: true, style: true } }));
 }
 
-/** What is to be read on a page: without tags, scripts and styles, in one line. */
+/** The visible text of a page on one line, without tags, scripts and styles. */
 export function textOf(html: string): string {
   return readHtml(html).text;
 }
@@ -192,4 +193,22 @@ function inOneLine(text: string): string {
     .replaceAll(/\s+/g, " ")
     .replaceAll(/ ([.;,])/g, "$1")
     .trim();
+}
+
+/** The fields of a rendered form, in the order in which a browser sends them, with its line ends. */
+export function unchangedFields(form: Part): [name: string, value: string][] {
+  return form.all("input, select, textarea").flatMap((field): [string, string][] => {
+    const name = field.attribute("name");
+    const type = field.attribute("type") ?? "";
+    if (name === undefined || ["submit", "button"].includes(type)) return [];
+    if (["checkbox", "radio"].includes(type) && !field.isChecked) return [];
+    return [[name, sent(field)]];
+  });
+}
+
+/** The rules are those of the HTML Standard: preprocessing of the input stream, values of fields, encoding of forms. */
+function sent(field: Part): string {
+  const drawn = (field.value ?? "").replaceAll(/\r\n?/g, "\n").replaceAll("\0", "\uFFFD").toWellFormed();
+  if (field.tag === "textarea") return drawn.replace(/^\n/, "").replaceAll("\n", "\r\n");
+  return field.attribute("type") === "hidden" ? drawn.replaceAll("\n", "\r\n") : drawn.replaceAll("\n", "");
 }

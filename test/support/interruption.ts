@@ -1,6 +1,6 @@
 /**
- * One interruption of an operation: a call of D1 or of an object fails once it has taken effect, or all objects are killed
- * then. Calls are counted in the Worker and in the Signal Store alike.
+ * One interruption of an operation: a call of D1 or of an object fails after it took effect, or all objects are
+ * killed at that moment. Calls of the Worker and of the Signal Store share one count.
  */
 import { abortAllDurableObjects } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -25,12 +25,12 @@ export class Interruption {
     this.#harm = harm;
   }
 
-  /** Whether the operation has made that call. */
+  /** Whether the operation has reached that call. */
   get hasHappened(): boolean {
     return this.#calls > this.#at;
   }
 
-  /** Bindings for the Worker, and from now until a restart for the workspace's store. */
+  /** Bindings for the Worker and, until a restart, for the workspace's store. */
   async #bindings(workspaceId: string): Promise<Env> {
     const objects = (namespace: { getByName(name: string): object }) => ({
       getByName: (name: string) => this.#object(namespace.getByName(name)),
@@ -44,14 +44,15 @@ export class Interruption {
     return { ...env, ...bindings, SIGNAL_STORE: objects(env.SIGNAL_STORE) } as unknown as Env;
   }
 
-  /** Runs the operation, and ends all objects, so that no call is harmed any more. */
+  /** Runs the operation and then restarts all objects, so that no later call is interrupted. */
   async run(workspaceId: string, operation: (bindings: Env) => Promise<unknown>): Promise<void> {
     let isOver = false;
     const bindings = await this.#bindings(workspaceId);
     void operation(bindings)
       .catch(() => undefined)
       .finally(() => (isOver = true));
-    // A poll: to go on within the harmed call would end the object from inside of itself, and the runtime with it.
+    // A poll, because continuing within the interrupted call would kill the object from inside and the runtime with
+    // it.
     await until(() => {
       if (!isOver && !this.#hasCrashed) throw new Error("neither over nor harmed");
     });

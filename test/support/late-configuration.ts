@@ -1,4 +1,4 @@
-/** A workspace whose configuration may fail to arrive: the Worker behind bindings of which a test breaks single calls. */
+/** A workspace whose configuration may fail to arrive: the test breaks single calls of the Worker's bindings. */
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import worker from "../../src/index.ts";
@@ -6,11 +6,11 @@ import type { Usage } from "../../src/quota/protocol.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
-/** Where the way of a configuration from D1 to the counter breaks. */
+/** The points at which a configuration can get lost between D1 and the counter. */
 export const BREAKS = ["nowhere", "D1", "the counter", "behind the counter"] as const;
 export type Break = (typeof BREAKS)[number];
 
-/** What D1 says of a workspace's configuration. */
+/** D1's row of a workspace's configuration. */
 export interface StoredConfig {
   planId: string;
   overages: boolean;
@@ -20,19 +20,19 @@ export interface StoredConfig {
 }
 
 const HOST = "https://signals.example";
-/** Of the statement that reads a configuration for a push, and of no other. */
+/** Matches only the statement that reads a configuration for a push. */
 const READS_CONFIG = /"anchor".*"config_version".*"signal_limit"/s;
 
 export class LateConfiguration {
   readonly workspace: TestWorkspace;
   readonly plan: string;
-  /** Where pushes break from now on. */
+  /** The point at which pushes break from now on. */
   breaks: Break = "nowhere";
-  /** What the nearest replica says of the version; null: what D1 has. */
+  /** The version at the nearest replica; null: the version of D1. */
   replicaVersion: number | null = null;
-  /** Waits in front of each `configure`. */
+  /** Runs before each `configure`. */
   hold: Promise<void> = Promise.resolve();
-  /** Configurations that were sent to the counter, in order. */
+  /** Configurations sent to the counter, in order. */
   readonly pushed: number[] = [];
 
   private constructor(workspace: TestWorkspace, plan: string) {
@@ -62,14 +62,14 @@ export class LateConfiguration {
     return this.operator("PUT", `/plans/${this.plan}`, { name: this.plan, paid: true, ...terms });
   }
 
-  /** Sends a signal and waits for what goes on behind the answer. Returns its status, or the code of its refusal. */
+  /** Sends a signal and waits for the work behind the answer. @returns the status, or the code of the refusal. */
   async call(): Promise<string> {
     const { answer, behind } = await this.callOnly();
     await behind;
     return answer;
   }
 
-  /** Sends a signal. @returns its answer, and what goes on behind it. */
+  /** Sends a signal. @returns the answer and the work behind it. */
   async callOnly(): Promise<{ answer: string; behind: Promise<unknown> }> {
     const context = createExecutionContext();
     const path = `/api/signal-staging/webhook/${this.workspace.key.key}`;
@@ -97,7 +97,7 @@ export class LateConfiguration {
     return { ...row, overages: row.overages === 1, paid: row.paid === 1 };
   }
 
-  /** Restores the workspace's row and its plan in D1 to what they were. */
+  /** Restores the workspace's row and its plan in D1 to an earlier state. */
   async restoreD1({ planId, overages, configVersion, signalLimit, paid }: StoredConfig): Promise<void> {
     await env.DB.batch([
       env.DB.prepare("UPDATE workspaces SET plan_id = ?, overages = ?, config_version = ? WHERE id = ?").bind(
@@ -114,7 +114,7 @@ export class LateConfiguration {
     ]);
   }
 
-  /** Without the request log's sums: nothing but a push goes on behind an answer. */
+  /** Without the summary log of requests, so that only a push runs behind an answer. */
   get bindings(): Env {
     const getByName = () => this.#counter();
     const bindings = { ...env, LOG_REQUESTS: "all", DB: this.#d1(), QUOTA_COUNTER: { getByName } };
@@ -166,7 +166,7 @@ export class LateConfiguration {
     return wrapped(env.DB, false) as D1Database;
   }
 
-  /** What a replica answers that has not heard of the latest version. */
+  /** The answer of a replica that does not have the latest version yet. */
   async #stale(statement: D1PreparedStatement): Promise<D1Result<object>> {
     const answer = await statement.run<object>();
     return { ...answer, results: answer.results.map((row) => ({ ...row, config_version: this.replicaVersion })) };

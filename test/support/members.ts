@@ -1,7 +1,14 @@
-/** A workspace with its people, each with a browser of their own: for the tests of the pages. */
-import { Browser } from "./pages.ts";
+/** A workspace with its members, each with a separate browser, for the tests of the pages. */
+import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { sessions } from "../../src/control/control-schema.ts";
+import { controlDatabase } from "../../src/control/database.ts";
+import { SESSION_MS } from "../../src/limits.ts";
+import { readHtml } from "./html.ts";
+import type { Part } from "./html.ts";
 import { sharedForFile } from "./shared-for-file.ts";
-import { newWorkspace, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
+import { call, newWorkspace } from "./workspace.ts";
+import type { NewWorkspace, TestWorkspace } from "./workspace.ts";
 
 export interface Members {
   workspace: TestWorkspace;
@@ -36,4 +43,74 @@ export async function newMembers(options: NewWorkspace = {}): Promise<Members> {
 async function newMember(workspace: TestWorkspace, email: string, role: string): Promise<Browser> {
   await workspace.operator("POST", "/members", { email, role });
   return new Browser(email);
+}
+
+/** Signs in any person, also one without a membership, with the sign-in method that test/vitest.config.ts sets. */
+async function sessionCookie(email: string): Promise<string> {
+  const token = crypto.randomUUID();
+  const nowMs = Date.now();
+  await controlDatabase(env.DB)
+    .insert(sessions)
+    .values({
+      tokenHash: createHash("sha256").update(token).digest("hex"),
+      email,
+      driver: "oidc",
+      createdAt: new Date(nowMs).toISOString(),
+      expiresAt: new Date(nowMs + SESSION_MS).toISOString(),
+    });
+  return `__Host-session=${token}`;
+}
+
+/** A network without failed sign-ins. Other tests in this runtime fail from other networks. */
+export const OFFICE = { "cf-connecting-ip": "198.51.100.7" };
+
+/** The browser of one person: signed in, posts forms as a browser would, and does not follow redirects. */
+export class Browser {
+  readonly email: string;
+  #cookie: Promise<string> | undefined;
+
+  constructor(email: string) {
+    this.email = email;
+  }
+
+  cookie(): Promise<string> {
+    return (this.#cookie ??= sessionCookie(this.email));
+  }
+
+  /** @param more a cookie besides the session's. */
+  async get(path: string, more = ""): Promise<Response> {
+    const cookie = more === "" ? await this.cookie() : `${await this.cookie()}; ${more}`;
+    return call(path, { headers: { cookie, ...OFFICE }, redirect: "manual" });
+  }
+
+  /** The page's HTML; the status must be 200. */
+  async see(path: string): Promise<string> {
+    const response = await this.get(path);
+    if (response.status !== 200) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    return response.text();
+  }
+
+  /** The page, parsed. */
+  async read(path: string): Promise<Part> {
+    return readHtml(await this.see(path));
+  }
+
+  async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Response> {
+    return call(path, {
+      method: "POST",
+      headers: {
+        cookie: await this.cookie(),
+        ...OFFICE,
+        origin: "https://signals.example",
+        "content-type": "application/x-www-form-urlencoded",
+      },
+      body: new URLSearchParams(form).toString(),
+      redirect: "manual",
+    });
+  }
+}
+
+/** The id of the control that is focused when the page opens; undefined: none. */
+export function focusedIn(html: string): string | undefined {
+  return readHtml(html).all("[autofocus]")[0]?.attribute("id");
 }

@@ -1,17 +1,16 @@
-/** What a life of the model run reads back: files and lists, each compared with what the model says. */
+/** Reads files and lists of a model run and compares each with the model. */
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
-import { accountsOf } from "./model-accounts.ts";
-import { emailOf, lineOf, personLine } from "./model-lines.ts";
+import { accountsOf, emailOf, lineOf, personLine } from "./model-expected.ts";
 import type { Model, ModelSignal, Place } from "./model.ts";
 import type { Real } from "./model-real.ts";
 import { call } from "./workspace.ts";
 
 type Format = "ndjson" | "csv";
-/** Cells by column. Empty: nothing is said. */
+/** Cells by column. Empty means that the field has no value. */
 type Row = Record<string, string>;
 
-/** The signals are in the file, each once, as the model says, with what was sent to the letter. */
+/** The file contains each signal of the model once, with the exact payload. */
 export async function expectSignals(model: Model, real: Real, format: Format): Promise<void> {
   const rows = await readFile(real, "signals", format);
   const signals = new Map(model.signals.filter(({ isGone }) => !isGone).map((signal) => [signal.id, signal]));
@@ -43,7 +42,7 @@ function expectLine(model: Model, row: Row, { signal, place }: { signal: ModelSi
   });
 }
 
-/** A signal's trace says what its line in a file does; of what retention has deleted there is none. */
+/** A signal's trace agrees with its line in a file. Signals deleted by retention have no trace. */
 export async function expectTrace(model: Model, real: Real, signal: ModelSignal): Promise<void> {
   const path = `/workspaces/${real.workspace.id}/signals/${signal.id}`;
   const response = await callOperator(path);
@@ -57,14 +56,14 @@ export async function expectTrace(model: Model, real: Real, signal: ModelSignal)
   expect(payload).toEqual(hasPayload ? JSON.parse(real.sent.get(signal.id) ?? "") : null);
 }
 
-/** Where a signal is: which of twins has taken the effect is the one that was recorded first, and the file says which. */
+/** The status of a signal. Of twins the first recorded one has taken effect, as the file says. */
 function foundPlace(row: Row, { place }: ModelSignal): Place {
   if (place !== "accepted" && place !== "deleted" && place !== "duplicate") return place;
   if (row["status"] === "duplicate") return "duplicate";
   return row["deleted_at"] === "" ? "accepted" : "deleted";
 }
 
-/** The people are in the file, with the ids by which they are known. */
+/** The file contains the people with their ids. */
 export async function expectPeople(model: Model, real: Real, format: Format): Promise<void> {
   const rows = await readFile(real, "people", format);
   const lines = rows.map(({ email, anonymous_ids: anonymousIds, user_ids: userIds }) => ({
@@ -75,7 +74,9 @@ export async function expectPeople(model: Model, real: Real, format: Format): Pr
   expect(byText(lines)).toEqual(byText([...model.scores().keys()].map((person) => personLine(model, person))));
 }
 
-/** What made the scores is in the file, also of signals that are there no more. The rules have been applied to all of them. */
+/**
+ * The file contains the origins of the scores, also of deleted signals. The rules have been applied to all signals.
+ */
 export async function expectScores(model: Model, real: Real, format: Format): Promise<void> {
   const rows = await readFile(real, "scoring-signals", format);
   const scored = rows.map(({ email, scoring_signal, points }) => ({ email, scoring_signal, points }));
@@ -87,7 +88,7 @@ export async function expectScores(model: Model, real: Real, format: Format): Pr
   expect(byText(scored)).toEqual(byText(wanted));
 }
 
-/** Accounts have the values and the changes that the model says. */
+/** Accounts have the values and changes of the model. */
 export async function expectAccounts(model: Model, real: Real, limit: number): Promise<void> {
   const shown = await readPages<{ external_id: string; history: { field: string }[] }>(real, "/accounts", limit);
   const wanted = accountsOf(model);
@@ -107,7 +108,7 @@ export function byText<T>(lines: readonly T[]): T[] {
   return lines.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 }
 
-/** All of a list, a page after the other. */
+/** All pages of a list. */
 export async function readPages<T>(real: Real, path: string, limit: number): Promise<T[]> {
   const items: T[] = [];
   let cursor = "";
@@ -130,7 +131,7 @@ export async function readFile(real: Real, records: string, format: Format): Pro
   return format === "csv" ? readCsv(text) : text.split("\n").slice(0, -1).map(readJsonLine);
 }
 
-/** The payload, which is the last member, is taken to the letter. */
+/** The payload is the last member and is compared as exact text. */
 function readJsonLine(line: string): Row {
   const { payload, ...members } = JSON.parse(line) as Record<string, unknown>;
   const letters = payload === undefined || payload === null ? "" : line.slice(line.indexOf('"payload":') + 10, -1);

@@ -1,21 +1,20 @@
-/** A workspace as a life of the model run has it: the real Quota Counter, consumer and Signal Store. */
+/** The real workspace of a model run: Quota Counter, consumer and Signal Store. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { vi } from "vitest";
 import { eventTypes } from "../../src/domain/events/workspace-event.ts";
+import type { Envelope } from "../../src/wire/admission.ts";
 import { writeSignal } from "../../src/wire/message.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { admitCall } from "./counter.ts";
 import type { Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
+import { accountId, emailOf, idOf } from "./model-expected.ts";
 import { MODEL_ANCHOR } from "./model.ts";
-import type { Content, Model, Plan } from "./model.ts";
-import { emailOf } from "./model-lines.ts";
-import { writtenAs } from "./model-payloads.ts";
-import type { Rule } from "./model-people.ts";
+import type { Content, Model, Plan, Rule } from "./model.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
 
-/** What came before this many days is from an earlier billing period. */
+/** Signals older than this many days belong to an earlier billing period. */
 const DROPPED_AFTER_DAYS = 20;
 const ACCOUNTS_KEY = {
   name: "accounts",
@@ -27,18 +26,18 @@ const ACCOUNTS_KEY = {
   ],
 };
 
-/** A workspace whose queue is a list: what is in it is delivered when, and as often as, a run says. */
+/** A workspace whose queue is a list: the run decides when and how often a message is delivered. */
 export class Real {
   readonly workspace: TestWorkspace;
-  /** Id of the key that account updates come with. */
+  /** Id of the key that account updates use. */
   accountsKey = "";
-  /** What was sent, by the id that it got. */
+  /** Sent contents, by the id that each received. */
   readonly sent = new Map<string, string>();
-  /** Ids of the rules, by the event that each is about. */
+  /** Rule ids by event. */
   readonly rules = new Map<string, string>();
-  /** The events whose rules were changed. */
+  /** The events whose rules changed. */
   readonly changed = new Set<string>();
-  /** Whether the counter has started again: it may have forgotten refusals that it had not written yet. */
+  /** Whether the counter has restarted: it may have lost refusals that it had not written yet. */
   restarted = false;
   #queue: string[] = [];
   #isHindered = false;
@@ -83,7 +82,7 @@ export class Real {
     return { ids, answer: { accepted, held, rejected, code: refusal?.code ?? null } };
   }
 
-  /** From now on, until the counter is started again. */
+  /** Lasts until the counter restarts. */
   async catchMessages(): Promise<void> {
     const sendBatch = (messages: Queued[]) => {
       this.#queue.push(...messages.map(({ body }) => body));
@@ -94,7 +93,7 @@ export class Real {
     });
   }
 
-  /** Some of what is in the queue, maybe in another order, maybe once more later. */
+  /** Delivers a part of the queue, possibly in another order and possibly again later. */
   async deliver({ from, most, again }: { from: number; most: number; again: boolean }): Promise<void> {
     if (this.#queue.length === 0) await this.ringCounter();
     const start = this.#queue.length === 0 ? 0 : from % this.#queue.length;
@@ -103,17 +102,17 @@ export class Real {
     if (bodies.length > 0) await consumeMessages(bodies);
   }
 
-  /** The latest message overtakes what else is in the queue. */
+  /** The latest message overtakes the others in the queue. */
   deliverLast(): Promise<void> {
     return this.deliver({ from: Math.max(this.#queue.length - 1, 0), most: 1, again: false });
   }
 
-  /** The queue forgets everything. */
+  /** The queue loses all its messages. */
   lose(): void {
     this.#queue = [];
   }
 
-  /** The queue gives up everything, which is recorded as dead letters. */
+  /** The queue gives up all messages, which are recorded as dead letters. */
   async giveUp(): Promise<void> {
     if (this.#queue.length === 0) await this.ringCounter();
     await consumeMessages(this.#queue.splice(0), { queue: "signals-dlq" });
@@ -127,7 +126,7 @@ export class Real {
     await ring(this.workspace.id);
   }
 
-  /** What was in memory is gone, and what it sent is sent again from the oldest row on. */
+  /** The counter loses its memory and sends its messages again, from the oldest row on. */
   async restartCounter(): Promise<void> {
     this.restarted = true;
     await restart(this.workspace.counter);
@@ -138,7 +137,7 @@ export class Real {
     await restart(this.workspace.store);
   }
 
-  /** R2 refuses everything, until the store starts again, or everything is to arrive. */
+  /** R2 refuses every call until the store restarts or all messages are to arrive. */
   loseCold(): Promise<void> {
     const before = (): never => {
       throw new Error("R2 refuses everything");
@@ -146,7 +145,7 @@ export class Real {
     return this.#hinder({ COLD: bucketWith({ before }) });
   }
 
-  /** The store has no room, until it starts again, or everything is to arrive. */
+  /** The store is full until it restarts or all messages are to arrive. */
   fillStore(): Promise<void> {
     return this.#hinder({ STORE_MAX_BYTES: "1" });
   }
@@ -156,7 +155,7 @@ export class Real {
     await withBindings(this.workspace.id, bindings);
   }
 
-  /** What has failed, or was full, need not rest. */
+  /** Failed jobs and a full store need no waiting time. */
   async #endHindrance(): Promise<void> {
     if (!this.#isHindered) return;
     this.#isHindered = false;
@@ -170,10 +169,10 @@ export class Real {
     await this.workspace.counter.wantEvents(wanted);
   }
 
-  /** Until everything has arrived, and nothing is left to be done. */
+  /** Runs until every message has arrived and no work is left. */
   async quiet(): Promise<void> {
     await this.#endHindrance();
-    // What a restart has broken off, and what R2 has refused, is on its way no more.
+    // Uploads that a restart interrupted or R2 refused are over.
     this.tick();
     for (let turn = 0; turn < 20; turn++) {
       await this.ringCounter();
@@ -187,8 +186,8 @@ export class Real {
   }
 
   /**
-   * Ends the life: its alarms are set by a clock of its own, to times that have long passed by that of the machine, and would
-   * ring without end while others live.
+   * Ends the run. Its alarms are set by the test's clock, to times long past by the machine's clock, and would ring
+   * endlessly during other runs.
    */
   async end(): Promise<void> {
     const { id, counter, store } = this.workspace;
@@ -217,7 +216,7 @@ export class Real {
     await ringUntilQuiet(this.workspace.id);
   }
 
-  /** Retention deletes what earlier periods have brought, and then nothing more. */
+  /** Retention deletes the data of earlier periods, and then finds nothing more. */
   async dropEarlier(): Promise<void> {
     await this.workspace.retain(DROPPED_AFTER_DAYS);
     await ringUntilQuiet(this.workspace.id);
@@ -225,14 +224,41 @@ export class Real {
   }
 }
 
-/** As the operator API takes a rule, or a change of one. */
+/** A rule, or a change of a rule, in the format of the operator API. */
 export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
   const conditions = of === null ? [] : [{ path: "email", operator: "equals", value: emailOf(of) }];
   return { ...rule, conditions };
 }
 
-/** One that does not run cannot be stopped. */
+/** An object that does not run cannot be stopped. */
 async function restart(stub: DurableObjectStub): Promise<void> {
   await runInDurableObject(stub, () => null);
   await evictDurableObject(stub);
+}
+
+/** A payload with an id. An account update has no id except that of its call. */
+function writtenAs(id: string, key: string, content: Content): { id: string; envelope: Envelope; payload: string } {
+  const { kind, hasId, n } = content;
+  const payload = payloadOf(content);
+  if (kind !== "account") return { id, envelope: { id, key }, payload };
+  return { id, envelope: { id, key, endpoint: "product_org", ...(hasId ? { idem: `call-${n}` } : {}) }, payload };
+}
+
+/** A repeated content has its members in another order and another send time. */
+function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
+  if (kind === "account") return JSON.stringify({ id: accountId(person), n, plan: event });
+  const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);
+  const members = [
+    ["type", kind === "signal" ? "track" : kind],
+    ["n", n],
+    ["sentAt", new Date().toISOString()],
+    ...(hasId ? [["messageId", `m-${n}`]] : []),
+    ...ids,
+    ...(kind === "alias" ? [["previousId", idOf("anonymous", person)]] : []),
+    ...(kind === "signal" ? [["event", event]] : []),
+    ...(names.includes("email")
+      ? [kind === "identify" ? ["traits", { email: emailOf(person) }] : ["email", emailOf(person)]]
+      : []),
+  ] as const;
+  return JSON.stringify(Object.fromEntries(Date.now() % 2_000 < 1_000 ? members : members.toReversed()));
 }

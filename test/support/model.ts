@@ -1,10 +1,8 @@
 /**
- * A plain model of a workspace, as the specification says it and not as the service does it: one list of signals, no rows,
- * no segments, no messages. It predicts every answer and every count.
+ * A plain model of a workspace that follows the specification, not the implementation: one list of signals, without
+ * rows, segments and messages. It predicts every answer and every count.
  */
 import { DAY_MS } from "../../src/domain/duration.ts";
-import { isTheirs, knownIds, scoresOf, scoring } from "./model-people.ts";
-import type { Effective, Frozen, Name, Rule, Draft } from "./model-people.ts";
 
 export interface Plan {
   signalLimit: number;
@@ -12,14 +10,15 @@ export interface Plan {
   overages: boolean;
 }
 
-/** What was said, by a number of its own: it may be said again. */
+/** A content with a unique number; it may be sent again. */
 export interface Content extends Draft {
   n: number;
 }
 
 /**
- * `accepted` is on its way, or has taken its effect; `deleted` has, and belongs to a person who was deleted since; `dropped`
- * has too, and retention has deleted it since. `dead` could not be processed; `lost` neither, and retention has deleted it.
+ * `accepted` is in transit or has taken effect. `deleted` had taken effect, and its person was deleted. `dropped` had
+ * taken effect, and retention deleted it. `dead` could not be processed. `lost` could not be processed, and retention
+ * deleted it.
  */
 export type Place =
   | "accepted"
@@ -37,20 +36,20 @@ export interface ModelSignal extends Content {
   id: string;
   key: string;
   period: number;
-  /** Of its receipt. */
+  /** Time of receipt. */
   atMs: number;
   day: number;
-  /** Its place in the period. */
+  /** Its ordinal in the period. */
   ordinal: number;
   verdict: "accepted" | "held";
   place: Place;
-  /** Whether retention has deleted what was left of it. */
+  /** Whether retention has deleted the rest of it. */
   isGone: boolean;
-  /** The ids whose pairs it has said, and which have left with the last signal of the id. */
+  /** The ids whose pairs are gone, because retention removed the id's last signal. */
   pairsLeft: Set<Name>;
 }
 
-export interface ModelPeriod {
+interface ModelPeriod {
   accepted: number;
   held: number;
   rejected: number;
@@ -58,9 +57,9 @@ export interface ModelPeriod {
   streak: number;
 }
 
-export type ModelAnswer = { accepted: number; held: number; rejected: number; code: string | null } | "key_deactivated";
+type ModelAnswer = { accepted: number; held: number; rejected: number; code: string | null } | "key_deactivated";
 
-/** The first billing period begins here, and each with a month. */
+/** The first billing period begins here; each lasts a month. */
 export const MODEL_ANCHOR = Date.UTC(2026, 0, 1);
 
 export function startOfPeriod(period: number): number {
@@ -69,7 +68,7 @@ export function startOfPeriod(period: number): number {
 
 export class Model {
   plan: Plan = { signalLimit: 5, paid: true, overages: false };
-  /** By the event that each is about. */
+  /** Rules by event. */
   readonly rules = new Map<string, Rule>([
     ["opened", { points: 1, frequency: "every_time", enabled: true, of: null }],
     ["clicked", { points: 10, frequency: "once_per_day", enabled: true, of: null }],
@@ -87,7 +86,7 @@ export class Model {
   hasDropped = false;
   #frozen: Frozen[] = [];
 
-  /** Something new; or, with a number, something of its endpoint that was said before, the latest with 0. */
+  /** A new content; or, with a number, an earlier content of the same endpoint, where 0 is the latest. */
   contentOf(draft: Draft, again: number | null): Content {
     const such = this.contents.filter(({ kind }) => (kind === "account") === (draft.kind === "account"));
     const before = again === null ? undefined : such.at(-1 - again);
@@ -97,7 +96,7 @@ export class Model {
     return content;
   }
 
-  /** Spec §8, signal by signal. @param dies whether none of them can be processed. */
+  /** Spec §8, signal by signal. @param dies whether processing fails for all of them. */
   admit(key: string, ids: readonly string[], contents: readonly Content[], nowMs: number, dies = false): ModelAnswer {
     if (this.revoked.has(key)) return "key_deactivated";
     const answer = { accepted: 0, held: 0, rejected: 0, code: null as string | null };
@@ -144,7 +143,10 @@ export class Model {
     else signal.place = signal.period === this.period ? "held" : "purged";
   }
 
-  /** What came before with the same content, and is still there, has taken the effect already: a life is short, a period long. */
+  /**
+   * An earlier signal with the same content that still exists has taken effect already: a run is short and a period
+   * long.
+   */
   #accept(signal: ModelSignal): void {
     const { n, period, kind, hasId } = signal;
     const hasTwin = this.signals.some(
@@ -154,7 +156,7 @@ export class Model {
     signal.place = hasTwin && (hasId || !isKnownById) ? "duplicate" : "accepted";
   }
 
-  /** §8.5: three paid periods in a row beyond the allowance, with overages off, end the extra room. */
+  /** §8.5: three consecutive paid periods beyond the allowance, with overages off, end the extra room. */
   endPeriod(): void {
     const { paid, overages, signalLimit } = this.plan;
     const beyond = this.current.accepted + this.current.held > signalLimit;
@@ -184,19 +186,19 @@ export class Model {
     return { released, still_held: held.length - released };
   }
 
-  /** Those that could not be processed. */
+  /** Records the signals as dead letters. */
   get dead(): readonly ModelSignal[] {
     return this.signals.filter(({ place }) => place === "dead");
   }
 
-  /** What could not be processed is sent again, and now can be. @param ids of those that are; null: all are. */
+  /** Replays dead letters, which now can be processed. @param ids of those to replay; null: all. */
   replay(ids: readonly string[] | null): { replayed: number } {
     const dead = this.dead.filter(({ id }) => ids === null || ids.includes(id));
     for (const signal of dead) this.#arrive(signal);
     return { replayed: dead.length };
   }
 
-  /** Deletes a person with all that is theirs: what took its effect is deleted, what is held or dead is purged. */
+  /** Deletes a person with all their data: signals that took effect are deleted, held and dead ones are purged. */
   deletePerson(person: number): void {
     const known = knownIds(person, this.effective());
     const theirs = this.signals.filter((signal) => signal.person === person && isTheirs(signal, known));
@@ -209,7 +211,7 @@ export class Model {
     if (known.size === 0) this.#leavePairs(person, gone);
   }
 
-  /** Retention deletes what periods before this one have brought. Scores stay; the rules have just been applied to everything. */
+  /** Retention deletes the data of earlier periods. Scores stay. The rules have just been applied to all signals. */
   dropEarlier(): void {
     const signals = this.effective();
     this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
@@ -227,7 +229,7 @@ export class Model {
     for (const person of unknown) this.#leavePairs(person, gone.get(person) ?? []);
   }
 
-  /** With the last signal of an id that names no known person its pairs leave. */
+  /** When the last signal of an unknown id is gone, the id's pairs are removed. */
   #leavePairs(person: number, gone: readonly ModelSignal[]): void {
     const personSignals = this.effective().filter((signal) => signal.person === person);
     const left = personSignals.filter(({ isDropped, names }) => !isDropped && !names.includes("email"));
@@ -237,17 +239,20 @@ export class Model {
     }
   }
 
-  /** A rule that is switched off takes with it what it has scored on signals that are there no more. */
+  /** A disabled rule loses its scores, including those of deleted signals. */
   applyRule(event: string): void {
     if (this.rules.get(event)?.enabled !== true) this.#frozen = this.#frozen.filter((signal) => signal.event !== event);
   }
 
-  /** People by number with their scores, once everything has arrived and the rules have been applied to all of it. */
+  /**
+   * People by number with their scores, once every message has arrived and the rules have been applied to all
+   * signals.
+   */
   scores(): Map<number, number> {
     return scoresOf(this.effective(), this.rules, this.#frozen);
   }
 
-  /** What makes the scores. */
+  /** The origins of the scores. */
   scored(): Frozen[] {
     return [...this.#frozen, ...scoring(this.effective(), this.rules, this.#frozen)];
   }
@@ -256,10 +261,121 @@ export class Model {
     return this.signals.filter(({ place }) => places.includes(place)).length;
   }
 
-  /** What has taken its effect, on its way included. */
+  /** Signals that have taken effect, or are in transit. */
   effective(): (Omit<ModelSignal, "place"> & Effective)[] {
     return this.signals.flatMap(({ place, ...signal }) =>
       place === "accepted" || place === "dropped" ? [{ ...signal, isDropped: place === "dropped" }] : [],
     );
   }
+}
+
+/** The identifiers in a signal: the email, the anonymous id, the user id of its person. */
+export type Name = "email" | "anonymous" | "user";
+
+/**
+ * The content that a sender sends. Each person has one email, one anonymous id and one user id, all with the person's
+ * number.
+ */
+export interface Draft {
+  /**
+   * An identify names at least two of them. An alias names the user id and links it to the anonymous id. An account
+   * update names no person: its person is the account number and its event the plan, or empty.
+   */
+  kind: "signal" | "identify" | "alias" | "account";
+  person: number;
+  names: readonly Name[];
+  event: string;
+  /** Whether a repetition is recognized by an id. */
+  hasId: boolean;
+}
+
+export interface Rule {
+  points: number;
+  frequency: "every_time" | "once_per_day" | "once_ever";
+  enabled: boolean;
+  /** The person whom the rule scores, by a condition on the email; null: everybody. */
+  of: number | null;
+}
+
+/** A signal that has taken effect. */
+interface Effective extends Draft {
+  /** UTC day of receipt. */
+  day: number;
+  /** Whether retention has deleted it. Its claims about its person stay, and it cannot score any more. */
+  isDropped: boolean;
+  /** The ids whose pairs are gone, because retention removed the id's last signal. */
+  pairsLeft: ReadonlySet<Name>;
+}
+
+/** A score whose signal retention has deleted. */
+interface Frozen {
+  person: number;
+  event: string;
+  day: number;
+  points: number;
+  /** Whether the score holds the person's place for a rule that scores once a day or once ever. */
+  isHolder: boolean;
+}
+
+/** The ids known to belong to the person: an identify named the id, or an id that is paired with it. */
+export function knownIds(person: number, signals: readonly Effective[]): ReadonlySet<Name> {
+  const personSignals = signals.filter((signal) => signal.person === person);
+  const identifies = personSignals.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
+  const known = new Set<Name>(identifies.flatMap(({ names }) => names));
+  known.delete("email");
+  const arePaired = personSignals.some((signal) => saysPair(signal) && signal.pairsLeft.size === 0);
+  return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
+}
+
+/** Whether the signal links the anonymous id and the user id as one visitor. */
+function saysPair({ kind, names }: Draft): boolean {
+  return kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email"));
+}
+
+/** Whether the signal is known to belong to its person. */
+export function isTheirs({ names }: Draft, known: ReadonlySet<Name>): boolean {
+  return names.some((name) => name === "email" || known.has(name));
+}
+
+/** The scores of existing signals by the current rules, with the frozen scores. */
+export function scoring(
+  signals: readonly Effective[],
+  rules: ReadonlyMap<string, Rule>,
+  frozen: readonly Frozen[],
+): Frozen[] {
+  const counted: Frozen[] = [];
+  const persons = Map.groupBy(signals, ({ person }) => person);
+  for (const [person, own] of persons) {
+    const known = knownIds(person, own);
+    for (const signal of own) {
+      const rule = rules.get(signal.event);
+      if (signal.isDropped || signal.kind !== "signal" || rule?.enabled !== true || !isTheirs(signal, known)) continue;
+      if (rule.of !== null && rule.of !== person) continue;
+      const { event, day } = signal;
+      const isTaken = [...frozen, ...counted].some(
+        (earlier) =>
+          earlier.isHolder &&
+          earlier.person === person &&
+          earlier.event === event &&
+          (rule.frequency === "once_ever" || earlier.day === day),
+      );
+      const isHolder = rule.frequency !== "every_time";
+      if (!isHolder || !isTaken) counted.push({ person, event, day, points: rule.points, isHolder });
+    }
+  }
+  return counted;
+}
+
+/** People by number, with their scores. */
+function scoresOf(
+  signals: readonly Effective[],
+  rules: ReadonlyMap<string, Rule>,
+  frozen: readonly Frozen[],
+): Map<number, number> {
+  const scores = new Map<number, number>();
+  for (const { person, names } of signals) if (names.includes("email")) scores.set(person, 0);
+  for (const { person, points } of [...frozen, ...scoring(signals, rules, frozen)]) {
+    scores.set(person, (scores.get(person) ?? 0) + points);
+  }
+  return scores;
 }

@@ -1,10 +1,10 @@
 /**
- * A workspace by a clock of its own: hours pass from alarm to alarm and from message to message, as the objects have set
- * them and as the queue delivers, while some of what is called fails, or never answers. Nothing else makes anything go on.
+ * A workspace with a simulated clock: hours pass from alarm to alarm and from message to message, as the objects and
+ * the queue schedule them, while some calls fail or never return. Only these alarms and messages cause progress.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect } from "vitest";
-import { deliverByHand, QueueByHand } from "./queue-by-hand.ts";
+import { deliverByHand, QueueByHand } from "./deliver.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { Outcome } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
@@ -14,15 +14,15 @@ import type { Problem, TestWorkspace } from "./workspace.ts";
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;
 
-/** What fails, and how: calls such as `SIGNALS.sendBatch`. */
+/** The failing calls and the kind of failure: calls such as `SIGNALS.sendBatch`. */
 export type Outage = readonly (readonly [RegExp, Outcome])[];
 
 export class OutageRun {
   readonly workspace: TestWorkspace;
   readonly faults: SeededFaults;
-  /** Ids of what was answered with 202. */
+  /** Ids of signals answered with 202. */
   readonly acknowledged: string[] = [];
-  /** Seconds that senders were told to wait, of each call that was answered with 503. */
+  /** The Retry-After in seconds of each call answered with 503. */
   readonly refused: number[] = [];
   readonly #clock: WaitingClock;
   readonly #queue: QueueByHand;
@@ -53,7 +53,7 @@ export class OutageRun {
     this.faults.ends = () => null;
   }
 
-  /** Sends a signal; it is acknowledged, or refused for a time. */
+  /** Sends a signal, which is acknowledged or temporarily refused. */
   async send(signal: object): Promise<number> {
     const messageId = `message ${this.#sent++}`;
     const body = { type: "track", event: "Visit", messageId, ...signal };
@@ -67,12 +67,12 @@ export class OutageRun {
     return response.status;
   }
 
-  /** Time passes: alarms ring, and messages are delivered, when they are due. */
+  /** Moves the clock: alarms ring and messages are delivered when they are due. */
   async pass(ms: number): Promise<void> {
     const endMs = Date.now() + ms;
     for (;;) {
       /* oxlint-disable no-await-in-loop -- one after the other, as time goes */
-      // What a commit has set going is sent at once, with a timer of milliseconds.
+      // A commit sends its messages at once, with a timer of milliseconds.
       await this.#clock.really(2);
       const [counterMs, storeMs] = [await this.#alarmMs(this.#counter), await this.#alarmMs(this.#store)];
       const queueMs = Math.min(...this.#queue.waiting.map(({ atMs }) => atMs));
@@ -105,7 +105,7 @@ export class OutageRun {
     waiting.push(...(await deliverByHand(due)));
   }
 
-  /** When the object is to be rung; infinity: never. */
+  /** The time of the object's alarm; infinity: none. */
   async #alarmMs(stub: DurableObjectStub): Promise<number> {
     const alarmMs = await runInDurableObject(stub, (_, { storage }) => storage.getAlarm());
     return alarmMs ?? Number.POSITIVE_INFINITY;

@@ -1,16 +1,20 @@
 /** The kinds of tests, for the configurations of `npm test` and of `npm run test:all`. */
-import { availableParallelism } from "node:os";
 import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
-import type { TestProjectInlineConfiguration, ViteUserConfig } from "vitest/config";
-import { ByProject } from "./by-project.ts";
 import { Response } from "miniflare";
+import { mkdirSync, statfsSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import type { Plugin, TestProjectInlineConfiguration, ViteUserConfig } from "vitest/config";
+import { BaseSequencer } from "vitest/node";
+import type { TestSpecification } from "vitest/node";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "./auth-failures.ts";
-import { keepFilesInMemory } from "./in-memory.ts";
-import { importsAtOnce } from "./imports-at-once.ts";
+
+const IN_MEMORY = "/dev/shm";
+/** A whole run needs up to 1 GB at a time. */
+const ROOM_BYTES = 4_000_000_000;
 
 keepFilesInMemory();
-// It would say that it has read `.dev.vars`.
+// Otherwise it reports that it has read `.dev.vars`.
 process.env["WRANGLER_LOG"] ??= "warn";
 hideRuntimeMessages();
 
@@ -23,6 +27,15 @@ const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RA
 
 /** A small machine that is busy with other processes may take ten times as long as an idle machine. */
 const patience = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };
+
+/** Runs the files project by project, in the order of the configuration, so that the files of a project can share a runtime. */
+class ByProject extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const { projects } = this.ctx;
+    return sorted.toSorted((a, b) => projects.indexOf(a.project) - projects.indexOf(b.project));
+  }
+}
 
 export const sharedOptions = {
   // One more than there are cores: many tests wait for timers.
@@ -116,4 +129,49 @@ function hideRuntimeMessages(): void {
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = ((text: string | Uint8Array, ...rest: []) =>
     /^(NOSENTRY |console warning; )/.test(String(text)) || write(text, ...rest)) as typeof process.stderr.write;
+}
+
+/**
+ * Makes this process and its children create temporary files in memory. Every commit of an object waits for the disk,
+ * and the tests make hundreds of thousands of commits: on a disk they take four times as long. Tests kill processes and
+ * never the machine, so that memory keeps the same files as a disk.
+ */
+function keepFilesInMemory(): void {
+  if (process.env["TMPDIR"] !== undefined || !hasRoom()) return;
+  const folder = path.join(IN_MEMORY, "signal-ingestion");
+  mkdirSync(folder, { recursive: true });
+  process.env["TMPDIR"] = folder;
+}
+
+function hasRoom(): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(IN_MEMORY);
+    return bavail * bsize >= ROOM_BYTES;
+  } catch {
+    return false;
+  }
+}
+
+const SRC = path.join(import.meta.dirname, "../../src/");
+
+/**
+ * On workerd, tests load the Worker's lazy modules (`await import`) together with the rest. There an import is a call of
+ * the test runner, even for loaded modules. Two objects that import the same module at once share the call, and one of
+ * them would continue with the other's storage. The platform refuses that.
+ */
+function importsAtOnce(): Plugin {
+  return {
+    name: "imports-at-once",
+    transform(code, id) {
+      if (!id.startsWith(SRC)) return null;
+      const imports: string[] = [];
+      const changed = code.replaceAll(/\bimport\(("[^"]+")\)/g, (_, specifier: string) => {
+        const name = `__loaded_${imports.length}`;
+        imports.push(`import * as ${name} from ${specifier};`);
+        return `Promise.resolve(${name})`;
+      });
+      // On the first line, so that the line numbers stay the same.
+      return imports.length === 0 ? null : { code: imports.join("") + changed, map: null };
+    },
+  };
 }

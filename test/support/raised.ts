@@ -1,11 +1,11 @@
-/** Events that an object has raised, as a test reads them; and Destinations that a test can let fail. */
+/** Events that an object has raised, as a test reads them, and a fake of Destinations that can fail. */
 import { afterEach, vi } from "vitest";
 import { Destinations } from "../../src/notifications/destinations.ts";
 import type { EventOf, EventType, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
 import type { RaisedEvents } from "../../src/notifications/raised-events.ts";
 import type { Fault } from "./faults.ts";
 
-/** All that wait; they wait no longer. */
+/** Takes all pending events. */
 export function takeRaised(raised: RaisedEvents): WorkspaceEvent[] {
   const events: WorkspaceEvent[] = [];
   for (let next = raised.next(); next !== null; next = raised.next()) {
@@ -19,16 +19,16 @@ export function ofType<Type extends EventType>(events: readonly WorkspaceEvent[]
   return events.filter((event) => event.type === type).map(({ data }) => data as EventOf<Type>["data"]);
 }
 
-/** In place of a workspace's Destinations, until the test ends: what they have taken over, and how their calls fail. */
+/** Replaces a workspace's Destinations until the test ends: records the events and can fail. */
 export class TestDestinations {
-  /** All events that were taken, repetitions included. */
+  /** All received events, repetitions included. */
   readonly taken: WorkspaceEvent[] = [];
-  /** Of the next calls, one each; after that all goes well. */
+  /** The failures of the next calls, one each; later calls succeed. */
   faults: Fault[] = [];
-  /** What calls wait for before anything else. */
+  /** Calls wait for this promise first. */
   gate: Promise<void> = Promise.resolve();
   calls = 0;
-  /** Emails of persons that were deleted, repetitions included. */
+  /** Emails of deleted persons, repetitions included. */
   readonly deleted: string[] = [];
 
   /** @param workspaceId of any other's events nothing is known: a call of an object that was killed may come late. */

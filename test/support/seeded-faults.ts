@@ -1,39 +1,42 @@
 /**
- * All bindings at once behind a layer of faults: the real D1, R2, rate limit and Durable Objects, and a queue, of which any
- * call may fail, fail after it has taken its effect, or never be answered. What happens to the n-th call of a kind follows
- * from the seed, whatever the others do meanwhile.
+ * All bindings behind a layer of faults: the real D1, R2, rate limit and Durable Objects, and a queue. Any call may
+ * fail, fail after it took effect, or never return. The seed determines the fate of the n-th call of each kind,
+ * whatever the other calls do.
  */
 import { env } from "cloudflare:workers";
 import { randomNumbers } from "../../src/dev/sample.ts";
 
 export type Outcome = "well" | "fails" | "fails after success" | "is never answered";
 
-/** What every caller has a time limit for: told when it begins to wait for nothing. */
-export interface Waiting {
+/**
+ * Calls for which every caller has a time limit. The callback learns when a caller begins to wait for a call that
+ * never returns.
+ */
+interface Waiting {
   hung(): void;
 }
 
 const OBJECTS = ["QUOTA_COUNTER", "SIGNAL_STORE", "DESTINATIONS"] as const;
 const BINDINGS = ["DB", "COLD", "SIGNALS", "AUTH_FAILURES", ...OBJECTS] as const;
-/** What these give is not an answer: there is nothing that could fail yet. */
+/** These calls return builders, not answers, so that they cannot fail. */
 const SYNCHRONOUS = new Set(["prepare", "bind", "withSession", "getBookmark"]);
-/** The tests' own way into an object. */
+/** The tests' own access to an object. */
 const UNTOUCHED = new Set(["fetch", "then"]);
 
 export class SeededFaults {
-  /** How often each thing happened: "DB.run fails" → 3. */
+  /** The number of occurrences by name: "DB.run fails" → 3. */
   readonly counts = new Map<string, number>();
-  /** Calls of D1, R2, the limiter and the queue that are under way. */
+  /** Calls of D1, R2, the limiter and the queue in progress. */
   underWay = 0;
-  /** Calls of objects that are under way, also those inside which something hangs. */
+  /** Calls of objects in progress, including those in which another call hangs. */
   calling = 0;
   /** Rises with each call that begins or ends. */
   moves = 0;
-  /** What is waited for in vain, the latest last. */
+  /** Calls that never return, the latest last. */
   readonly hung: string[] = [];
-  /** What a call is to end in, whatever the seed says; null: as that says. */
+  /** The fate of the next calls, regardless of the seed; null: by the seed. */
   ends: (call: string) => Outcome | null = () => null;
-  /** The real objects, for what tests do with one of them beside calling it. */
+  /** The real objects, for tests that use one directly. */
   readonly real = { QUOTA_COUNTER: env.QUOTA_COUNTER, SIGNAL_STORE: env.SIGNAL_STORE };
   readonly #real: Map<string, unknown>;
   readonly #originals = new WeakMap<object, object>();
@@ -48,7 +51,7 @@ export class SeededFaults {
     this.#real = new Map<string, unknown>(BINDINGS.map((name) => [name, name === "SIGNALS" ? SIGNALS : env[name]]));
   }
 
-  /** From now on so large a part of all calls ends badly, a third of them in each way. */
+  /** From now on this share of all calls fails, a third of them in each way. */
   begin(seed: number, rate: number): void {
     this.#seed = seed;
     this.#rate = rate;
@@ -56,13 +59,13 @@ export class SeededFaults {
     for (const [name, real] of this.#real) Object.assign(env, { [name]: this.#wrapped(name, real as object) });
   }
 
-  /** All goes well again, also for whoever still has a binding of before. */
+  /** Ends all faults, also for bindings handed out earlier. */
   end(): void {
     this.#rate = 0;
     for (const [name, real] of this.#real) Object.assign(env, { [name]: real });
   }
 
-  /** Other calls than those of bindings, that are to go as these do: the delivery of a message, say. */
+  /** Applies the same faults to other calls, such as the delivery of a message. */
   draw(name: string): number {
     const random = this.#random.get(name) ?? randomNumbers(this.#seed ^ hashOf(name));
     this.#random.set(name, random);
@@ -120,7 +123,7 @@ export class SeededFaults {
     if (outcome === "is never answered") {
       this.hung.push(name);
       this.#waiting.hung();
-      // Half of what nobody hears of by chance has taken its effect.
+      // Half of the calls that never return by chance have taken effect.
       if (this.ends(name) === null && this.draw("effect") < 0.5) await this.#made(make, isLeaf).catch(() => null);
       return new Promise(() => {});
     }
@@ -150,7 +153,7 @@ export class SeededFaults {
     return third < 1 ? "fails" : third < 2 ? "fails after success" : "is never answered";
   }
 
-  /** D1 batches its own statements, not those that stand for them. */
+  /** D1 batches its own statements, not their wrappers. */
   #unwrapped(given: unknown): unknown {
     if (Array.isArray(given)) return given.map((statement: unknown) => this.#unwrapped(statement));
     if (typeof given !== "object" || given === null) return given;
@@ -158,7 +161,7 @@ export class SeededFaults {
   }
 }
 
-/** As the platform's errors are: some say that the call may be repeated, some that the object has too much to do. */
+/** Errors like the platform's: some say that the call may be retried, some that the object is overloaded. */
 function platformError(drawn: number): Error {
   const error = new Error("Network connection lost.");
   if (drawn < 0.5) return Object.assign(error, { retryable: true });

@@ -1,6 +1,6 @@
 /**
- * Runs before and after each test file. Before: creates the tables of D1 and the seeded plans. After: empties all databases
- * and objects and restores replaced functions, because the next file uses the same runtime.
+ * Runs before and after each test file. Before: creates the tables of D1 and the seeded plans. After: empties all
+ * databases and objects and restores replaced functions, because the next file uses the same runtime.
  */
 import { applyD1Migrations, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";

@@ -1,6 +1,6 @@
 /**
- * Every statement that the Durable Objects of this file's workspaces execute, or that goes to the control plane's
- * database, and how SQLite executes each: with the schema and the indexes as they are in production.
+ * Records every statement that the Durable Objects of this file's workspaces execute or that goes to the control
+ * plane's database, and SQLite's plan for each, with the schema and indexes of production.
  */
 import { runInDurableObject } from "cloudflare:test";
 
@@ -16,8 +16,8 @@ export interface Statements {
 }
 
 /**
- * Records from now on, in all objects, also in those that are started later; each plan is asked for at that moment, of
- * the very object.
+ * Records from now on, in all objects, including those started later. Each plan is read at that moment from the same
+ * object.
  *
  * @param stub of any object: all of them share the class of their `sql`.
  */
@@ -43,9 +43,9 @@ export async function recordStatements(stub: DurableObjectStub): Promise<Stateme
 }
 
 /**
- * The control plane's database, with a note of each statement that goes through it.
+ * The control plane's database, with a record of each statement.
  *
- * `plans` says how SQLite executes them, with what was bound to them.
+ * `plans` returns SQLite's plan for each, with its bound values.
  */
 export function recordD1(d1: D1Database): { d1: D1Database; queries: () => string[]; plans: () => Promise<Plan[]> } {
   const statements: { query: string; bindings: unknown[] }[] = [];
@@ -84,18 +84,18 @@ export function recordD1(d1: D1Database): { d1: D1Database; queries: () => strin
 }
 
 /**
- * Plans that read a table, or an index, from end to end, or sort what an index could give in order. What `json_each`
- * makes of a parameter is no table; what has a limit and no condition reads no more than that; sorting what has the same
- * place in an index is sorting a few.
+ * Plans that read a table or an index from end to end, or sort rows that an index could return in order. `json_each`
+ * of a parameter is no table. A statement with a limit and no condition reads only that many rows. Sorting rows with
+ * the same place in an index is sorting a few.
  *
- * @param exceptions tables that may be read whole, and statements that may.
+ * @param exceptions tables and statements that may be read whole.
  */
 export function wholeReads(plans: readonly Plan[], exceptions: readonly string[]): Plan[] {
   const allowed = new Set(exceptions.map((exception) => oneLine(exception)));
   return plans.filter(({ query, detail }) => {
     if (allowed.has(oneLine(query))) return false;
     if (detail.startsWith("USE TEMP B-TREE")) return !/ FOR LAST /.test(detail);
-    // A minimum or maximum without an index is called a search, but goes through the whole table.
+    // A minimum or maximum without an index is reported as a search, but reads the whole table.
     const table = /^(?:SCAN|SEARCH(?= \S+$)) (\S+)/.exec(detail)?.[1];
     if (table === undefined || detail.includes("VIRTUAL TABLE") || detail === "SCAN CONSTANT ROW") return false;
     const isLimited = /\slimit\s+\S+\s*$/i.test(query) && !/\swhere\s/i.test(query);
@@ -103,7 +103,7 @@ export function wholeReads(plans: readonly Plan[], exceptions: readonly string[]
   });
 }
 
-/** A statement on one line, in which it is told and compared. */
+/** A statement on one line, for comparison and messages. */
 export function oneLine(query: string): string {
   return query.replaceAll(/\s+/g, " ").trim();
 }

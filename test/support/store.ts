@@ -1,6 +1,6 @@
 /**
- * A Signal Store's parts, without the object around them: what a test hands to them is recorded as the consumer would have
- * it recorded, in the company and at the time that the test says.
+ * A Signal Store's parts without the object around them: records the test's signals as the consumer would, in the
+ * batch and at the time that the test chooses.
  */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -29,11 +29,11 @@ export class TestStore {
   readonly storage: DurableObjectStorage;
   readonly objects: ColdObjects;
   state: StoreState;
-  /** Of the rules that what is recorded has been run through; null: nobody knows, and earlier signals are linked later. */
+  /** Version of the rules that the consumer evaluated; null: unknown, and earlier signals are linked later. */
   rulesVersion: number | null = null;
-  /** What a signal of event E scores. */
+  /** Points of a signal with event E. */
   points = 5;
-  /** How often that scores one person; null: each time. */
+  /** How often the rule scores a person; null: each time. */
   frequency: NonNullable<RuleMatch["frequency"]> | null = null;
   #ordinal = 0;
 
@@ -48,7 +48,7 @@ export class TestStore {
     return this.storage.sql;
   }
 
-  /** Returns their ids. */
+  /** @returns their ids. */
   record(nowMs: number, ...sent: Sent[]): string[] {
     const signals = sent.map((signal) => this.signal(nowMs, signal));
     recordSignals(this.state, signals, nowMs, this.rulesVersion);
@@ -96,7 +96,7 @@ export class TestStore {
     };
   }
 
-  /** Whatever is open is in a segment. */
+  /** Seals all open lines. */
   seal(): void {
     this.state.signals.seal();
     this.state.held.seal();
@@ -104,12 +104,12 @@ export class TestStore {
     this.state.held.flush();
   }
 
-  /** Reads the state anew, as a restart does. */
+  /** Reads the state again, as a restart does. */
   restart(): void {
     this.state = new StoreState(this.sql);
   }
 
-  /** Until nothing is left to be moved, rewritten or removed. */
+  /** Runs until nothing is left to move, rewrite or remove. */
   async workOnCold(nowMs: number): Promise<void> {
     const work = { storage: this.storage, log: this.state.signals, objects: this.objects };
     for (let turns = 0; (nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; turns++) {

@@ -1,10 +1,13 @@
-/** Waiting for what happens by itself, for as long as a slow machine takes. */
+/** Waits for an asynchronous effect, as long as a slow machine needs. */
 
-// Those of before a test stops the clock.
+// The real timers, kept before a test stops the clock.
 const { setTimeout } = globalThis;
 const now = performance.now.bind(performance);
 
-/** Until it does not throw. Vitest's own `waitFor` and `poll` would move a stopped clock, and give up after a second. */
+/**
+ * Repeats a check until it does not throw. Vitest's `waitFor` and `poll` would move a stopped clock, and stop after a
+ * second.
+ */
 export async function until<T>(check: () => T | Promise<T>, timeoutMs = 15_000): Promise<T> {
   for (const giveUpMs = now() + timeoutMs; ;) {
     try {

@@ -1,23 +1,23 @@
 /**
- * A clock that stands still while something happens, and jumps to the end of a time limit once everybody waits for nothing:
- * hours of waiting take milliseconds. Short timers are real.
+ * A clock that stands still while something happens, and jumps to the end of the next time limit once every caller
+ * waits for a call that never returns: hours of waiting take milliseconds. Short timers are real.
  */
 import { vi } from "vitest";
 
-/** A timer of this length or longer waits for the clock, a shorter one for real time. */
+/** A timer of at least this length follows the test clock, a shorter one real time. */
 const LONG_MS = 1_000;
 const TICK_MS = 2;
-/** Ticks in which nothing has moved before it is believed that nothing will, where nothing is known to hang. */
+/** Idle ticks before the clock jumps if no call is known to hang. */
 const LONG_QUIET_TICKS = 150;
 
 export class WaitingClock {
   readonly #quietTicks: number;
   readonly #setTimeout = globalThis.setTimeout;
   readonly #clearTimeout = globalThis.clearTimeout;
-  /** When the long timers are due, by their handle. */
+  /** The due time of each long timer, by handle. */
   readonly #dueMs = new Map<number, number>();
   #lastHandle = 1_000_000_000;
-  /** What waits for nothing and has not been given up. */
+  /** Waiting callers that have not given up. */
   #hung = 0;
 
   /**
@@ -46,7 +46,7 @@ export class WaitingClock {
     vi.useRealTimers();
   }
 
-  /** Something is waited for that never comes: only a time limit helps. */
+  /** A call never returns: only a time limit helps. */
   hung(): void {
     this.#hung++;
   }
@@ -59,15 +59,15 @@ export class WaitingClock {
     vi.setSystemTime(Date.now() + ms);
   }
 
-  /** For the real time of these tests, whatever the clock says. */
+  /** Real time, whatever the clock shows. */
   really(ms: number): Promise<void> {
     return new Promise((resolve) => void this.#setTimeout(resolve, ms));
   }
 
   /**
-   * Watches over `work`: whenever nothing moves any more although something is waited for, the next time limit is over.
+   * Watches `work`: when nothing moves any more although a caller waits, jumps to the next time limit.
    *
-   * @param activity changes with whatever happens; null: something real is under way.
+   * @param activity changes with every event; null: a real call is in progress.
    */
   async watch<T>(work: Promise<T>, activity: () => number | null): Promise<T> {
     const watched = { done: false };
@@ -79,7 +79,7 @@ export class WaitingClock {
       const now = activity();
       quiet = now === before ? quiet + 1 : 0;
       before = now;
-      // A call that is under way may be one of an object, or of a request, that has ended: it is never answered either.
+      // A call in progress may belong to an object or request that has ended, and is then never answered.
       if (quiet < (this.#hung > 0 && now !== null ? this.#quietTicks : LONG_QUIET_TICKS)) continue;
       quiet = 0;
       this.#jump();
@@ -88,13 +88,13 @@ export class WaitingClock {
   }
 
   #jump(): void {
-    // What is overdue looks at the clock by itself, or is a timer of an object that is gone.
+    // Overdue timers check the clock themselves, or belong to an object that is gone.
     const nowMs = Date.now();
     const nextMs = Math.min(...[...this.#dueMs.values()].filter((dueMs) => dueMs > nowMs));
     if (nextMs < Number.POSITIVE_INFINITY) vi.setSystemTime(nextMs);
   }
 
-  /** Looks at the clock from where it was set: a timer of an object is that object's. */
+  /** Runs in the context that set the timer: a timer of an object belongs to that object. */
   #long(callback: (...given: unknown[]) => void, ms: number, given: unknown[]): number {
     const handle = ++this.#lastHandle;
     const dueMs = Date.now() + ms;

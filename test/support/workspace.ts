@@ -1,4 +1,4 @@
-/** A workspace of its own for each test, provisioned through the operator API, and the calls that tests make on it. */
+/** A separate workspace for each test, created through the operator API, and the calls that tests make on it. */
 import { env, exports } from "cloudflare:workers";
 import { sharedForFile } from "./shared-for-file.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
@@ -9,7 +9,7 @@ export async function call(path: string, init: RequestInit = {}): Promise<Respon
   return exports.default.fetch(new Request(HOST + path, init));
 }
 
-/** Calls the operator API; the answer must be of the 2xx kind. */
+/** Calls the operator API; the answer must be 2xx. */
 export async function operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
   const response = await call(`/operator${path}`, {
     method,
@@ -20,7 +20,7 @@ export async function operator<T = Record<string, unknown>>(method: string, path
   return response.status === 204 ? (undefined as T) : response.json<T>();
 }
 
-/** An error's body (RFC 9457); `results` and counts where the call carried several signals. */
+/** An error's body (RFC 9457); `results` and counts if the call carried several signals. */
 export interface Problem {
   type: string;
   title: string;
@@ -31,7 +31,7 @@ export interface Problem {
   results?: ItemResult[];
 }
 
-export interface ItemResult {
+interface ItemResult {
   index: number;
   status: "accepted" | "held" | "rejected";
   id?: string;
@@ -39,7 +39,7 @@ export interface ItemResult {
   detail?: string;
 }
 
-/** A change of an account's field, as its history has it. */
+/** A change of an account's field in its history. */
 export interface AccountChange {
   field: string;
   before: unknown;
@@ -48,7 +48,7 @@ export interface AccountChange {
   signal_id: string;
 }
 
-/** The answer to several signals of which some were kept. */
+/** The answer to several signals of which some were accepted. */
 export interface BatchAnswer {
   status: "accepted" | "partial";
   accepted: number;
@@ -104,8 +104,8 @@ export class TestWorkspace {
   }
 
   /**
-   * Posts to the universal webhook, or to `path` with `{key}` in it. Each call from another address, so that none is limited
-   * for what others have failed at.
+   * Posts to the universal webhook, or to `path` with `{key}` in it. Each call comes from a new address, so that
+   * failures of other calls do not limit it.
    */
   send(
     body: unknown,
@@ -130,10 +130,10 @@ export class TestWorkspace {
     return this.operator<BooksAnswer>("GET", "/books");
   }
 
-  /** Waits until nothing is in flight any more. */
+  /** Waits until no signal is in flight. */
   async settled(): Promise<BooksAnswer> {
     for (let tries = 0; tries < 1_200; tries++) {
-      // Asked first: what is settled now has been recorded before.
+      // Read first, because a signal that is settled now was recorded before.
       const { unsettled } = await this.counter.books();
       if (unsettled === 0) {
         const books = await this.books();
@@ -147,7 +147,7 @@ export class TestWorkspace {
 
 let planNumber = 0;
 
-/** A paid plan of this many signals; `paid: false` for an unpaid one. */
+/** A paid plan with this signal limit; `paid: false` for an unpaid one. */
 export async function newPlan(signalLimit: number, paid = true): Promise<string> {
   const id = `plan-${++planNumber}-${crypto.randomUUID().slice(0, 8)}`;
   await operator("PUT", `/plans/${id}`, { name: id, signal_limit: signalLimit, paid });
@@ -160,9 +160,9 @@ export interface NewWorkspace {
   paid?: boolean;
   overages?: boolean;
   anchor?: string;
-  /** Without it, a plan that the workspaces of a file share: for a test that changes no plan. */
+  /** The default is a plan that the workspaces of a file share, for tests that change no plan. */
   plan?: string;
-  /** What its key is created with; null: it has none, and `TestWorkspace.key` is good for nothing. */
+  /** Options of its key; null: it has no key, and `TestWorkspace.key` is unusable. */
   key?: Record<string, unknown> | null;
 }
 

@@ -1,4 +1,4 @@
-/** Documents that have their tables between two markers. */
+/** Documents whose tables stand between two markers. */
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";

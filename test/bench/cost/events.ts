@@ -1,22 +1,30 @@
-/** What an event costs from the commit that raises it to the receiver that has answered: beside the same without a destination. */
-import { createServer } from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
+/**
+ * The cost of an event from the commit that raises it to the receiver's answer, compared with the same traffic
+ * without a destination.
+ */
 import path from "node:path";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { CreatedKeyAnswer, WorkspaceAnswer } from "../../../src/dev/operator-client.ts";
 import type { BuiltWorker } from "../build.ts";
+import { startService } from "../contestants.ts";
+import type { BuiltWorkers, Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
 import { applySql, start } from "../start.ts";
 import type { RunningWorker } from "../start.ts";
 import { MeterClient } from "./meter-client.ts";
 import { sendPaced } from "./pace.ts";
 import type { Pace } from "./pace.ts";
+import { BATCHES, measureShapes, SLOW, STEADY } from "./shapes.ts";
+import type { Measured, Shape } from "./shapes.ts";
 import { sumOf, times } from "./usage.ts";
 import type { Usage } from "./usage.ts";
 
 export interface EventCost {
   name: string;
-  /** Beyond what the same signals cost without a destination. */
+  /** Additional to the cost of the same signals without a destination. */
   usage: Usage;
   events: number;
 }
@@ -24,7 +32,7 @@ export interface EventCost {
 const TOKEN = "bench";
 const PACE: Pace = { perSecond: 1, calls: 60 };
 const POINTS = 50;
-/** Leases are over within this time, and alarms that have nothing to do any more have rung. */
+/** Leases have expired and pending alarms have rung within this time. */
 const AFTERWARDS_MS = 130_000;
 
 const KINDS: { name: string; events: string[]; destinations: number }[] = [
@@ -34,7 +42,7 @@ const KINDS: { name: string; events: string[]; destinations: number }[] = [
 ];
 
 export async function startForEvents(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
-  // As on a developer's machine, where receivers on loopback may be told.
+  // As on a developer's machine, where receivers on loopback are allowed.
   const running = await start(service, { stateDir, vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" } });
   await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
   return running;
@@ -65,7 +73,7 @@ export async function measureEvents(running: RunningWorker): Promise<EventCost[]
   }
 }
 
-/** Signals of which each makes somebody new cross the threshold. */
+/** Signals, each of which lets a new person cross the threshold. */
 function measure(running: RunningWorker, meter: MeterClient, key: string): Promise<Usage> {
   return meter.during(async () => {
     await sendPaced(running.origin, PACE, [202], (n) => ({
@@ -100,4 +108,53 @@ async function provision(
   for (let n = 0; n < destinations; n++)
     await api.post(`workspaces/${id}/destinations`, { name: slug, type: "webhook", target, events });
   return key;
+}
+
+const SHAPES_MEASURED: readonly Shape[] = [SLOW, STEADY, BATCHES];
+const DESTINATIONS = 2;
+const EVENTS = ["person.scored", "person.score_crossed", "usage.level", "period.closed", "dead_letters.added"];
+/** Every score is compared with it and none reaches it, because a crossing is a separate delivery; see events.ts. */
+const THRESHOLDS = [1_000_000];
+
+interface Telling {
+  contestant: Contestant;
+  receivers: Server[];
+}
+
+/** A workspace with two destinations, for the cost of notifying them: some of the shapes' traffic again. */
+export async function startTelling(
+  workers: Pick<BuiltWorkers, "service" | "sink">,
+  stateDir: string,
+): Promise<Telling> {
+  // Receivers on this machine are allowed only with local sign-in.
+  const contestant = await startService("service", workers, stateDir, { SIGN_IN: "local" });
+  const api = new OperatorApi(contestant.running.origin, TOKEN);
+  const found = (await api.list<{ id: string; slug: string }>("workspaces")).find(({ slug }) => slug === "bench");
+  if (found === undefined) throw new Error("there is no workspace to tell of");
+  const receivers = await Promise.all(Array.from({ length: DESTINATIONS }, listen));
+  for (const [index, receiver] of receivers.entries()) {
+    const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+    const wanted = { name: `Receiver ${index}`, type: "webhook", target, events: EVENTS };
+    await api.post(`workspaces/${found.id}/destinations`, wanted);
+  }
+  await api.call("PUT", `workspaces/${found.id}/thresholds`, { thresholds: THRESHOLDS });
+  return { contestant, receivers };
+}
+
+export async function measureDestinations({ contestant, receivers }: Telling): Promise<Measured[]> {
+  try {
+    return (await measureShapes(contestant, SHAPES_MEASURED)).measured;
+  } finally {
+    for (const receiver of receivers) receiver.close();
+  }
+}
+
+/** Takes everything. */
+function listen(): Promise<Server> {
+  const server = createServer((request, response) => {
+    request.resume().once("end", () => response.end());
+  });
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => resolve(server));
+  });
 }

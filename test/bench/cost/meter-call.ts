@@ -1,24 +1,24 @@
-/** What a metered Worker is asked besides its own work (workers/metered.ts), and what it answers. */
+/** Requests to a metered Worker besides its own work (workers/metered.ts), and their answers. */
 
-/** No route of any Worker begins so. */
+/** A path that no route of any Worker starts with. */
 export const METER_PATH = "/__meter";
 
 export type MeterCall =
-  /** What has been counted since it was last asked: a Usage. */
+  /** Returns the Usage since the last request. */
   | { call: "take" }
   | { call: "quiet" }
-  /** Lets so much time pass in which nobody calls: alarms that are due by then ring, one after the other. */
+  /** Moves the clock without calls: due alarms ring one after the other. */
   | { call: "pass"; ms: number }
   | { call: "size" };
 
 export interface Quiet {
-  /** Since anything was counted. */
+  /** Since the last counted operation. */
   quietMs: number;
   /** Messages in the queue, and objects that are busy or wait for a timer. */
   open: number;
 }
 
-/** Bytes of the objects' databases, all together. */
+/** Bytes of the objects' databases, in total. */
 export interface Size {
   objectBytes: number;
 }

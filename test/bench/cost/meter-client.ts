@@ -1,4 +1,4 @@
-/** Asks a metered Worker that runs. */
+/** Client of a running metered Worker. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RunningWorker } from "../start.ts";
 import { METER_PATH } from "./meter-call.ts";
@@ -6,7 +6,7 @@ import type { MeterCall, Quiet, Size } from "./meter-call.ts";
 import { addUsage } from "./usage.ts";
 import type { Usage } from "./usage.ts";
 
-/** Longer than anything waits for company before it is sent on; what is due later an alarm sees to. */
+/** Longer than a message waits for its batch. Later work is started by an alarm. */
 const QUIET_MS = 3_000;
 const POLL_MS = 250;
 const SETTLE_TIMEOUT_MS = 60_000;
@@ -18,7 +18,7 @@ export class MeterClient {
     this.#running = running;
   }
 
-  /** What is billed for what `work` does, and for all that comes of it at once. */
+  /** The bill of `work` and its direct consequences. */
   async during(work: () => Promise<void>): Promise<Usage> {
     await this.settle();
     await this.#ask({ call: "take" });
@@ -51,7 +51,7 @@ export class MeterClient {
   }
 
   async #ask<Answer>(call: MeterCall): Promise<Answer> {
-    // A connection of its own: the runtime closes one that was idle for as long as a call takes.
+    // A separate connection, because the runtime closes a connection that was idle during a long call.
     const response = await fetch(`${this.#running.origin}${METER_PATH}`, {
       method: "POST",
       body: JSON.stringify(call),

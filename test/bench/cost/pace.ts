@@ -1,4 +1,7 @@
-/** Calls sent at their times, whether those before them have been answered or not: senders do not know of each other. */
+/**
+ * Calls sent at fixed times, whether earlier calls have been answered or not, because senders do not know of each
+ * other.
+ */
 import { once } from "node:events";
 import http from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,27 +18,30 @@ export interface Pace {
   calls: number;
 }
 
-/** The last call may be answered so long after it was sent. */
+/** Maximum time to the last answer. */
 const LAST_ANSWER_MS = 1_000;
-/** Distinguishes these numbers from others that are made of the same ones. */
+/** Distinguishes these numbers from other derived numbers. */
 const GAP_SALT = 31;
 
-/** When each call is sent, in milliseconds from the first. Gaps as between strangers, the same in every run. */
-export function arrivalsMs({ perSecond, calls }: Pace): number[] {
+/**
+ * The send time of each call, in milliseconds from the first. The gaps are as between independent senders, and the
+ * same in every run.
+ */
+function arrivalsMs({ perSecond, calls }: Pace): number[] {
   let atMs = 0;
   return Array.from({ length: calls }, (_, n) => (atMs += (-Math.log(1 - chance(n, GAP_SALT)) * 1_000) / perSecond));
 }
 
 /**
- * The runtime closes a connection that idles for five seconds: none is used again that might be about to be closed. Where a
- * Worker cannot keep up its callers wait, as they do elsewhere.
+ * The runtime closes a connection that idles for five seconds, so that no connection near that age is used again. If
+ * a Worker cannot keep up its callers wait, as in production.
  */
 const agent = new http.Agent({ keepAlive: true, timeout: 2_000, maxSockets: 64 });
 
 /**
- * Returns how many times as long it took as it should.
+ * @returns the actual duration divided by the planned one.
  *
- * @throws when any answer is another than expected.
+ * @throws if any answer is unexpected.
  */
 export async function sendPaced(
   origin: string,

@@ -1,4 +1,4 @@
-/** Floods of calls that are refused, one kind after the other; and a workspace that nobody calls for a month. */
+/** Floods of refused calls, one kind after the other; and an idle workspace for a month. */
 import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
@@ -21,19 +21,19 @@ export interface RefusedFlood {
   calls: number;
 }
 
-/** A million refused calls may cost so much, in US dollars. */
+/** Maximum cost of a million refused calls, in US dollars. */
 export const MAX_REFUSED_DOLLARS = 1;
 
 const TOKEN = "bench";
-/** Floods stay below this rate but for the one that is to be beyond it, so that each is refused for its own reason. */
+/** Floods stay below this rate, except the flood that exceeds it, so that each is refused for its own reason. */
 const RATE = 100;
 const VARS = { REQUEST_RATE_PER_SECOND: String(RATE), REQUEST_BURST: String(RATE), OPERATOR_TOKEN: TOKEN };
 const FLOOD: Pace = { perSecond: 0.9 * RATE, calls: 450 };
 const TRICKLE: Pace = { perSecond: 1, calls: 60 };
-/** The first calls of a trickle are written as they come: what a million of them costs begins after that. */
+/** The first calls of a trickle are written immediately: the cost of a million is measured after them. */
 const TRICKLE_BEFORE: Pace = { perSecond: 1, calls: 75 };
 const BEYOND: Pace = { perSecond: 3 * RATE, calls: 1_500 };
-/** What is written of a flood once in a while is written within this time. */
+/** The periodic write of a flood's counts happens within this time. */
 const AFTERWARDS_MS = 70_000;
 const MONTH_MS = 30 * DAY_MS;
 
@@ -57,7 +57,7 @@ export async function startForRefusals(service: BuiltWorker, stateDir: string): 
   return running;
 }
 
-/** One kind after the other. */
+/** Measures one kind after the other. */
 export async function measureRefusals(
   running: RunningWorker,
   choose: (kinds: Kinds) => Flood[],
@@ -82,7 +82,7 @@ export async function measureRefusals(
   }
 }
 
-/** Of a workspace with a hundred signals, which are moved to R2 on the first day. */
+/** Of a workspace with a hundred signals, which move to R2 on the first day. */
 export async function measureIdle(contestant: Contestant): Promise<Usage> {
   try {
     const meter = new MeterClient(contestant.running);
@@ -100,7 +100,7 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
   const revoked = await provision(api, "revoked", 1_000_000, {});
   await api.post(`workspaces/${revoked.workspaceId}/keys/${revoked.id}/deactivate`);
   const full = await provision(api, "full", 1, {});
-  // The limit, and its extra room.
+  // The limit and its allowance.
   const filling = { path: `${webhook(full.key)}/batch`, body: body(0, 2) };
   await sendPaced(origin, { perSecond: 1, calls: 1 }, [202], () => filling);
 
@@ -109,7 +109,7 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
   const flood = (name: string, status: number, call: PacedCall): Flood => ({
     name,
     pace: FLOOD,
-    // An address that fails too often is told so.
+    // An address with too many failures gets a 429.
     expected: status === 401 ? [401, 429] : [status],
     callOf: () => call,
   });
@@ -137,7 +137,7 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
     malformed,
     flood("signal without an event", 422, { path: webhook(plain.key), body: example.replace(`"event":`, `"evnt":`) }),
     overQuota,
-    // What is within the rate is refused too, so that nothing else is in the figures.
+    // Calls within the rate are refused too, so that the figures contain nothing else.
     { ...overQuota, name: "over the rate", pace: BEYOND },
   ];
   return { floods, trickles: [trickle(malformed), trickle(overQuota)] };

@@ -1,8 +1,6 @@
 /** The figures as Markdown, as the README.md here shows them. */
-import { reportCapacity } from "./capacity.ts";
-import { billFor } from "./price.ts";
-import type { Bill } from "./price.ts";
-import type { PriceList } from "./prices.ts";
+import { reportCapacity, billFor } from "./prices.ts";
+import type { Bill, PriceList } from "./prices.ts";
 import { MAX_REFUSED_DOLLARS } from "./refusals.ts";
 import type { EventCost } from "./events.ts";
 import type { RefusedFlood } from "./refusals.ts";
@@ -42,7 +40,7 @@ const SHOWN_AS: Record<Item, string> = {
   log_bytes: "Log bytes",
 };
 
-/** What makes less of an item than this, for a signal, is not named. */
+/** Causes below this amount of an item per signal are not listed. */
 const NAMED_FROM = 0.005;
 
 /** @param later price lists that are known to come. */
@@ -72,7 +70,7 @@ export function reportTotals({ compared, kept }: Figures, prices: PriceList, lat
   );
 }
 
-/** For docs/operate.md: whole deployments, at the prices that hold now. */
+/** For docs/operate.md: whole deployments at the current prices. */
 export function reportDeployments({ compared, kept: { service } }: Figures, prices: PriceList): string {
   const costs = compared.map((shape) => ({ name: shape.shape.name, dollars: billsOf(shape, prices).ours.dollars }));
   const { objects, d1, r2 } = prices.gigabyteMonth;
@@ -80,7 +78,7 @@ export function reportDeployments({ compared, kept: { service } }: Figures, pric
   return reportCapacity(costs, keptDollars, prices.perMillion.object_requests);
 }
 
-/** Where the money goes: this service, then the straightforward Worker. */
+/** The bill by item: this service, then the straightforward Worker. */
 export function reportItems({ compared }: Figures, prices: PriceList): string {
   const bills = compared.map((shape) => ({ ...shape, ...billsOf(shape, prices) }));
   const rows = ITEMS.map((item, index) => [
@@ -93,7 +91,7 @@ export function reportItems({ compared }: Figures, prices: PriceList): string {
   return table(["This service / the straightforward Worker", ...bills.map(({ shape }) => shape.name)], rows);
 }
 
-/** What causes it, for one signal of this service. */
+/** The causes of the bill, for one signal of this service. */
 export function reportCauses(figures: Figures, item: Item, title = SHOWN_AS[item]): string {
   const measured = figures.compared.map(({ service }) => service);
   const causes = [...new Set(measured.flatMap(({ usage }) => Object.keys(usage[item] ?? {})))];
@@ -150,7 +148,7 @@ export function reportEvents({ events: all }: Figures, prices: PriceList): strin
   );
 }
 
-/** Beside the same without destinations, and what of it are rows and queue operations. */
+/** Compared with the same traffic without destinations, and the rows and queue operations of the difference. */
 export function reportDestinations({ compared, withDestinations }: Figures, prices: PriceList): string {
   const pairs = withDestinations.flatMap((measuredShape) => {
     const plain = compared.find(({ shape }) => shape === measuredShape.shape)?.service;
@@ -190,7 +188,7 @@ export function reportIdle({ idle }: Figures, prices: PriceList): string {
   return `A workspace that nobody calls for a month costs $${sum.toFixed(5)}: ${alarms} alarms, ${rows} rows written.\n`;
 }
 
-/** Each shape's targets beside what was measured. */
+/** Each shape's targets next to its measurements. */
 interface Bound {
   name: string;
   value: number;
@@ -209,7 +207,7 @@ export function reportBounds({ compared }: Figures, prices: PriceList): string {
   return table(["Target", ...compared.map(({ shape }) => shape.name)], rows);
 }
 
-/** What misses its target. */
+/** Missed targets. */
 export function tooDear({ compared, refused }: Figures, prices: PriceList, later: PriceList): string[] {
   const shapes = compared.flatMap((shape) =>
     boundsOf(shape, prices)

@@ -1,7 +1,8 @@
 /**
- * `npm run cost`: what the platform would bill for a million signals, of this service and of the straightforward Worker,
- * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the README.md of the benches,
- * the one beside this file and docs/operate.md, and fails where a target is missed. What it does not see stands there too.
+ * `npm run cost`: the platform's bill for a million signals, of this service and of the straightforward Worker,
+ * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the README.md of the
+ * benches, the one next to this file and docs/operate.md, and fails if a target is missed. The README.md also lists
+ * what the meter cannot see.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -11,9 +12,8 @@ import type { BuiltWorker } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
-import { measureEvents, startForEvents } from "./events.ts";
-import { pricesOn } from "./price.ts";
-import { PRICE_LISTS } from "./prices.ts";
+import { measureEvents, startForEvents, measureDestinations, startTelling } from "./events.ts";
+import { pricesOn, PRICE_LISTS } from "./prices.ts";
 import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
 import {
   reportBounds,
@@ -31,7 +31,6 @@ import {
 import type { Compared, Figures } from "./report.ts";
 import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
-import { measureDestinations, startTelling } from "./destinations.ts";
 import { amountOf } from "./usage.ts";
 import type { Item } from "./usage.ts";
 
@@ -83,13 +82,13 @@ async function buildAll(): Promise<Workers> {
   return { service, straightforward, sink };
 }
 
-/** Runs with the bindings of the Worker that it meters. */
+/** Runs with the bindings of the metered Worker. */
 async function buildMetered(name: string, configPath: string): Promise<BuiltWorker> {
   const built = await build(path.join(BENCH, `workers/${name}.toml`), path.join(scratch, "build", name));
   return { ...built, configPath };
 }
 
-/** All of it side by side, in processes of their own; these are started one after the other, to know which is which. */
+/** Everything side by side in separate processes. They are started one after the other, to identify each. */
 async function measure(workers: Workers): Promise<Figures> {
   const state = (name: string): string => path.join(scratch, "state", name);
   const slow = await startService("service", workers, state("slow"));
@@ -103,7 +102,7 @@ async function measure(workers: Workers): Promise<Figures> {
   const idling = await startService("service", workers, state("idle"));
   const tellingAll = await startTelling(workers, state("telling"));
   const [service, straightforward, refused, events, idle, withDestinations] = await Promise.all([
-    // The fast shapes of one are measured while the other has little to do.
+    // The fast shapes of one Worker are measured while the other is nearly idle.
     Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
     Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
     Promise.all([
@@ -136,7 +135,10 @@ function compared(ours: Measured[], theirs: Measured[]): Compared[] {
   });
 }
 
-/** Of the straightforward Worker it is known what it does with a call and a signal: a meter that misses any of it is broken. */
+/**
+ * The operations of the straightforward Worker per call and signal are known: a meter that misses any of them is
+ * broken.
+ */
 function misread({ compared: shapes }: Figures): string[] {
   return shapes.flatMap(({ shape, straightforward: { usage, signals } }) => {
     const known: [Item, number][] = [

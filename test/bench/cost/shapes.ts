@@ -1,4 +1,4 @@
-/** The shapes of accepted traffic, each measured on a Worker that has known all of its people for a while. */
+/** The shapes of accepted traffic, each measured on a Worker that already knows all its people. */
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { Contestant } from "../contestants.ts";
 import { signal } from "../signals.ts";
@@ -14,9 +14,9 @@ export interface Shape {
   /** Signals of a call. */
   batch: number;
   atMost: {
-    /** What this service may cost, of what the straightforward Worker does. */
+    /** Maximum cost of this service relative to the straightforward Worker. */
     ratio: number;
-    /** For a signal: rows that the Quota Counter writes, its alarm among them, and queue operations. */
+    /** Per signal: rows that the Quota Counter writes, including its alarm, and queue operations. */
     counterRows: number;
     queueOperations: number;
   };
@@ -54,24 +54,26 @@ export interface Measured {
   signals: number;
 }
 
-/** What is kept of a signal, in bytes, once its payload has gone where it stays. */
+/** Stored bytes per signal, once its payload has reached its final place. */
 export interface Kept {
   objects: number;
   d1: number;
   r2: number;
 }
 
-/** Before anything is measured all of the bench's people are known, and lists and segments are as they mostly are. */
+/**
+ * Signals before the measurement: all of the bench's people are known, and lists and segments have their usual size.
+ */
 const KNOWN: Pace = { perSecond: 10, calls: 50 };
 const KNOWN_BATCH = 100;
-/** From so many times the time of its calls on a Worker has not kept up with them, and what was counted is of a slower pace. */
+/** A measurement that took this many times the planned duration is invalid, because its Worker did not keep up. */
 const LATE = 1.1;
 /** Shares no factor with the numbers of people, events, forms and pages. */
 const STRIDE = 37;
 /** Payloads move to R2 after a day, with others of their hour. */
 const LATER_MS = 1.25 * DAY_MS;
 
-/** Each shape in turn, and what comes of all of them within a day and more, to which each contributes alike. */
+/** Each shape in turn, and the later work of all shapes within a day and more, to which each contributes equally. */
 export async function measureShapes(
   contestant: Contestant,
   shapes: readonly Shape[],
@@ -111,8 +113,8 @@ export async function measureShapes(
 }
 
 /**
- * Signals of which no two are alike. Neighbours are far apart in the traffic, so that few of them are as many different
- * people, events and matching rules as all are.
+ * Signals that all differ. Neighbours are far apart in the traffic, so that a few have the same variety of people,
+ * events and matching rules as all of them.
  */
 class Sender {
   readonly #contestant: Contestant;

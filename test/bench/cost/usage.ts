@@ -1,4 +1,4 @@
-/** What the platform bills, counted: how much of each item, and what caused it. */
+/** The counted items of the platform's bill: the amount of each, and its cause. */
 
 export const ITEMS = [
   "worker_requests",
@@ -24,7 +24,7 @@ export type Usage = Partial<Record<Item, Record<string, number>>>;
 /** A Durable Object is billed as if it had this much memory, in GB, however much it uses. */
 export const OBJECT_GB = 0.128;
 
-/** A queue operation is billed for each of so many bytes of a message, with what the queue itself adds to it. */
+/** A queue operation is billed per this many bytes of a message, including the queue's overhead. */
 const OPERATION_BYTES = 64_000;
 const MESSAGE_OVERHEAD_BYTES = 100;
 
@@ -37,12 +37,12 @@ export function amountOf(usage: Usage, item: Item): number {
   return Object.values(usage[item] ?? {}).reduce((sum, amount) => sum + amount, 0);
 }
 
-/** What a message of so many bytes is billed when it is written, and again when it is read and when it is deleted. */
+/** Queue operations of a message of this size: its write, its read and its deletion. */
 export function queueOperations(bytes: number): number {
   return Math.ceil((bytes + MESSAGE_OVERHEAD_BYTES) / OPERATION_BYTES);
 }
 
-/** All of them together. */
+/** Adds up several usages. */
 export function sumOf(...usages: Usage[]): Usage {
   const sum: Usage = {};
   for (const usage of usages)
@@ -51,7 +51,7 @@ export function sumOf(...usages: Usage[]): Usage {
   return sum;
 }
 
-/** So many times as much. */
+/** Multiplies a usage. */
 export function times(usage: Usage, factor: number): Usage {
   const scaled: Usage = {};
   for (const item of ITEMS)

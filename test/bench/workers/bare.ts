@@ -1,4 +1,4 @@
-/** The yardstick: parses the JSON body of any POST and answers 202. Decides nothing, keeps nothing. */
+/** The baseline: parses the JSON body of any POST and answers 202, without decisions or storage. */
 import { Hono } from "hono";
 
 const app = new Hono();

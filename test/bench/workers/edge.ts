@@ -1,4 +1,4 @@
-/** This service with a counter that takes every signal and keeps none of them: what is left is the edge. */
+/** This service with a counter that accepts every signal and stores none, so that only the edge is measured. */
 import service, { QuotaCounter as Counter } from "../../../src/index.ts";
 import { countSignals } from "../../../src/quota/incoming-calls.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
@@ -13,7 +13,7 @@ export class QuotaCounter extends Counter {
       held: 0,
       rejected: 0,
       refusal: null,
-      // Newer than any: nothing is pushed.
+      // Newer than any version, so that no configuration is pushed.
       configVersion: Number.MAX_SAFE_INTEGER,
       rate: { remaining: 1, resetMs: 0 },
       period: { remaining: null, ceiling: null, periodEndMs: Date.now() },

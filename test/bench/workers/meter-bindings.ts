@@ -1,13 +1,12 @@
-/** What a Worker is bound to, with all that is billed of it counted: D1, queues, R2. */
+/** Meters the bindings of a Worker: D1, queues, R2. */
 import { queueOperations } from "../cost/usage.ts";
 import { count, queued, waitedFor } from "./meter.ts";
-import { statementOf } from "./meter-statement.ts";
 
 const known = new WeakMap<object, object>();
-/** The statements that are behind metered ones: a batch takes no others. */
+/** The original statements of the metered ones, because a batch accepts no others. */
 const statements = new WeakMap<object, { query: string; statement: D1PreparedStatement }>();
 
-/** R2's calls by what they are billed as; those that delete are free. */
+/** R2's calls by billing class; deletes are free. */
 const CLASS_A = new Set(["put", "list", "createMultipartUpload"]);
 const CLASS_B = new Set(["get", "head"]);
 
@@ -28,7 +27,7 @@ function meteredBinding(binding: unknown): unknown {
   return binding;
 }
 
-/** With some members replaced; the others are the target's own. */
+/** The target with some members replaced. */
 function replaced<T extends object>(target: T, members: Partial<T>): T {
   return new Proxy(target, {
     get(_, name) {
@@ -76,7 +75,7 @@ function meteredStatement(query: string, statement: D1PreparedStatement): D1Prep
       return row === undefined ? null : column === undefined ? row : row[column];
     }) as D1PreparedStatement["first"],
     raw: (async (options?: { columnNames?: false }) => {
-      // Only the other calls tell what they read: a reading statement is run a second time, for that alone.
+      // Only the other calls report the rows read, so that a reading statement runs a second time for this figure.
       const writes = /\s/.test(statementOf(query));
       if (writes) throw new Error("a statement that writes, and whose rows written are not told");
       await all();
@@ -111,7 +110,7 @@ function meteredQueue(queue: Queue): Queue {
   });
 }
 
-/** A batch as a consumer gets it; to be settled when the consumer is done. */
+/** A batch as a consumer gets it; it is settled when the consumer returns. */
 export function meteredBatch<Body>(batch: MessageBatch<Body>): { batch: MessageBatch<Body>; settle: () => void } {
   const again = new Set<Message<Body>>();
   const messages = batch.messages.map((message) => {
@@ -150,4 +149,14 @@ function meteredBucket(bucket: R2Bucket): R2Bucket {
       };
     },
   });
+}
+
+const WRITES = /^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?:\s+OR\s+\w+)?(?:\s+(?:INTO|FROM))?\s+[`"]?(\w+)/i;
+
+/** Verb and table of a writing statement; otherwise its first word. */
+export function statementOf(query: string): string {
+  const [, verb, table] = WRITES.exec(query) ?? [];
+  return verb === undefined || table === undefined
+    ? (/\w+/.exec(query)?.[0]?.toUpperCase() ?? "")
+    : `${verb.toUpperCase()} ${table}`;
 }

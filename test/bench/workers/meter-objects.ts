@@ -1,20 +1,19 @@
 /** Durable Objects whose calls, alarms, statements and time are counted. */
 import type { DurableObject } from "cloudflare:workers";
-import { meteredEnv } from "./meter-bindings.ts";
+import { meteredEnv, statementOf } from "./meter-bindings.ts";
 import { count, currentObject, objectMeter, realTime } from "./meter.ts";
 import type { ObjectMeter } from "./meter.ts";
-import { statementOf } from "./meter-statement.ts";
 
 type ObjectClass = new (ctx: DurableObjectState, env: never) => Rpc.DurableObjectBranded;
 
-/** What every metered object can be asked besides its own methods. */
+/** The metering methods of every metered object, besides its own. */
 export interface Metered {
-  /** As if its alarm were due now. */
+  /** Rings the alarm as if it were due now. */
   meterRing(): Promise<void>;
   meterSize(): number;
 }
 
-/** The class itself, with every method of its prototypes counted. */
+/** The class with every method of its prototypes counted. */
 export function metered<Class extends ObjectClass>(className: string, base: Class): Class {
   const meters = new WeakMap<object, ObjectMeter>();
   const realAlarms = new WeakMap<object, () => Promise<void>>();
@@ -64,7 +63,7 @@ export function metered<Class extends ObjectClass>(className: string, base: Clas
   });
 }
 
-/** Returns what deletes the alarm without being counted. */
+/** @returns a function that deletes the alarm without being counted. */
 function meterStorage(storage: DurableObjectStorage, meter: ObjectMeter): () => Promise<void> {
   const { className } = meter;
   const { sql } = storage;
@@ -83,7 +82,7 @@ function meterStorage(storage: DurableObjectStorage, meter: ObjectMeter): () => 
   };
   sql.exec = ((query: string, ...bindings: unknown[]) => {
     const cursor = exec(query, ...bindings);
-    // Rows are read as the cursor is; by then the code that asked for them has read all that it wants.
+    // Counts the rows while the cursor is read.
     if (cursors.push([query, cursor]) === 1) queueMicrotask(harvest);
     return cursor;
   }) as typeof sql.exec;

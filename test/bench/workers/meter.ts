@@ -1,9 +1,9 @@
 /**
- * Counts what the platform would bill, within the runtime that runs a Worker and its objects: all of them share this
- * module. What they do is what they do everywhere.
+ * Counts billed operations within the runtime that runs a Worker and its objects: all of them share this module.
+ * Their behaviour is unchanged.
  *
- * An object is billed for the time in which it runs or cannot hibernate: while a call, an alarm, a timer or something that
- * it waits for is under way. Each of these enters and leaves; a timer belongs to the object in whose code it was set.
+ * An object is billed for the time in which it runs or cannot hibernate: while a call, an alarm, a timer or an
+ * awaited operation is in progress. Each of these enters and leaves; a timer belongs to the object whose code set it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { OBJECT_GB, addUsage } from "../cost/usage.ts";
@@ -37,7 +37,7 @@ export class ObjectMeter {
     count("object_gb_seconds", this.className, seconds * OBJECT_GB);
   }
 
-  /** Runs its code. What that begins, and does not wait for, is still this object's. */
+  /** Runs its code. Background work that the code starts is attributed to this object too. */
   run<T>(work: () => T): T {
     this.enter();
     try {
@@ -57,7 +57,7 @@ const objects = new Map<string, ObjectMeter>();
 let usage: Usage = {};
 let countedAtMs = performance.now();
 let openMessages = 0;
-/** By how much the clock that the code sees is ahead. */
+/** How far the clock that the code sees is ahead. */
 let aheadMs = 0;
 
 const realNow = Date.now.bind(Date);
@@ -71,7 +71,7 @@ export function count(item: Item, cause: string, amount = 1): void {
   addUsage(usage, item, cause, amount);
 }
 
-/** Since it was last asked. */
+/** Since the last request. */
 export function takeUsage(): Usage {
   const taken = usage;
   usage = {};
@@ -83,7 +83,7 @@ export function quiet(): { quietMs: number; open: number } {
   return { quietMs: performance.now() - countedAtMs, open: busy + openMessages };
 }
 
-/** Messages that were written to a queue, less those that were deleted from it. */
+/** Messages written to a queue, minus those deleted from it. */
 export function queued(messages: number): void {
   openMessages += messages;
 }
@@ -99,12 +99,12 @@ export function objectMeters(): ObjectMeter[] {
   return [...objects.values()];
 }
 
-/** The object whose code runs now, if it is one's. */
+/** The object whose code runs now, if any. */
 export function currentObject(): ObjectMeter | undefined {
   return current.getStore();
 }
 
-/** An object that waits for something outside cannot hibernate. */
+/** An object that waits for an outside operation cannot hibernate. */
 export function waitedFor<T>(work: Promise<T>): Promise<T> {
   const object = currentObject();
   if (object !== undefined) {
@@ -114,12 +114,12 @@ export function waitedFor<T>(work: Promise<T>): Promise<T> {
   return work;
 }
 
-/** The clock that the code sees goes on from there; never back. */
+/** Moves the clock that the code sees forward, never back. */
 export function advanceTo(atMs: number): void {
   aheadMs = Math.max(aheadMs, atMs - realNow());
 }
 
-/** What the runtime's own clock shows when the code's shows that. */
+/** Converts the code's time to the runtime's own clock. */
 export function realTime(atMs: number): number {
   return atMs - aheadMs;
 }
@@ -128,7 +128,7 @@ async function leaveAfter(object: ObjectMeter, work: unknown): Promise<void> {
   try {
     await work;
   } catch {
-    // Whoever waits for it is told.
+    // Resolves the waiting callers.
   } finally {
     object.leave();
   }

@@ -1,4 +1,4 @@
-/** This service as it is deployed, with everything counted that the platform would bill. */
+/** This service as deployed, with all billed operations counted. */
 import service, {
   Destinations as Notifications,
   QuotaCounter as Counter,

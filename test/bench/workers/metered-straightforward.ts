@@ -1,4 +1,4 @@
-/** The straightforward Worker, with everything counted that the platform would bill. */
+/** The straightforward Worker, with all billed operations counted. */
 import { metered } from "./meter-objects.ts";
 import { meteredWorker } from "./metered.ts";
 import straightforward, { SignalCounter as Counter } from "./straightforward.ts";

@@ -1,4 +1,4 @@
-/** A Worker whose requests are counted, and which answers what the bench asks of the meter. */
+/** A Worker whose requests are counted, and which answers the bench's requests to the meter. */
 import { METER_PATH } from "../cost/meter-call.ts";
 import type { MeterCall, Size } from "../cost/meter-call.ts";
 import { meteredBatch, meteredEnv } from "./meter-bindings.ts";
@@ -6,11 +6,11 @@ import type { Metered } from "./meter-objects.ts";
 import { advanceTo, count, objectMeters, quiet, takeUsage } from "./meter.ts";
 import type { ObjectMeter } from "./meter.ts";
 
-/** Of each class of objects, by the class's name. */
+/** By class name of the objects. */
 type Namespaces = Record<string, Pick<DurableObjectNamespace, "getByName">>;
 type MeteredStub = DurableObjectStub<Rpc.DurableObjectBranded & Metered>;
 
-/** As long as nothing comes to an end it is not the traffic, but a bug. */
+/** A limit that only a bug can reach. */
 const MOST_ALARMS = 100_000;
 
 export function meteredWorker<Bindings extends object, Body>(
@@ -51,7 +51,7 @@ async function size(namespaces: Namespaces): Promise<Size> {
   return { objectBytes: sizes.reduce((sum, bytes) => sum + bytes, 0) };
 }
 
-/** The alarms of all objects, in order of time. */
+/** Rings the alarms of all objects, in order of time. */
 async function pass(ms: number, namespaces: Namespaces): Promise<void> {
   const untilMs = Date.now() + ms;
   for (let rung = 0; rung < MOST_ALARMS; rung++) {

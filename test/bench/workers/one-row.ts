@@ -1,4 +1,4 @@
-/** The yardstick for what is durable: each call parses its body, calls one object, and that writes one row. No more. */
+/** The baseline for durability: each call parses its body and calls one object, which writes one row. */
 import { DurableObject } from "cloudflare:workers";
 import { Hono } from "hono";
 

@@ -1,4 +1,4 @@
-/** Takes this service's queue in the place of its consumer and drops what it is given: admission alone. */
+/** Replaces the consumer of this service's queue and drops the messages, to measure admission alone. */
 export default {
   queue(): void {},
 } satisfies ExportedHandler;

@@ -1,4 +1,4 @@
-/** What the browser tests do again and again. */
+/** Shared steps of the browser tests. */
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { inject } from "vitest";
 
@@ -16,7 +16,7 @@ export async function newContext(browser: Browser, options: BrowserContextOption
   return context;
 }
 
-/** Signs in from the list of members (see session/), and ends on the page of `to`. */
+/** Signs in from the list of members (see session/), and ends on the page `to`. */
 export async function signIn(context: BrowserContext, email: string, to = "/"): Promise<Page> {
   const page = await context.newPage();
   await page.goto(`/sign-in?to=${encodeURIComponent(to)}`);

@@ -1,4 +1,4 @@
-/** A Chromium that is on this machine, driven by Playwright. */
+/** The Chromium of this machine, driven by Playwright. */
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { chromium } from "playwright-core";
@@ -9,7 +9,7 @@ const APPLICATIONS = ["Google Chrome", "Chromium", "Microsoft Edge"].map(
   (name) => `/Applications/${name}.app/Contents/MacOS/${name}`,
 );
 
-/** `CHROMIUM` names it; otherwise the first on the path. */
+/** The path in `CHROMIUM`, otherwise the first one on the path. */
 export function findChromium(): string {
   const named = process.env["CHROMIUM"];
   if (named !== undefined && named !== "") return named;
@@ -24,7 +24,7 @@ export function findChromium(): string {
 export function launch({ keepPages = false } = {}): Promise<Browser> {
   return chromium.launch({
     executablePath: findChromium(),
-    // As root, which is what containers run as, Chromium does not start with its sandbox. It only sees loopback.
+    // Chromium does not start with its sandbox as root, the user in containers. It only visits loopback.
     args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
     ignoreDefaultArgs: keepPages ? ["--disable-back-forward-cache"] : [],
   });

@@ -1,4 +1,4 @@
-/** A workspace with some of everything: what the demo's senders send, and dead letters. */
+/** A workspace with records of every kind: the signals of the demo's senders, and dead letters. */
 import {
   type Call,
   customerDataPlatforms,
@@ -18,12 +18,12 @@ export interface Demo {
   /** Its pages are at `/w/{slug}`, its members are owner@, admin@ and member@example.com. */
   slug: string;
   id: string;
-  /** Of the key of campaigns and website. */
+  /** The key of campaigns and the website. */
   keyId: string;
   ruleId: string;
   /** Id of a signal that has scored. */
   scored: string;
-  /** Of a destination that nothing reaches, and of a delivery that has failed; below `/settings/notifications/`. */
+  /** Ids of an unreachable destination and of a failed delivery; below `/settings/notifications/`. */
   destination: string;
   delivery: string;
 }
@@ -38,10 +38,10 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   const last = beyondTheLimit(keys);
   const deliveries = [...senders, last].flatMap((sender) => sender.deliveries);
   const kept = deliveries.reduce((sum, delivery) => sum + delivery.kept, 0);
-  // One more for the dead letter: it comes before the limit is reached.
+  // Room for the dead letter, which comes before the limit is reached.
   const limit = { name: "Demo", signal_limit: kept + 1 - BEYOND_LIMIT, paid: true };
   await operator.call("PUT", "plans/demo", limit);
-  // Asked for usage, the service sees to it that the counter has the plan.
+  // A request for the usage makes sure that the counter has the plan.
   await operator.call("GET", `${home}/usage`);
   for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
   await makeDeadLetter(running, operator, home);
@@ -63,7 +63,7 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   };
 }
 
-/** At a port where nobody listens. */
+/** A port without a listener. */
 async function makeDestination(operator: OperatorClient, home: string) {
   const fields = { name: "CRM", type: "webhook", target: "http://127.0.0.1:9/hooks", events: ["key.silent"] };
   const { id } = await operator.post<{ id: string }>(`${home}/destinations`, fields);
@@ -71,14 +71,14 @@ async function makeDestination(operator: OperatorClient, home: string) {
   return { destination: id, delivery: `${id}/deliveries/${delivery.id}` };
 }
 
-/** An account update that its key's payload template does not fit any more when it is processed. */
+/** An account update that no longer matches its key's payload template when it is processed. */
 async function makeDeadLetter(running: RunningWorker, operator: OperatorClient, home: string): Promise<void> {
   const template = [{ target: "external_id", path: "id", type: "string", required: true }];
   const fields = { name: "Old export job", endpoint_type: "product_org", payload_template: template };
   const { id, key } = await operator.post<{ id: string; key: string }>(`${home}/keys`, fields);
   const send = (body: object) =>
     fetch(`${running.origin}/api/product-orgs/webhook/${key}`, { method: "POST", body: JSON.stringify(body) });
-  // Refused; from now on the edge knows the key, with the template as it is.
+  // Refused; from now on the edge caches the key with its current template.
   await send({});
   const database = await running.miniflare.getD1Database("DB", "worker");
   const changed = JSON.stringify([{ ...template[0], path: "account.id" }]);

@@ -1,4 +1,4 @@
-/** The built service, once for all browser tests, with local sign-in and its state in a folder that goes afterwards. */
+/** The built service, once for all browser tests, with local sign-in and its state in a temporary folder. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -16,7 +16,7 @@ declare module "vitest" {
     /** Such as `http://127.0.0.1:40123`. */
     origin: string;
     operatorToken: string;
-    /** A workspace with some of everything, for tests that only look. */
+    /** A workspace with records of every kind, for read-only tests. */
     demo: Demo;
   }
 }

@@ -1,4 +1,4 @@
-/** A workspace for one test, with three members; and what its senders do. */
+/** A workspace for one test, with three members and its senders. */
 import { inject } from "vitest";
 import { OperatorClient } from "../../../src/dev/operator-client.ts";
 
@@ -13,9 +13,9 @@ export interface TestWorkspace {
   admin: string;
   member: string;
   operator: OperatorClient;
-  /** A key, made through the operator API. */
+  /** A key, created through the operator API. */
   newKey(): Promise<string>;
-  /** Of a person; null where there is none. */
+  /** The score of a person; null for an unknown one. */
   score(email: string): Promise<number | null>;
 }
 
@@ -41,7 +41,7 @@ export async function newWorkspace(slug: string, signalLimit = 1_000): Promise<T
   };
 }
 
-/** As a sender does it. Status of the answer. */
+/** Sends a signal as a sender does. @returns the status of the answer. */
 export async function send(key: string, signal: object): Promise<number> {
   const url = `${inject("origin")}/api/signal-staging/webhook/${key}`;
   const headers = { "content-type": "application/json" };

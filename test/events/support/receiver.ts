@@ -1,4 +1,7 @@
-/** A receiver of events on this machine: it notes what comes, checks its signature with the library, and answers as told. */
+/**
+ * A receiver of events on this machine: records requests, checks their signatures with the library, and returns
+ * chosen answers.
+ */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Webhook } from "standardwebhooks";
@@ -13,7 +16,7 @@ export interface EventBody {
 
 export interface Received {
   id: string;
-  /** Null: it was for a Slack-compatible webhook. */
+  /** Null for a Slack-compatible webhook. */
   body: EventBody | null;
   text: string;
   signatures: number;
@@ -21,9 +24,9 @@ export interface Received {
 
 export class Receiver {
   readonly received: Received[] = [];
-  /** That the library would not take. */
+  /** Requests that the library refused. */
   readonly forged: string[] = [];
-  /** Whoever it is that the events are signed for; null: nobody is asked. */
+  /** The secret that signs the events; null: signatures are not checked. */
   secret: string | null = null;
   answer: (response: ServerResponse, nth: number) => void | Promise<void> = (response) => void response.end("thanks");
   readonly #server: Server;
@@ -61,7 +64,7 @@ export class Receiver {
     try {
       for await (const chunk of request) chunks.push(chunk as Buffer);
     } catch {
-      // Whoever sends was killed.
+      // The sender was killed.
       return;
     }
     const text = Buffer.concat(chunks).toString();

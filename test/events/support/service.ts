@@ -1,4 +1,4 @@
-/** The built service as on a developer's machine, where receivers on loopback may be told. */
+/** The built service as on a developer's machine, where receivers on loopback are allowed. */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";

@@ -1,6 +1,6 @@
 /**
- * The state that a version has left, as it is kept in test/fault/upgrade: an archive of the files of D1, of the objects and
- * of R2, of that version's Worker, and of what it has said of all that.
+ * The state that a version has left, as stored in test/fault/upgrade: an archive of the files of D1, of the objects
+ * and of R2, of that version's Worker, and of its answers.
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -13,18 +13,18 @@ const ROOT = path.resolve(import.meta.dirname, "../../..");
 export const LEFT_STATES = path.join(import.meta.dirname, "../upgrade");
 const ENDING = ".tar.br";
 
-/** Of an archive, unpacked. */
+/** An unpacked archive. */
 const MAX_BYTES = 64 * 1024 * 1024;
 
-/** What is in an archive: two folders and `left.json`. */
+/** The content of an archive: two folders and `left.json`. */
 export const PARTS = { state: "state", worker: "worker", left: "left.json" } as const;
 
 export interface Left {
   version: string;
   commit: string;
-  /** The time at which it was stopped, in milliseconds since 1970. */
+  /** The time at which the version was stopped, in milliseconds since 1970. */
   atMs: number;
-  /** Every migration that it had, by its path in the project, with a hash of its text. */
+  /** Every migration of the version, by its path in the project, with a hash of its text. */
   migrations: Record<string, string>;
   workspaceId: string;
   slug: string;
@@ -34,26 +34,28 @@ export interface Left {
     secret: { key: string; secret: string };
     accounts: string;
     deactivated: string;
-    /** Was exchanged for a new one, and is to end in seven days. */
+    /** A rotated key that ends in seven days. */
     rotated: string;
     successor: string;
   };
   ruleId: string;
-  /** Signals that were in the outbox when it was stopped: nobody had recorded them. */
+  /** Signals in the outbox at the stop, which were not recorded yet. */
   unsettled: string[];
-  /** The messages that held them. */
+  /** The messages that contained them. */
   messages: string[];
-  /** Whose signals were moved to R2 and belong to nobody; and how many there are. */
+  /** A visitor without a person whose signals are in R2; and their number. */
   stranger: { anonymousId: string; signals: number };
   /** A signal whose payload is in R2, and that payload. */
   cold: { id: string; payload: unknown };
-  /** What is to be true once everything has arrived. Version 0.1.0 does not say how many signals are lost: none is. */
+  /**
+   * The expected books once every message has arrived. Version 0.1.0 does not report lost signals: there are none.
+   */
   arrived: { books: Omit<BooksAnswer, "lost"> & { lost?: number }; scores: Record<string, number> };
-  /** Is paused, and a delivery that has failed waits for it. */
+  /** A paused destination with a waiting failed delivery. */
   destination: { id: string; secret: string };
 }
 
-/** The versions whose state is kept. */
+/** The versions with a stored state. */
 export function leftVersions(): string[] {
   return readdirSync(LEFT_STATES)
     .filter((name) => name.endsWith(ENDING))
@@ -68,7 +70,7 @@ export function packLeft(version: string, folder: string): string {
   return archive;
 }
 
-/** Unpacks it into a folder, which is made. */
+/** Unpacks it into a new folder. */
 export function unpackLeft(version: string, folder: string): Left {
   mkdirSync(folder, { recursive: true });
   const tar = brotliDecompressSync(readFileSync(path.join(LEFT_STATES, version + ENDING)));
@@ -76,7 +78,7 @@ export function unpackLeft(version: string, folder: string): Left {
   return JSON.parse(readFileSync(path.join(folder, PARTS.left), "utf8")) as Left;
 }
 
-/** Of all databases, by their path in the project, with a hash of their text. */
+/** The migrations of all databases, by their path in the project, with a hash of their text. */
 export function migrationsNow(): Record<string, string> {
   const files = ["migrations/d1", "migrations/signal-store"].flatMap((folder) =>
     readdirSync(path.join(ROOT, folder))

@@ -1,10 +1,10 @@
-/** Where a workspace's object has its database on disk. */
+/** The database file of a workspace's object. */
 import path from "node:path";
 import type { Service } from "./service.ts";
 
 const CLASSES = { QUOTA_COUNTER: "QuotaCounter", SIGNAL_STORE: "SignalStore" } as const;
 
-/** Of a service that runs; the file stays where it is. */
+/** In a running service; the file keeps its place. */
 export async function objectFile(
   service: Service,
   binding: keyof typeof CLASSES,

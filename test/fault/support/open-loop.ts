@@ -1,6 +1,6 @@
 /**
- * Calls at a rate that heeds nobody's answers, over connections that are kept: what many independent senders are to the
- * service. Where all connections are busy, what is due waits its turn.
+ * Calls at a rate independent of the answers, over kept connections, as from many independent senders. If all
+ * connections are busy, due calls wait.
  */
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +16,7 @@ export interface Answered {
   /** In seconds; null: the answer has no such header. */
   retryAfter: number | null;
   text: string;
-  /** From the first byte sent to the last one read. */
+  /** From the first byte sent to the last byte read. */
   ms: number;
 }
 
@@ -28,7 +28,7 @@ export interface OpenLoopOptions<Sent extends Call> {
 }
 
 const TICK_MS = 5;
-/** The runtime closes what is silent for five seconds, maybe while a call is on its way. */
+/** The runtime closes a connection that was silent for five seconds, maybe while a call is on its way. */
 const SILENT_MAX_MS = 2_000;
 
 /** @returns how many calls were due, and how many of them were sent: the others still waited for a connection at the end. */
@@ -106,7 +106,7 @@ class Connection<Sent extends Call> {
     );
   }
 
-  /** Once its call is answered. @throws when it was not. */
+  /** After the answer to its call. @throws if there was none. */
   async end(): Promise<void> {
     this.#ending = true;
     if (this.#call === null) this.#socket.end();

@@ -1,4 +1,4 @@
-/** The built service in a process of its own, on real files, which is killed and started again on what it has left. */
+/** The built service in a separate process on real files, which tests kill and start again with the same files. */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -16,21 +16,21 @@ const TOKEN = "fault-operator";
 
 const SHIFTED = path.join(import.meta.dirname, "../workers/shifted.toml");
 
-/** What runs in place of the service's own Worker, and of its queues' consumer. */
+/** Workers that run instead of the service's own Worker and of its queue consumer. */
 export interface Workers {
   main?: BuiltWorker;
   consumer?: BuiltWorker;
-  /** Whether what it holds in memory is to be asked for. */
+  /** Whether its memory can be read. */
   inspected?: boolean;
 }
 
-/** A Worker that was built of something else runs with the service's bindings. */
+/** A Worker built from other sources runs with the service's bindings. */
 export function withBindings(built: BuiltWorker): BuiltWorker {
   return { ...built, configPath: path.join(ROOT, "wrangler.toml") };
 }
 
 export class Service {
-  /** A folder for whatever goes when this goes. */
+  /** A folder for files that are removed with the service. */
   readonly scratch: string;
   readonly stateDir: string;
   readonly built: BuiltWorker;
@@ -49,7 +49,7 @@ export class Service {
     return service;
   }
 
-  /** Built, with a folder for its state that does not exist yet. */
+  /** Built, with a state folder that does not exist yet. */
   static async build(): Promise<Service> {
     const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
     return new Service(scratch, withBindings(await buildOnce(SHIFTED)));
@@ -72,7 +72,7 @@ export class Service {
     return new OperatorApi(origin, TOKEN);
   }
 
-  /** Starts it, and makes the control plane's tables. */
+  /** Starts it and creates the control plane's tables. */
   async migrate(aheadMs: number, vars: Record<string, string>): Promise<void> {
     await applySql(await this.start(aheadMs, vars), "DB", path.join(ROOT, "migrations/d1"));
   }
@@ -88,7 +88,7 @@ export class Service {
         OPERATOR_TOKEN: TOKEN,
         CLOCK_AHEAD_MS: String(aheadMs),
         DRAIN_PACE_MS: "50",
-        // Here nothing but the kill may end a call.
+        // Only the kill may end a call here.
         REQUEST_RATE_PER_SECOND: "100000",
         REQUEST_BURST: "100000",
         ...vars,
@@ -97,7 +97,7 @@ export class Service {
     return this.#running;
   }
 
-  /** At once and whole: nothing is flushed, nobody says goodbye. */
+  /** Kills at once, without a flush or a shutdown. */
   async kill(): Promise<void> {
     const { pid } = this.running;
     if (pid === undefined) throw new Error("no runtime to kill");
@@ -115,7 +115,7 @@ export class Service {
     rmSync(this.scratch, { recursive: true, force: true });
   }
 
-  /** A call of the operator's whose answer is no JSON. */
+  /** A call of the operator API whose answer is no JSON. */
   get(route: string): Promise<Response> {
     return fetch(`${this.running.origin}/operator/${route}`, { headers: { authorization: `Bearer ${TOKEN}` } });
   }

@@ -1,11 +1,11 @@
-/** A workspace's Signal Store as it stands on disk, read past the service that writes it. */
+/** A workspace's Signal Store, read directly from disk. */
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue } from "node:sqlite";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { objectFile } from "./object-file.ts";
 import type { Service } from "./service.ts";
 
-/** The runtime has it, and Node from version 25 on. The store's texts have the alphabet of URLs. */
+/** A function of the runtime that Node has from version 25 on. The store's texts use the URL alphabet of base64. */
 if (!("fromBase64" in Uint8Array)) {
   Object.assign(Uint8Array, { fromBase64: (text: string) => new Uint8Array(Buffer.from(text, "base64url")) });
 }
@@ -13,7 +13,7 @@ if (!("fromBase64" in Uint8Array)) {
 export async function readStored<T>(service: Service, workspaceId: string, read: (state: StoreState) => T): Promise<T> {
   const database = new DatabaseSync(await objectFile(service, "SIGNAL_STORE", workspaceId), { readOnly: true });
   try {
-    // One transaction: all that is read is of one moment.
+    // One transaction, so that all rows are from the same moment.
     database.exec("BEGIN");
     return read(new StoreState(asSqlStorage(database)));
   } finally {
@@ -21,7 +21,7 @@ export async function readStored<T>(service: Service, workspaceId: string, read:
   }
 }
 
-/** Node's database as the platform's, as far as the store reads with it. */
+/** Node's database with the part of the platform's interface that the store uses to read. */
 function asSqlStorage(database: DatabaseSync): SqlStorage {
   const exec = (query: string, ...bindings: SQLInputValue[]) => {
     const rows = database
@@ -33,7 +33,7 @@ function asSqlStorage(database: DatabaseSync): SqlStorage {
   return { exec } as unknown as SqlStorage;
 }
 
-/** The platform answers with buffers, where Node does with views of them. */
+/** The platform returns buffers, Node returns views of them. */
 function withBuffers(row: Record<string, unknown>): Record<string, unknown> {
   const entries = Object.entries(row).map(([name, value]) => [
     name,

@@ -1,4 +1,4 @@
-/** One point for each visit: what is scored is what was sent. */
+/** One point for each visit, so that the score is the number of signals sent. */
 import type { BenchRule } from "../../bench/rules.ts";
 
 export const VISIT_RULE = {

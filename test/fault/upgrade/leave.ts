@@ -1,6 +1,6 @@
 /**
- * `npm run upgrade:leave`: writes the state that this version leaves, with something of everything in it, into an archive
- * beside this file. To be run once for each version, when it is released; from then on every later one has to go on with it.
+ * `npm run upgrade:leave`: writes the state that this version leaves, with records of every kind, into an archive
+ * next to this file. Run it once for each released version; every later version must be able to continue it.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
@@ -19,7 +19,7 @@ import { Service } from "../support/service.ts";
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 const SLUG = "left";
 const OWNER = "owner@left.example";
-/** Long enough for payloads to be moved to R2. */
+/** Long enough for payloads to move to R2. */
 const LONG_AGO_MS = -3 * DAY_MS;
 const PATIENCE_MS = 60_000;
 const VARS = { SIGN_IN: "local", DRAIN_PACE_MS: "50" };
@@ -35,7 +35,7 @@ mkdirSync(leaving);
 try {
   await service.migrate(LONG_AGO_MS, VARS);
 
-  // With an end of their retention, signals are sealed at the end of their day.
+  // With a retention, signals are sealed at the end of their day.
   const terms = { name: "Left", paid: true, retention_days: 60 };
   const setPlan = (limit: number) => service.api.call("PUT", "plans/left", { ...terms, signal_limit: limit });
   await setPlan(1_000);
@@ -97,7 +97,8 @@ try {
     Array.from({ length: count }, (_, n) => ({ ...idsOf(n), event: "Visit", properties: { n, when } }));
   const known = (n: number) => ({ email: `p${n % 4}@left.example` });
 
-  // Three days ago: 12 visits of 4 people, 4 of a stranger, 3 of a browser that then says whose it is, a duplicate.
+  // Three days ago: 12 visits of 4 people, 4 of an unknown visitor, 3 of a browser that is then identified, a
+  // duplicate.
   const [coldId = ""] = await send(visits(12, known, "long ago"));
   await send(visits(STRANGER.signals, () => ({ type: "track", anonymousId: STRANGER.anonymousId }), "long ago"));
   await send(visits(3, () => ({ type: "track", anonymousId: "browser" }), "long ago"));
@@ -107,7 +108,7 @@ try {
   await update("starter");
   await settled();
 
-  // Now: the payloads of back then move to R2, and more comes.
+  // Now: the old payloads move to R2, and more signals come.
   await service.start(0, VARS);
   await setLimit(1_000);
   await until(async () => (await payloadsLeft(id)) === 0);
@@ -131,7 +132,7 @@ try {
   await send(visits(3, known, "held"));
   await settled();
 
-  // And what nobody records: the queue is taken by a consumer that drops everything. Four of it are accepted, two held.
+  // Signals that are not recorded: a consumer takes the messages and drops them. Four signals are accepted, two held.
   await setLimit(used.accepted + 3 + 4);
   const sink = await build(path.join(ROOT, "test/bench/workers/sink.toml"), path.join(service.scratch, "sink"));
   await service.start(0, VARS, { consumer: sink });
@@ -195,7 +196,7 @@ try {
   await service.remove();
 }
 
-/** What is there to stay, each database in one file. */
+/** The stored state, each database in one file. */
 function copyState(to: string): void {
   for (const kept of ["d1", "do", "r2"]) {
     const folder = path.join(service.stateDir, kept);
@@ -209,7 +210,7 @@ function copyState(to: string): void {
   }
 }
 
-/** The Worker that takes in signals and processes them. */
+/** The Worker that accepts signals and processes them. */
 async function copyWorker(to: string): Promise<void> {
   const main = path.join(import.meta.dirname, "../workers/without-pages.ts");
   const built = await build(

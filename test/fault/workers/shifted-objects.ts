@@ -1,6 +1,6 @@
 /**
- * The service's objects by a clock that is CLOCK_AHEAD_MS ahead of the real one, or behind it: so nobody has to wait until
- * signals are old. Alarms ring when that clock says so.
+ * The service's objects with a clock that is CLOCK_AHEAD_MS ahead of the real one or behind it, so that no test waits
+ * until signals are old. Alarms ring by that clock.
  */
 import { env } from "cloudflare:workers";
 import { Destinations as Told } from "../../../src/notifications/destinations.ts";
@@ -32,7 +32,7 @@ export class Destinations extends Told {
   }
 }
 
-/** The platform goes by its own clock. */
+/** The platform uses its own clock. */
 function shiftAlarms(storage: DurableObjectStorage): void {
   const [setAlarm, getAlarm] = [storage.setAlarm.bind(storage), storage.getAlarm.bind(storage)];
   storage.setAlarm = (at) => setAlarm(Number(at) - aheadMs);

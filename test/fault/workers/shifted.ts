@@ -1,3 +1,3 @@
-/** The whole service by a clock that is moved. */
+/** The whole service with a moved clock. */
 export { default } from "../../../src/index.ts";
 export * from "./shifted-objects.ts";

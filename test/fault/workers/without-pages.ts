@@ -1,4 +1,4 @@
-/** What takes in signals and processes them, by a clock that is moved, without what people and the operator ask for. */
+/** The part of the service that accepts and processes signals, with a moved clock, without pages and operator API. */
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import { consume } from "../../../src/queue/consumer.ts";
 

@@ -1,4 +1,4 @@
-/** Between an SDK and the service: passes each call on as it came, and notes what both sides said. */
+/** Between an SDK and the service: passes each call on unchanged, and records request and answer. */
 import { createServer, request } from "node:http";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,7 +8,7 @@ import { gunzipSync } from "node:zlib";
 export interface Call {
   path: string;
   headers: IncomingHttpHeaders;
-  /** Of the events in it. */
+  /** Number of events in the call. */
   messageIds: string[];
   receivedAtMs: number;
   answeredAtMs: number;

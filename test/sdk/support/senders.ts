@@ -1,11 +1,11 @@
-/** The CDPs' own Node SDKs, as an application uses them; of their options only the address is this service's. */
+/** The CDPs' own Node SDKs as an application uses them; only the address option is this service's. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import RudderAnalytics from "@rudderstack/rudder-sdk-node";
 import { Analytics as SegmentAnalytics } from "@segment/analytics-node";
 
 type Done = (error?: unknown) => void;
 
-/** What both SDKs have in common. */
+/** The common interface of both SDKs. */
 interface Cdp {
   identify(message: object, done: Done): unknown;
   track(message: object, done: Done): unknown;
@@ -17,17 +17,17 @@ interface Cdp {
 
 export interface Sender {
   call(type: keyof Cdp, message: object): void;
-  /** Until the SDK has delivered, or given up, everything. */
+  /** Waits until the SDK has delivered or dropped everything. */
   flush(): Promise<void>;
-  /** Events that the SDK said it delivered. */
+  /** Events that the SDK reported as delivered. */
   delivered(): number;
-  /** What it told the application's error listener. */
+  /** Errors that the SDK passed to the application's listener. */
   errors: unknown[];
 }
 
 export interface Vendor {
   source: "segment" | "rudderstack";
-  /** How its requests are labelled. */
+  /** The headers and fields that identify its requests. */
   wire: { "content-type": string; "content-encoding"?: string };
   newSender(origin: string, path: string): Sender;
 }
@@ -54,7 +54,7 @@ const rudderstack: Vendor = {
     const sdk = new RudderAnalytics(WRITE_KEY, { dataPlaneUrl, path, errorHandler, logLevel: "none" });
     return sender(sdk, errors, async () => {
       await sdk.flush();
-      // It calls back a turn after it has flushed.
+      // The SDK calls back a turn after its flush.
       await nextTurn();
     });
   },

@@ -19,14 +19,14 @@ export interface Service {
 }
 
 export interface Workspace {
-  /** Where its key's batches go. */
+  /** The endpoint for batches of its key. */
   url: string;
   newSender(vendor: Vendor): Sender;
-  /** What was sent with its key, and answered, so far. */
+  /** Calls with its key and their answers so far. */
   calls(): Call[];
   get<T>(route: string): Promise<T>;
   deactivateKey(): Promise<void>;
-  /** Until `accepted` signals were taken, all are processed, and the books balance. */
+  /** Waits until `accepted` signals are accepted, all are processed, and the books balance. */
   settled(accepted: number): Promise<void>;
 }
 

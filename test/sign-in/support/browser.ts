@@ -1,10 +1,10 @@
-/** As much of a browser as sign-in takes: cookies for each host, links and redirects followed, forms sent. */
+/** The parts of a browser that sign-in needs: cookies for each host, links and redirects, forms. */
 import { request } from "node:http";
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 
 export interface Answer {
-  /** That gave the answer. */
+  /** The address of the answer. */
   url: URL;
   status: number;
   headers: IncomingHttpHeaders;
@@ -15,7 +15,7 @@ const HOPS = 12;
 
 export class Browser {
   readonly #cookies = new Map<string, Map<string, string>>();
-  /** Every address that was asked for, in order. */
+  /** Every requested address, in order. */
   readonly visited: URL[] = [];
 
   cookies(origin: string): Map<string, string> {
@@ -53,7 +53,7 @@ export class Browser {
     return { url: address, status: incoming.statusCode ?? 0, headers: incoming.headers, body: await text(incoming) };
   }
 
-  /** Follows redirects to the end, or until the next address is one that `stop` wants to see first. */
+  /** Follows redirects to the end, or until `stop` accepts the next address. */
   async follow(url: string | URL, stop: (next: URL) => boolean = () => false): Promise<Answer> {
     let answer = await this.ask(url);
     for (let hops = 0; hops < HOPS && answer.headers.location !== undefined; hops++) {
@@ -65,7 +65,7 @@ export class Browser {
   }
 }
 
-/** Where a redirect leads. */
+/** The target of a redirect. */
 export function location(answer: Answer): URL {
   return new URL(answer.headers.location ?? "", answer.url);
 }

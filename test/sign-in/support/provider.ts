@@ -1,4 +1,7 @@
-/** A real OpenID provider on loopback (the `oidc-provider` package). Who is at the keyboard, and what they say, is set. */
+/**
+ * A real OpenID provider on loopback (the `oidc-provider` package). The test sets the person at the keyboard and
+ * their answers.
+ */
 import { createServer } from "node:http";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -12,13 +15,13 @@ export interface Account {
 
 export interface TestProvider {
   issuer: string;
-  /** Who signs in next; null: says no. */
+  /** The next person to sign in; null: the person declines. */
   account: Account | null;
-  /** What the ID token says of them besides; undefined: what the account is. */
+  /** Additional claims of the ID token; undefined: the account's. */
   inIdToken?: Account | undefined;
-  /** Paths that it was asked for. */
+  /** Paths of the received requests. */
   asked: string[];
-  /** Begins to answer; the service must be known first. */
+  /** Starts answering; the service must be registered first. */
   serve(client: ClientMetadata, more?: Configuration): void;
   close(): void;
 }
@@ -37,7 +40,7 @@ export async function startProvider(): Promise<TestProvider> {
       const oidc = new Provider(issuer, {
         clients: [client],
         claims: { openid: ["sub"], email: ["email", "email_verified"] },
-        // The strictest: without PKCE nobody gets a code.
+        // The strictest setting: without PKCE there is no code.
         pkce: { required: () => true },
         features: { devInteractions: { enabled: false } },
         interactions: { url: (_, interaction) => `/keyboard/${interaction.uid}` },

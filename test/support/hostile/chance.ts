@@ -1,4 +1,4 @@
-/** Choices that a seed makes: the same ones each time. */
+/** Choices determined by a seed. */
 import { randomNumbers } from "../../../src/dev/sample.ts";
 
 export class Chance {

@@ -1,15 +1,13 @@
-/** Hostile calls: one of the Worker's routes, a valid request for it, and something wrong with that, mostly at one place. */
+/** Hostile calls: a route of the Worker, a valid request for it, and usually one error in it. */
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
 import { operationOf } from "../../../src/operator/operation.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
-import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS } from "./bodies.ts";
+import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS, OPERATOR, type World } from "./world.ts";
 import type { Chance } from "./chance.ts";
-import { grown, mangled, mutate, write } from "./json.ts";
-import { METHODS, nastyHeader, nastySegment, nastyText } from "./nasty.ts";
-import { OPERATOR, type World } from "./world.ts";
+import { grown, mangled, mutate, write, METHODS, nastyHeader, nastySegment, nastyText } from "./values.ts";
 
-export interface Route {
+interface Route {
   name: string;
   method: string;
   path: string;
@@ -38,7 +36,7 @@ const SHAPES: readonly Shape[] = [
 ];
 type Shape = "method" | "path" | "query" | "headers" | "body" | "nothing";
 
-/** Of the routers themselves: a new route is attacked without being named here. */
+/** The routes come from the routers, so that a new route is attacked automatically. */
 export const ROUTES: readonly Route[] = (() => {
   const found = new Map<string, Route>();
   for (const { method, path } of ingestApp.routes) {
@@ -92,7 +90,7 @@ export function hostileCase(world: World, chance: Chance, sessions: readonly str
     try {
       headers.set(name, value);
     } catch {
-      // The platform's own Headers refuse it, and so does its HTTP.
+      // The platform's Headers and its HTTP refuse such a value.
     }
   }
   return { route, path, init: { method, headers, body, redirect: "manual" } };
@@ -152,7 +150,7 @@ function queryOf(world: World, route: Route, chance: Chance, isWrong: boolean): 
   return isWrong && chance.oneIn(15) ? `?${nastySegment(chance)}=${nastySegment(chance)}&&=` : `?${query.toString()}`;
 }
 
-/** One that was given out, of this list or of another one, and often changed. */
+/** A cursor that a list has returned, of this or another list, and often changed. */
 function cursorOf(world: World, chance: Chance): string {
   const cursor = world.cursors.length === 0 ? "[1]" : chance.pick(world.cursors);
   if (chance.oneIn(4)) return cursor;
@@ -178,7 +176,7 @@ function bodyOf(world: World, route: Route, chance: Chance, isWrong: boolean, he
   return chance.oneIn(30) ? brokenOff(sent.bytes) : sent.bytes;
 }
 
-/** Puts a key or a secret into what is already wrong. */
+/** Puts a key or a secret into a value that is already wrong. */
 function planting(value: unknown, world: World, chance: Chance): unknown {
   if (!chance.oneIn(6) || typeof value !== "object" || value === null || Array.isArray(value)) return value;
   const planted = chance.pick(world.stored);
@@ -222,7 +220,7 @@ function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Head
   if (isMultipart) {
     const data = new FormData();
     for (const [field, value] of fields) {
-      // The platform writes no name that ends like this.
+      // The platform never writes a name that ends like this.
       const written = field.replace(/\\$/, "/");
       if (typeof value === "string") data.append(written, value);
       else data.append(written, value);
@@ -240,7 +238,7 @@ function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Head
   return sent.bytes;
 }
 
-/** A body whose sender goes away in the middle. */
+/** A body whose sender disconnects in the middle. */
 function brokenOff(bytes: Uint8Array): ReadableStream<Uint8Array> {
   return new ReadableStream({
     start(controller) {

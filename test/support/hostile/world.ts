@@ -1,23 +1,22 @@
-/** A workspace with something of everything, for hostile calls to be made on, and what must be found whole afterwards. */
+/** A workspace with records of every kind: the target of hostile calls, with checks that it is intact afterwards. */
 import { env } from "cloudflare:workers";
 import { newMembers } from "../members.ts";
 import type { Members } from "../members.ts";
 import { newPlan, newWorkspace, operator } from "../workspace.ts";
 import type { TestKey, TestWorkspace } from "../workspace.ts";
-import { ACCOUNT_TEMPLATE, ACCOUNTS, SIGNALS } from "./bodies.ts";
 
 export interface World {
   team: Members;
-  /** What stands in a path for each of its parameters. */
+  /** A value for each path parameter. */
   subject: Record<string, string>;
   /** The same of another workspace. */
   foreign: Record<string, string>;
   keys: { signals: TestKey; withSecret: TestKey; accounts: TestKey };
-  /** Keys and secrets of this workspace that calls carry where they do not belong: in a path, a query, a header. */
+  /** Keys and secrets of this workspace that calls carry in wrong places: in a path, a query, a header. */
   carried: readonly string[];
-  /** Others that stand in bodies: what was stored with them is shown to whoever may see it. */
+  /** Keys and secrets in bodies. Stored data that contains them is shown to people with access. */
   stored: readonly string[];
-  /** Cursors that its lists have given out. */
+  /** Cursors that its lists have returned. */
   cursors: readonly string[];
 }
 
@@ -93,11 +92,11 @@ async function newSubject(workspace: TestWorkspace, slug: string): Promise<Recor
   };
 }
 
-/** What a new signal scores for somebody whom nobody has heard of, in a workspace that may have been changed in any way. */
+/** The score of a new signal of a new person, in a workspace that the calls may have changed. */
 export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknown> {
   const event = `Sound ${crypto.randomUUID()}`;
   const email = `sound-${crypto.randomUUID()}@example.com`;
-  // Whatever was made of its plan and of its rules: there is room again for one more of each.
+  // The calls may have changed the plan and the rules: makes room for one more of each.
   await workspace.operator("PATCH", "", { overages: true });
   const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules?limit=200");
   for (const { id } of items) await workspace.operator("DELETE", `/rules/${id}`);
@@ -116,7 +115,7 @@ export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknow
   return { score: people.items[0]?.score, balanced: books.balanced };
 }
 
-/** A workspace that nobody attacks. */
+/** A workspace that the attack does not touch. */
 export async function newBystander(): Promise<TestWorkspace> {
   const workspace = await newWorkspace();
   await operator("PUT", "/plans/starter", { name: "starter", signal_limit: 1_000, paid: true });
@@ -126,8 +125,8 @@ export async function newBystander(): Promise<TestWorkspace> {
 export const OPERATOR = `Bearer ${env.OPERATOR_TOKEN}`;
 
 /**
- * Takes all workspaces but one out of the control plane, so that what is asked of all workspaces does not wake those of all
- * the earlier worlds. Here each object that wakes loads a module through the test's runner, which waits for one at a time.
+ * Removes all other workspaces from the control plane, so that calls about all workspaces do not wake the objects of
+ * earlier runs. Each waking object loads a module through the test runner, one at a time.
  */
 export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
   await env.DB.batch(FORGOTTEN.map((table) => env.DB.prepare(`DELETE FROM ${table} <> ?`).bind(id)));
@@ -138,4 +137,207 @@ const FORGOTTEN = [
     (table) => `${table} WHERE workspace_id`,
   ),
   "workspaces WHERE id",
+];
+
+export const SIGNALS: readonly unknown[] = [
+  { event: "Filled Out Form", email: "jane@example.com", source: "web", properties: { form: "demo", n: 3 } },
+  {
+    type: "track",
+    messageId: "022bb90c-bbac-11e4-8dfc-aa07a5b093db",
+    anonymousId: "507f191e810c19729de860ea",
+    userId: "97980cfea0067",
+    event: "Order Completed",
+    properties: { total: 12.5, items: [{ sku: "a-1", price: 3 }, { sku: "b-2" }], paid: true },
+    context: {
+      page: { url: "https://example.com/" },
+      library: { name: "rudderstack" },
+      traits: { email: "j@example.com" },
+    },
+    originalTimestamp: "2026-02-12T19:11:01.152Z",
+    sentAt: "2026-02-12T19:11:01.249Z",
+  },
+  {
+    type: "identify",
+    messageId: "m-1",
+    anonymousId: "a-1",
+    userId: "u-1",
+    traits: { email: "peter@example.com", name: "Peter", company: { name: "Initech" }, title: "Engineer" },
+    timestamp: "2026-02-23T22:28:55.111Z",
+  },
+  { type: "page", anonymousId: "a-2", name: "Home", properties: { title: "Welcome", url: "https://example.com" } },
+  { type: "screen", anonymousId: "a-2", name: "Home", properties: { title: "Welcome" } },
+  { type: "group", userId: "u-1", groupId: "g-1", traits: { name: "Initech", email: "info@initech.com" } },
+  { type: "alias", previousId: "a-1", userId: "u-1" },
+  [{ event: "one", email: "a@example.com" }, { event: "two" }],
+  { batch: [{ type: "track", event: "three", userId: "u-3" }], writeKey: "w", sentAt: "2026-02-23T22:28:55.111Z" },
+];
+
+export const LINES = '{"event":"one","email":"a@example.com"}\n{"event":"two"}\n\n{"event":"three"}';
+
+export const ACCOUNTS: readonly unknown[] = [
+  { company: { id: "c-1", name: "Initech", seats: 12, mrr: 99.5 }, flags: { beta: true }, plan: "scale" },
+  [{ company: { id: "c-1" } }, { company: { id: "c-2", seats: "12" } }],
+];
+
+const ACCOUNT_TEMPLATE = [
+  { target: "external_id", path: "company.id", type: "string" },
+  { target: "name", path: "company.name", type: "string" },
+  { target: "plan", path: "plan", type: "string" },
+  { target: "user_count", path: "company.seats", type: "number" },
+  { target: "recurring_revenue", path: "company.mrr", type: "number" },
+  { target: "feature_flags", path: "flags", type: "json" },
+  { target: "attributes.all", path: "company", type: "json" },
+];
+
+type Form = readonly (readonly [name: string, value: string])[];
+
+const RULE: Form = [
+  ["name", "Asked for a demo"],
+  ["event", "Filled Out *"],
+  ["match", "all"],
+  ["path", "properties.form"],
+  ["operator", "in"],
+  ["value", "demo, trial"],
+  ["path", "email"],
+  ["operator", "ends_with"],
+  ["value", "@example.com"],
+  ["scoring_signal", "demo"],
+  ["points", "20"],
+  ["frequency", "once_per_day"],
+  ["enabled", "on"],
+  ["days", "30"],
+  ["version", "1"],
+  ["do", "save"],
+];
+const RULE_FILE = JSON.stringify({
+  rules: [
+    {
+      name: "r",
+      event: "e",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: 1,
+      frequency: "every_time",
+      enabled: true,
+    },
+  ],
+});
+const TOKEN = "00000000-0000-4000-8000-000000000000";
+const LIFETIME: Form = [
+  ["lifetime", "at"],
+  ["expires", "2036-11-21T10:00"],
+];
+const KEY: Form = [
+  ["form_token", TOKEN],
+  ["name", "Website"],
+  ["endpoint_type", "product_org"],
+  ["secret", "on"],
+  ...LIFETIME,
+  ["rows.0.target", "external_id"],
+  ["rows.0.path", "company.id"],
+  ["rows.0.type", "string"],
+  ["rows.1.target", "attributes"],
+  ["rows.1.attribute", "seats"],
+  ["rows.1.path", "company.seats"],
+  ["rows.1.type", "number"],
+  ["rows.1.required", "on"],
+  ["sample", '{"company":{"id":"c","seats":3}}'],
+];
+const DESTINATION: Form = [
+  ["id", `dst_${TOKEN}`],
+  ["name", "CRM"],
+  ["type", "webhook"],
+  ["target", "https://receiver.example.com/in"],
+  ["events", "person.score_crossed"],
+  ["events", "period.closed"],
+];
+const MEMBER: Form = [
+  ["email", "new@example.com"],
+  ["role", "admin"],
+];
+
+/** The posted fields of each route of the pages. A route that is missing here fails the test. */
+export const FORMS: Record<string, Form> = {
+  "POST /sign-in/local": [
+    ["email", "jane@example.com"],
+    ["to", "/w"],
+  ],
+  "POST /sign-out": [],
+  "POST /w/:slug/dismiss": [
+    ["what", "usage"],
+    ["state", "80"],
+    ["back", "/w/x"],
+  ],
+  "POST /w/:slug/people/:email/delete": [["email", "jane@example.com"]],
+  "POST /w/:slug/rules": RULE,
+  "POST /w/:slug/rules/:rule_id": RULE,
+  "POST /w/:slug/rules/:rule_id/apply": [],
+  "POST /w/:slug/rules/:rule_id/delete": [["remove", "on"]],
+  "POST /w/:slug/rules/:rule_id/disable": [],
+  "POST /w/:slug/rules/:rule_id/enable": [],
+  "POST /w/:slug/rules/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore": [["version", "1"]],
+  "POST /w/:slug/rules/import": [
+    ["text", RULE_FILE],
+    ["do", "import"],
+    ["rules_version", "1"],
+  ],
+  "POST /w/:slug/rules/preview": RULE,
+  "POST /w/:slug/settings/api-keys/:key_id/deactivate": [],
+  "POST /w/:slug/settings/api-keys/:key_id/name": [["name", "Another name"]],
+  "POST /w/:slug/settings/api-keys/:key_id/rotate": [["form_token", TOKEN], ["overlap", "24h"], ...LIFETIME],
+  "POST /w/:slug/settings/api-keys/:key_id/silence": [["silent_after_days", "3"]],
+  "POST /w/:slug/settings/api-keys/new": KEY,
+  "POST /w/:slug/settings/api-keys/new/preview": KEY,
+  "POST /w/:slug/settings/members": MEMBER,
+  "POST /w/:slug/settings/members/remove": MEMBER,
+  "POST /w/:slug/settings/members/role": MEMBER,
+  "POST /w/:slug/settings/notifications/:id/change": DESTINATION,
+  "POST /w/:slug/settings/notifications/:id/delete": [],
+  "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": [],
+  "POST /w/:slug/settings/notifications/:id/pause": [],
+  "POST /w/:slug/settings/notifications/:id/resume": [],
+  "POST /w/:slug/settings/notifications/:id/rotate": [["overlap", "24h"]],
+  "POST /w/:slug/settings/notifications/:id/test": [],
+  "POST /w/:slug/settings/notifications/new": DESTINATION,
+  "POST /w/:slug/settings/notifications/thresholds": [["thresholds", "50, 100"]],
+  "POST /w/:slug/signals/dead-letters/replay": [["id", "sig_none"]],
+  "POST /w/:slug/usage/overages": [["overages", "on"]],
+  "POST /w/:slug/usage/plan": [["plan", "starter"]],
+  "POST /w/:slug/usage/release": [],
+};
+
+/** Query parameters of the pages, used alone and combined. */
+export const QUERIES: Form = [
+  ["cursor", ""],
+  ["q", "jane"],
+  ["email", "jane@example.com"],
+  ["event", "Filled Out Form"],
+  ["source", "web"],
+  ["status", "held"],
+  ["status", "processed"],
+  ["only", "anonymous"],
+  ["sort", "score"],
+  ["sort", "last_seen_up"],
+  ["sort", "count"],
+  ["score", "-5"],
+  ["from", "2026-11-01"],
+  ["to", "2026-11-30"],
+  ["key", "key_none"],
+  ["code", "event_missing"],
+  ["actor", "operator"],
+  ["action", "key.created"],
+  ["external_id", "c-1"],
+  ["show", "scores"],
+  ["copy", "rule_none"],
+  ["from", "sig_none"],
+  ["overlap", "1h"],
+  ["added", "jane@example.com"],
+  ["done", "saved"],
+  ["program", "segment"],
+  ["text", "x"],
+  ["id", "c-1"],
+  ["what", "people"],
+  ["state", "x"],
+  ["iss", "https://example.com"],
 ];

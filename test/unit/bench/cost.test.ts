@@ -1,7 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { DEPLOYMENTS, reportCapacity } from "../../bench/cost/capacity.ts";
-import { billFor, pricesOn } from "../../bench/cost/price.ts";
-import { PRICE_LISTS } from "../../bench/cost/prices.ts";
+import { DEPLOYMENTS, reportCapacity, billFor, pricesOn, PRICE_LISTS } from "../../bench/cost/prices.ts";
 import type { PriceList } from "../../bench/cost/prices.ts";
 import { ITEMS, addUsage, queueOperations } from "../../bench/cost/usage.ts";
 import type { Item, Usage } from "../../bench/cost/usage.ts";

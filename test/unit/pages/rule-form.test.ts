@@ -26,8 +26,7 @@ import {
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
 import { newRule } from "../../../src/workspace/input-schemas.ts";
-import { readHtml } from "../../support/html.ts";
-import { unchangedFields } from "../../support/posted-form.ts";
+import { readHtml, unchangedFields } from "../../support/html.ts";
 
 const FORM: RuleForm = {
   ...BLANK_FORM,

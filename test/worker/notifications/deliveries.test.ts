@@ -9,8 +9,10 @@ import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
 import { DELIVERIES_UNDER_WAY } from "../../../src/notifications/dispatch.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import { Receiver, type ReceivedEvent, listen } from "../../support/receiver.ts";
 import {
+  Receiver,
+  type ReceivedEvent,
+  listen,
   DAY,
   HOUR,
   MINUTE,

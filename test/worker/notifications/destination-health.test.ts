@@ -4,10 +4,9 @@ import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
-import type { Receiver } from "../../support/receiver.ts";
+import type { Receiver, DestinationHarness } from "../../support/destination-harness.ts";
 import { DAY, HOUR, crossed, stopClock, newHarnessInEachTest } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
-import type { DestinationHarness } from "../../support/destination-harness.ts";
 import { call, operator } from "../../support/workspace.ts";
 
 let harness: DestinationHarness;

@@ -10,8 +10,9 @@ import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { type DestinationsCall, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
-import { Receiver, listen } from "../../support/receiver.ts";
 import {
+  Receiver,
+  listen,
   DAY,
   HOUR,
   type DestinationHarness,

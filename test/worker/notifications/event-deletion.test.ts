@@ -1,7 +1,7 @@
 /** Deletes people from waiting, gathered and delivered notifications. */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
-import type { Receiver } from "../../support/receiver.ts";
+import type { Receiver } from "../../support/destination-harness.ts";
 import {
   HOUR,
   type DestinationHarness,

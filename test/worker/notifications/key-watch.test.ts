@@ -2,7 +2,7 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import type { Receiver } from "../../support/receiver.ts";
+import type { Receiver } from "../../support/destination-harness.ts";
 import {
   DAY,
   HOUR,

@@ -8,7 +8,7 @@ import { createRestore, endRestore } from "../../../src/control/restores.ts";
 import { destinationEventTypes, eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { ACCESS } from "../../support/access.ts";
 import { readHtml, type Part } from "../../support/html.ts";
-import { listen } from "../../support/receiver.ts";
+import { listen } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi.ts";
 

@@ -1,4 +1,4 @@
-/** Accounts (spec §1, design §8.7): the list, and one account with where its values come from and how they changed. */
+/** Accounts (spec §1, design §8.7): the list, and one account with the origin and history of its values. */
 import { beforeAll, describe, expect, test } from "vitest";
 import { textOf, type Part } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -27,7 +27,7 @@ async function newKey(of: Members, name = "CRM <key>"): Promise<TestKey> {
   return operator<TestKey>("POST", `/workspaces/${of.workspace.id}/keys`, body);
 }
 
-/** One call for each, so that they come in this order. */
+/** One call for each, so that they arrive in this order. */
 async function update(of: Members, key: TestKey, payloads: object[]): Promise<string[]> {
   const ids: string[] = [];
   for (const payload of payloads) {
@@ -40,7 +40,7 @@ async function update(of: Members, key: TestKey, payloads: object[]): Promise<st
   return ids;
 }
 
-/** The external ids that a page of the list has. */
+/** The external ids on a page of the list. */
 function listed(page: Part): string[] {
   return page.rows.map((row) => row.only("th").text);
 }

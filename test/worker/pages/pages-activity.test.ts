@@ -1,4 +1,4 @@
-/** Settings › Activity: the audit log, newest first, by what was done and who did it. */
+/** Settings › Activity: the audit log, newest first, filtered by action and actor. */
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { listAudit, type AuditFilter } from "../../../src/control/audit.ts";
@@ -11,7 +11,7 @@ import { operator } from "../../support/workspace.ts";
 
 const path = (of: Members): string => `${of.home}/settings/activity`;
 
-/** Texts of the rows: who and what. */
+/** Texts of the rows: actor and action. */
 function rows(html: string): string[] {
   return readHtml(html).rows.map((row) => row.cells.slice(1, 3).join(" "));
 }
@@ -20,7 +20,7 @@ async function newKey(of: Members, name: string): Promise<{ id: string }> {
   return operator("POST", `/workspaces/${of.workspace.id}/keys`, { name });
 }
 
-/** Straight into the table: `count` entries, the last the newest. */
+/** Inserts `count` entries directly into the table, the newest last. */
 async function written(
   workspaceId: string,
   count: number,

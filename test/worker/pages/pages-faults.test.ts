@@ -1,4 +1,4 @@
-/** A fault of the platform on a page: one page says so, with the request's id, and nothing of what went wrong. */
+/** A platform fault on a page: the error page shows the request id and nothing about the cause. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
@@ -6,13 +6,13 @@ import worker from "../../../src/index.ts";
 import { readHtml } from "../../support/html.ts";
 import { d1Failing } from "../../support/faults.ts";
 import { newMembers } from "../../support/members.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 
 const HERE = "https://signals.example";
 const NEW_KEY = `form_token=${crypto.randomUUID()}&endpoint_type=signal_staging&lifetime=never`;
 const SECRET = "secret-of-the-platform";
 
-/** A binding of which nothing works. */
+/** A binding whose every call fails. */
 const broken = new Proxy(
   {},
   {
@@ -90,7 +90,7 @@ describe("while the platform fails", () => {
       await expectFaultPage(answer);
       const lines = log.mock.calls.flat().join("\n");
       vi.restoreAllMocks();
-      // The fault is the one that was made, behind the look-up of the session.
+      // The fault occurs as planned, after the look-up of the session.
       expect(lines).toContain(SECRET);
       expect(lines).not.toContain("@");
       expect(lines).not.toContain("%40");

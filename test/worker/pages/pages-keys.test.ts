@@ -1,11 +1,10 @@
-/** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
+/** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers see it. */
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { readHtml, textOf, type Part } from "../../support/html.ts";
-import { focusedIn, type Browser } from "../../support/pages.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { focusedIn, type Browser, newMembers, type Members } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
@@ -52,7 +51,7 @@ function tokenIn(html: string): string {
   return readHtml(html).fields("form_token")[0]?.value ?? "";
 }
 
-/** What is chosen among the radio buttons of this name. */
+/** The selected radio button of this name. */
 function chosenIn(html: string, name: string): (string | undefined)[] {
   const fields = readHtml(html).fields(name);
   return fields.filter(({ isChecked }) => isChecked).map(({ value }) => value);
@@ -115,7 +114,7 @@ describe("§5.6: who may see and manage keys", () => {
     }
     expect(await listed()).toHaveLength(count);
     expect((await newest()).status).toBe("Active");
-    // Spec §1: nor does the sidebar lead there.
+    // Spec §1: the sidebar does not link there either.
     expect((await members.member.read(`${members.home}/signals`)).targets).not.toContain(keysPath);
     expect((await members.owner.read(`${members.home}/signals`)).targets).toContain(keysPath);
   });
@@ -190,7 +189,7 @@ describe("§3.1: creating a key", () => {
     expect(html).toContain("deactivate this key and create a new one");
     const { id } = await newest();
     expect(readHtml(html).targets).toContain(`${keysPath}/${id}/deactivate`);
-    // The way out in one step: the same settings, and the key that nobody has seen ends.
+    // The suggested next step: a rotation keeps the settings and ends the key that was not shown.
     expect(readHtml(html).targets).toContain(`${keysPath}/${id}/rotate?overlap=none`);
     expect(chosenIn(await members.owner.see(`${keysPath}/${id}/rotate?overlap=none`), "overlap")).toEqual(["none"]);
     expect(html).not.toMatch(KEY);
@@ -428,7 +427,7 @@ describe("§3.1: deactivating a key", () => {
       { action: "key.created", actor: members.owner.email },
       { action: "key.deactivated", actor: members.owner.email },
     ]);
-    // Once more changes nothing.
+    // A repetition changes nothing.
     expect((await members.owner.post(`${keysPath}/${id}/deactivate`)).status).toBe(303);
     expect(await auditActions(id)).toHaveLength(2);
     expect((await members.owner.get(`${keysPath}/${id}/deactivate`)).status).toBe(409);
@@ -436,7 +435,7 @@ describe("§3.1: deactivating a key", () => {
 });
 
 describe("the page of a key", () => {
-  /** Of a new key of this name, and what it shows. */
+  /** The page of a new key with this name, and the shown values. */
   async function made(name: string, fields: Record<string, string> = {}) {
     const value = copied(await create(members.owner, { name, ...fields }), "new-key");
     const { id } = await newest();

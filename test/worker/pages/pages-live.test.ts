@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { newMembers } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import type { NewWorkspace } from "../../support/workspace.ts";
 
@@ -17,7 +17,7 @@ async function atLive(options: NewWorkspace = {}) {
   return { ...members, path: `${members.home}/live` };
 }
 
-/** Asks again and again, as the page's script does. */
+/** Polls like the page's script. */
 class Watcher {
   readonly rows: string[] = [];
   readonly #browser: Browser;
@@ -35,7 +35,7 @@ class Watcher {
     return watcher;
   }
 
-  /** Returns the status of the answer. */
+  /** @returns the status of the answer. */
   async ask(): Promise<number> {
     const response = await this.#browser.get(`${this.#address}?after=${encodeURIComponent(this.#seen)}`);
     if (response.status !== 200) return response.status;
@@ -138,7 +138,7 @@ describe("the live page", () => {
     expect(await rows("?status=rejected&text=")).toEqual([all[0]]);
     expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
     expect(await rows("?status=held")).toEqual([]);
-    // Spec §1: others see no keys.
+    // Spec §1: other members see no keys.
     expect(await member.see(path)).not.toContain("test key");
     expect((await member.read(path)).link(/^Refresh/).target).toMatch(/\/live\?/);
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");

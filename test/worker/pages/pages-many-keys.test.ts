@@ -1,4 +1,4 @@
-/** A workspace with thousands of API keys: pages name some of them, and find the others by a part of their name. */
+/** A workspace with thousands of API keys: pages list some of them, and find the others by a part of their name. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { KEYS_OFFERED } from "../../../src/pages/key-filter.ts";
@@ -8,14 +8,14 @@ import { newMembers, type Members } from "../../support/members.ts";
 const KEYS = 2_000;
 const PAGE_MAX_BYTES = 64 * 1024;
 let of: Members;
-/** Older than any key that is made: a real id begins with the time, `key_01`. */
+/** Older than any created key: a real id begins with the time, `key_01`. */
 const idOf = (number: number) => `key_00${String(number).padStart(4, "0")}-${of.workspace.id}`;
 const idsDownFrom = (newest: number, count: number) => Array.from({ length: count }, (_, n) => idOf(newest - n));
 
-/** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", with which two signals came. */
+/** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", which has received two signals. */
 beforeAll(async () => {
   of = await newMembers({ key: null });
-  // Made first: beside so many active keys, which older versions allowed, the API makes no other.
+  // Created first, because the API refuses another key next to so many active ones, which older versions allowed.
   const shop = await of.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
   await env.DB.prepare(
     `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)

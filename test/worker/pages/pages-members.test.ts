@@ -5,8 +5,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { changeRole, removeMember } from "../../../src/control/members.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../../../src/limits.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { focusedIn } from "../../support/pages.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { focusedIn, newMembers, type Members } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
 async function roles(of: Members): Promise<Record<string, string>> {
@@ -72,7 +71,7 @@ describe("adding a member", () => {
     expect(await audited(of)).toEqual([
       { action: "member.added", actor: email(of, "admin"), target: email(of, "new") },
     ]);
-    // The text is for members only: the address could say anything.
+    // Shown only for addresses of members, because a link could name any address.
     expect((await of.admin.read(`${path(of)}?added=boss%40example.com`)).all("#invitation-text")).toHaveLength(0);
   });
 
@@ -190,7 +189,7 @@ describe("changing and removing members", () => {
     expect(await of.admin.see(path(of))).toContain("This is you: you will not see this workspace any more");
     const left = await of.admin.post(`${path(of)}/remove`, { email: email(of, "admin") });
     expect(left.headers.get("location")).toBe("/w/");
-    // A member of nothing any more, so also signed out.
+    // The last membership is gone, so that the person is signed out too.
     expect((await of.admin.get(path(of))).headers.get("location")).toMatch(/^\/sign-in/);
     expect(await roles(of)).toEqual({ owner: "owner", member: "member" });
   });

@@ -1,10 +1,12 @@
-/** Settings › Notifications, as owners, admins, members and strangers meet it, with a receiver that verifies. */
+/**
+ * Settings › Notifications, as owners, admins, members and strangers see it, with a receiver that verifies
+ * signatures.
+ */
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { newMembers, type Members } from "../../support/members.ts";
+import { newMembers, type Members, focusedIn } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { focusedIn } from "../../support/pages.ts";
-import { listen, Receiver } from "../../support/receiver.ts";
+import { listen, Receiver } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { operator } from "../../support/workspace.ts";
 
@@ -18,17 +20,17 @@ const pathOf = (of: Members) => `${of.home}/settings/notifications`;
 
 interface Made {
   of: Members;
-  /** Of the destination's page. */
+  /** The path of the destination's page. */
   at: string;
   secret: string;
   receiver: Receiver;
   /** The answer that showed the secret. */
   answer: { headers: Headers; html: string };
-  /** The form that made it. */
+  /** The form that created it. */
   form: [string, string][];
 }
 
-/** A webhook that an admin has made with the form. */
+/** A webhook that an admin has created with the form. */
 async function newWebhook(): Promise<Made> {
   const of = await newMembers({ key: null });
   const receiver = new Receiver();
@@ -55,7 +57,7 @@ async function raiseCrossing({ workspace }: Members): Promise<void> {
   await env.DESTINATIONS.getByName(workspace.id).raise([event]);
 }
 
-/** Where the page of a delivery is, after a test. */
+/** Path of the page of a delivery, after a test. */
 async function testOf({ of, at }: Made): Promise<string> {
   const answer = await of.admin.post(`${at}/test`);
   expect(answer.status).toBe(303);

@@ -24,7 +24,7 @@ beforeAll(async () => {
   people = `${members.home}/people`;
 });
 
-/** Tells the consumer in one call what each of them did: the first is the oldest. */
+/** Delivers one signal per email to the consumer in one call, the oldest first. */
 async function happened(of: Members, signals: Partial<Delivered>[]): Promise<string[]> {
   const all = signals.map((signal) => ({
     id: `sig_${crypto.randomUUID()}`,
@@ -67,7 +67,7 @@ describe("the list of people", () => {
   test("has four orders, and each person appears once across its pages", async () => {
     const of = await newMembers();
     await newRule(of, "scored", 3);
-    // 60 people: those of the same score and the same last time are told apart by their number.
+    // 60 people: those with the same score and the same last time are sorted by number.
     await happened(
       of,
       Array.from({ length: 60 }, (_, index) =>
@@ -280,7 +280,7 @@ describe("a person", () => {
       Array.from({ length: count }, (_, index) =>
         did("busy@example.com", "scored", sinceMs + index, { properties: { index, sinceMs } }),
       );
-    // More than the person's row names, and then as many as it does.
+    // More signals than the person's row lists, and then as many as it lists.
     const sent = [...(await happened(of, some(100, NOW - 2 * HOUR))), ...(await happened(of, some(20, NOW - HOUR)))];
     for (const show of ["all", "scores"]) {
       const seen: string[] = [];
@@ -307,7 +307,7 @@ describe("a person", () => {
         );
         const entries = Array.from({ length: count }, (_, index) => {
           const atMs = NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7);
-          // Lines that are not there any more.
+          // Lines that no longer exist.
           return {
             seq: index - count,
             scored: { signalId: `sig_${index}`, atMs, outcomes: [index % 2 === 0 ? 98 : 99] },
@@ -321,7 +321,7 @@ describe("a person", () => {
       },
     );
     expect(person.score).toBe(SCORE_CURVE_SIGNALS + 500);
-    // One of the latest has not scored.
+    // One of the latest signals has not scored.
     expect(curve).toMatchObject({ signals: SCORE_CURVE_SIGNALS - 1, complete: false });
     expect(curve.fromScore).toBeGreaterThanOrEqual(500);
     expect(curve.fromScore).toBeLessThanOrEqual(503);
@@ -338,7 +338,7 @@ describe("a person", () => {
     await newRule(of, "old", 7);
     await happened(of, [did("kept@example.com", "old", NOW)]);
     await runInDurableObject(env.SIGNAL_STORE.getByName(of.workspace.id), (_, { storage: { sql } }) => {
-      // As retention does, which takes whole segments.
+      // Retention drops whole segments.
       const { signals } = new StoreState(sql);
       signals.seal();
       for (const segment of signals.walk(0)) signals.drop(segment);
@@ -399,7 +399,7 @@ describe("a person's deletion", () => {
     expect([receipt.fact("Signals"), receipt.fact("Scoring signals")]).toEqual(["2", "1"]);
     const id = receipt.all("code").find(({ text }) => text.startsWith("del_"))?.text;
 
-    // Found from Activity by its id, by the address in the search, and as a file.
+    // The receipt is found in Activity by its id, by searching the address, and as a file.
     const activity = await of.admin.read(`${of.home}/settings/activity`);
     expect(activity.targets).toContain(`${of.home}/people/deletions/${id}`);
     const byId = await of.member.see(`${of.home}/people/deletions/${id}`);
@@ -411,7 +411,7 @@ describe("a person's deletion", () => {
     expect((await of.stranger.get(`${of.home}/people/deletions/${id}`)).status).toBe(404);
     expect((await of.member.get(`${of.home}/people/deletions/del_none/download`)).status).toBe(404);
 
-    // Sent once more, by the back button: the receipt stays what it is.
+    // The form is sent again, as with the back button: the receipt stays the same.
     expect((await of.admin.post(`${path}/delete`, { email: "gone@example.com" })).headers.get("location")).toBe(
       `${path}/deletion`,
     );

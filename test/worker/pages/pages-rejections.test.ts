@@ -1,4 +1,4 @@
-/** The Rejections page (spec §7): what was refused and why, by key and code, with what the sender should change. */
+/** The Rejections page (spec §7): refused calls by key and code, with their reason and advice for the sender. */
 import { describe, expect, test } from "vitest";
 import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../../src/limits.ts";

@@ -1,4 +1,4 @@
-/** The pages that take mapping rules out as a file and in again: previewed first, then done as a whole. */
+/** The pages that export mapping rules to a file and import them: previewed first, then applied as a whole. */
 import { beforeEach, describe, expect, test } from "vitest";
 import { RULES_FILE_MAX_BYTES } from "../../../src/limits.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -17,7 +17,7 @@ const create = (more: object = {}) => members.workspace.operator("POST", "/rules
 const stored = async (of = members) => (await of.workspace.operator<{ items: object[] }>("GET", "/rules")).items;
 const file = (...items: unknown[]) => JSON.stringify({ items });
 
-/** What the preview's button sends. */
+/** The fields that the preview's button sends. */
 function toConfirm(html: string): Record<string, string> {
   const inputs = readHtml(html).all('input[type="hidden"]');
   return Object.fromEntries(inputs.map((input) => [input.attribute("name") ?? "", input.value ?? ""]));
@@ -95,7 +95,7 @@ describe("the import of rules", () => {
     ]);
     const activity = textOf(await members.admin.see(`${members.home}/settings/activity?action=rules.imported`));
     expect(activity).toContain("imported mapping rules : 1 added, 1 changed");
-    // Sent twice, there is nothing left to do.
+    // A repeated import changes nothing.
     const again = await members.admin.post(`${base}/import`, toConfirm(html));
     expect([again.status, textOf(await again.text())]).toEqual([409, expect.stringContaining("says the same")]);
   });
@@ -124,7 +124,7 @@ describe("the import of rules", () => {
     expect(ended.status).toBe(401);
     const html = await ended.text();
     const [kept] = readHtml(html).forms(`${base}/import`);
-    // As it came: a body that is encoded for an address would be three times as long, and too large.
+    // The original text: URL-encoded, the body would be three times as long, and too large.
     expect(kept?.attribute("enctype")).toBe("multipart/form-data");
     const again = new FormData();
     for (const [name, value] of Object.entries(toConfirm(html))) again.set(name, value);

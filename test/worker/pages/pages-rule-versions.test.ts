@@ -1,4 +1,6 @@
-/** The pages of a mapping rule's versions: what each changed, and going back to one, applied to the past too. */
+/**
+ * The pages of a mapping rule's versions: the changes of each, and going back to a version, also for past signals.
+ */
 import { beforeEach, expect, test } from "vitest";
 import { deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -27,7 +29,7 @@ const rule = () => members.workspace.operator("GET", `/rules/${id}`);
 const scores = async () =>
   (await members.workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
 
-/** The posts that the page offers. */
+/** The forms of the page. */
 const forms = (html: string) =>
   readHtml(html)
     .forms(/^\/w\//)
@@ -113,6 +115,6 @@ test("a person who saw an outdated version sees the rule again, and nothing chan
   expect(textOf(html)).toContain("Nothing was changed: the rule has been changed meanwhile.");
   expect(textOf(html)).toContain("Points: +30 → +20");
   expect(await rule()).toMatchObject({ version: 3, points: 30 });
-  // Knowing that, one may.
+  // The page names the current version, so that a second attempt succeeds.
   expect(readHtml(html).field("version").value).toBe("3");
 });

@@ -4,10 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
-import { newMembers, type Members } from "../../support/members.ts";
-import { readHtml, textOf } from "../../support/html.ts";
-import { unchangedFields } from "../../support/posted-form.ts";
-import { focusedIn } from "../../support/pages.ts";
+import { newMembers, type Members, focusedIn } from "../../support/members.ts";
+import { readHtml, textOf, unchangedFields } from "../../support/html.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -78,7 +76,7 @@ async function audit(): Promise<string[]> {
   return results.map(({ entry }) => entry.replace(/-w-.*/, ""));
 }
 
-/** Values of the fields of that name, in order. */
+/** Values of the fields with that name, in order. */
 function typed(html: string, name: string): string[] {
   return readHtml(html)
     .fields(name)
@@ -279,7 +277,7 @@ describe("creating a rule", () => {
     expect(proposed(html, "paths")).toEqual([...fixed, ...ofOrders, "properties.n", "properties.rare"]);
     const rule = await newRule({ event: "Ordered" });
     expect(proposed(await members.owner.see(`${base}/${rule.id}`), "paths")).toEqual([...fixed, ...ofOrders]);
-    // The proposals follow the event while it is typed, also before the rule is complete.
+    // The suggestions follow the typed event, also before the rule is complete.
     const typing = async (event: string) =>
       proposed(
         await (await members.owner.post(`${base}/preview`, fields([["properties.", "in", ""]], { event }))).text(),
@@ -454,7 +452,7 @@ describe("changing a rule", () => {
     expect(textOf(html)).toContain("+99");
     expect(typed(html, "points")).toEqual(["7"]);
     expect(await stored()).toMatchObject([{ points: 99 }]);
-    // Knowing that, it may be replaced.
+    // The second attempt knows the current version and replaces it.
     expect(typed(html, "version")).toEqual(["2"]);
     expect((await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "2" }))).status).toBe(
       303,
@@ -537,7 +535,7 @@ describe("applying a rule to past signals", () => {
     expect((await offer(saved)).text).toContain("Apply to 3 past signals");
     await save([["properties.n", "equals", "3"]], { version: "2" });
     expect((await offer(saved)).text).toContain("Apply to 1 past signal");
-    // What it has scored would go.
+    // The rule's scores would be removed.
     await save([["properties.n", "equals", "9"]], { version: "3" });
     expect((await offer(saved)).text).toMatch(/Apply to past signals$/);
     await members.admin.post(`${path}/disable`);
@@ -585,7 +583,7 @@ describe("a repeated form", () => {
     const to = `${base}/${id}?done=rule_created`;
     expect(answers.map(({ headers }) => headers.get("location"))).toEqual(Array(8).fill(to));
     expect(await audit()).toEqual(["rule.created owner"]);
-    // Once it is deleted, the form in another tab does not bring it back.
+    // After the rule is deleted, the form in another tab does not restore it.
     await members.owner.post(`${base}/${id}/delete`);
     await members.owner.post(base, fields([], { id }));
     expect(await stored()).toEqual([]);
@@ -645,7 +643,7 @@ describe("deleting a rule", () => {
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     await until(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
-    // Nothing is left to remove, and nothing is noted.
+    // Nothing is left to remove, and no entry is written.
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     expect((await audit()).slice(-2)).toEqual(["rule.deleted owner", "rule.scores_removed owner"]);
     const activity = textOf(await members.member.see(`${members.home}/settings/activity`));

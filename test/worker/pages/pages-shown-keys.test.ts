@@ -1,12 +1,12 @@
 /**
- * Spec §1, invariant 6: members may not see API keys. A sender may put one into a signal, and an admin may paste one where it
- * does not belong: no page shows it, and nothing is named by it.
+ * Spec §1, invariant 6: members may not see API keys. A sender may put a key into a signal, and an admin may paste
+ * one into a wrong field: no page shows it, and no record has it as its name.
  */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import type { Browser } from "../../support/pages.ts";
+import type { Browser } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import { call } from "../../support/workspace.ts";
 
@@ -48,7 +48,7 @@ beforeAll(async () => {
   await until(async () => expect(textOf(await members.owner.see(`${members.home}/accounts`))).toContain("Acme"));
 });
 
-/** A call of the operator API about the workspace, whatever its answer is. */
+/** A call of the operator API about the workspace, with any answer. */
 function ask(method: string, path: string, body?: unknown): Promise<Response> {
   return call(`/operator/workspaces/${members.workspace.id}${path}`, {
     method,
@@ -57,7 +57,7 @@ function ask(method: string, path: string, body?: unknown): Promise<Response> {
   });
 }
 
-/** All pages that links lead to from the first one, by address. */
+/** All pages reachable by links from the first one, by address. */
 async function crawl(browser: Browser): Promise<Map<string, string>> {
   const pages = new Map<string, string>();
   const waiting = [`${members.home}/signals`];

@@ -4,9 +4,8 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { newMembers, type Members, type Browser } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { type Browser } from "../../support/pages.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -39,7 +38,7 @@ async function audit(): Promise<string[]> {
   return results.map(({ entry }) => entry);
 }
 
-/** Rows of a table, as texts. */
+/** Texts of a table's rows. */
 function rowsOf(html: string): string[] {
   return readHtml(html).rows.map(({ text }) => text);
 }
@@ -89,7 +88,7 @@ describe("the signal queue", () => {
 
   test("shows each event and source with its counts, its days and its last time", async () => {
     const now = Date.now();
-    // "today" must be the day of the signals, also when the test runs over midnight.
+    // "today" must be the day of the signals, also if the test runs over midnight.
     vi.useFakeTimers({ toFake: ["Date"], now });
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1), at: now - 3 * DAY },
@@ -271,7 +270,7 @@ describe("the list of all signals", () => {
     expect(await ids(`?key=${otherKey.id}`)).toEqual(["sig_2", "sig_1"]);
     expect(await ids(`?key=${otherKey.id}&from=2031-05-09`)).toEqual(["sig_2"]);
     expect(await ids("?event=Filled+Out+Form&to=2031-05-08&email=p1@example.com")).toEqual(["sig_1"]);
-    // Spec §1: nothing of the keys for others.
+    // Spec §1: other members see no keys.
     expect(await ids(`?key=${otherKey.id}`, members.member)).toHaveLength(4);
     expect(textOf(await members.owner.see(`${base}/signals/all`))).toContain("Other <key>");
     expect(textOf(await see("/all"))).not.toContain("Other <key>");
@@ -382,7 +381,7 @@ describe("a signal's page", () => {
     }
     expect(readHtml(html).targets).toContain(`${base}/rules/${rule.id}`);
     expect(readHtml(html).targets).toContain(`${base}/rules/new?from=${id}`);
-    // A rule that scores a person once says of the next signal why it scores nothing.
+    // For a rule that scores a person once, the next signal says why it does not score.
     await workspace.operator("PATCH", `/rules/${rule.id}`, { frequency: "once_per_day" });
     const next: string[] = [];
     for (const n of [7, 8]) {
@@ -399,14 +398,14 @@ describe("a signal's page", () => {
     expect(textOf(already)).toContain("The person's score is as it was.");
     expect(readHtml(already).link("already scored that day").target).toBe(`${base}/signals/${scoring}`);
 
-    // Spec §1: keys are the owners' and admins'.
+    // Spec §1: only owners and admins see keys.
     const read = await members.member.see(path);
     expect(read).not.toContain("test key");
     expect(read).not.toContain("rules/new");
   });
 
   test("refreshes while the signal is in flight, until it is recorded", async () => {
-    // The store takes no signals that went through older rules than these: they stay on their way.
+    // The store refuses signals that were evaluated with older rules, so that they stay in flight.
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const { id } = await (await workspace.send(form(1))).json<{ id: string }>();
     const html = await see(`/${id}`);
@@ -500,7 +499,7 @@ describe("dead letters", () => {
       { id: "sig_2", ordinal: 2, payload: "no json", periodStart: 1, periodEnd: Date.now() + DAY },
     ]);
 
-  /** What was replayed has come to its end again. */
+  /** Waits until the replayed signals are settled. */
   const sent = () => until(async () => expect((await workspace.counter.books()).unsettled).toBe(0));
 
   test("are shown with their reasons; managers replay one or all, with an audit entry each", async () => {

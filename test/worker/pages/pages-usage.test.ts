@@ -1,11 +1,10 @@
-/** The Usage page (spec §8, design §6): what it shows, who may change what, and what the changes do. */
+/** The Usage page (spec §8, design §6): its content, its permissions, and the effect of its forms. */
 import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
 import worker from "../../../src/index.ts";
-import { newMembers } from "../../support/members.ts";
+import { newMembers, type Browser } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { type Browser } from "../../support/pages.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 afterEach(() => {
@@ -62,7 +61,7 @@ describe("the Usage page", () => {
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     const text = textOf(await owner.see(path));
     expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 20 0 0 Mar 3, 2031 20 0 0 now 20 0 0");
-    // Ten in the two full days after the first: 80 more take sixteen days from now.
+    // Ten signals in the two full days after the first: at this rate 80 more take sixteen days.
     expect(text).toContain(
       "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 20, 2031, and twice the limit will not be reached in this period.",
     );
@@ -191,7 +190,7 @@ describe("changing plan and overages, releasing held signals", () => {
 
   test("the page asks for the workspace's usage in parallel with its other reads", async () => {
     const { home, owner } = await newMembers();
-    // The store answers only once the counter has been asked.
+    // The store answers only after the counter was called.
     const asked = Promise.withResolvers<void>();
     const calling = (object: object, before: (name: string) => Promise<void> | void) =>
       new Proxy(object, {
@@ -249,7 +248,7 @@ describe("changing plan and overages, releasing held signals", () => {
     await send(workspace, 4);
     expect((await bar(owner))?.text).toContain("80 % of the signal limit is used.");
     expect((await bar(member, "signals"))?.text).toContain("80 % of the signal limit is used.");
-    // The Usage page says it at length.
+    // The Usage page shows the notice in full.
     expect(await bar(owner, "usage")).toBeNull();
 
     const state = (await bar(owner))?.field("state").value ?? "";
@@ -351,7 +350,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await otherTeam.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
     expect((await team.owner.post(`${team.path}/plan`, { plan: ownPlan })).status).toBe(303);
 
-    // A plan is shown to who has it, also when it is offered to nobody any more.
+    // A plan is shown to its workspaces even if it is no longer offered.
     await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: [] });
     expect(textOf(await team.member.see(team.path))).toContain(`${ownPlan} Current`);
     await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: null });

@@ -9,8 +9,7 @@ import {
   STRANGER_FORM_MAX_FIELDS,
 } from "../../../src/limits.ts";
 import { readHtml, textOf } from "../../support/html.ts";
-import { OFFICE } from "../../support/pages.ts";
-import { newMembers, type Members } from "../../support/members.ts";
+import { OFFICE, newMembers, type Members } from "../../support/members.ts";
 import { call } from "../../support/workspace.ts";
 
 const HERE = "https://signals.example";

@@ -1,4 +1,4 @@
-/** Spec §1, §5.6, design §10: who gets to the workspace pages, how, and until when. */
+/** Spec §1, §5.6, design §10: access to the workspace pages: who gets it, how, and for how long. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -9,10 +9,9 @@ import worker from "../../../src/index.ts";
 import { PAGE_FORM_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
-import { newMembers } from "../../support/members.ts";
-import { Browser, OFFICE } from "../../support/pages.ts";
+import { newMembers, Browser, OFFICE } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
-import { FORM_ROUTES } from "../../support/form-routes.ts";
+import { FORM_ROUTES } from "../../support/access.ts";
 import { call, operator } from "../../support/workspace.ts";
 
 afterEach(() => vi.useRealTimers());
@@ -21,14 +20,14 @@ const HERE = "https://signals.example";
 const FORM = { "content-type": "application/x-www-form-urlencoded", ...OFFICE };
 const PAGE = { redirect: "manual" } as const;
 
-/** Asks the Worker under another configuration, at any address. */
+/** Calls the Worker with another configuration, at any address. */
 function ask(signIn: string, url: string, init: RequestInit = {}, issuer = ""): Promise<Response> {
   const request = new Request(url, { ...PAGE, ...init });
   const configured = { ...env, SIGN_IN: signIn, OIDC_ISSUER: issuer };
   return Promise.resolve(worker.fetch(request, configured, createExecutionContext()));
 }
 
-/** The value of the cookie that an answer sets, with its name. */
+/** The name and value of the cookie that an answer sets. */
 function cookieOf(response: Response): string {
   return response.headers.getSetCookie()[0]?.split(";")[0] ?? "";
 }
@@ -156,7 +155,7 @@ describe("the duration of access", () => {
     ] as const) {
       expect((await ask(signIn, `${HERE}/w/${slug}/usage`, { headers: { cookie } })).status).toBe(status);
     }
-    // On loopback the token is taken without the prefix.
+    // On loopback the cookie without the prefix is accepted.
     const token = cookie.replace("__Host-", "");
     expect((await ask("oidc", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(200);
     expect((await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(303);
@@ -271,7 +270,7 @@ describe("local sign-in", () => {
       }
       const taken = await answer({ host: "localhost:8787", origin: "http://127.0.0.1:3000" });
       expect(await taken.text()).not.toContain("loopback_only");
-      // Another way to sign in leaves all of it to its own proof.
+      // The other sign-in methods have their own protection.
       const elsewhere = await ask("oidc", `http://localhost:8787${path}`, { method, headers: { host: "a.example" } });
       expect(await elsewhere.text()).not.toContain("loopback_only");
     },
@@ -390,10 +389,10 @@ describe("OpenID Connect", () => {
   });
 });
 
-/** Of a parameter that takes numbers only, 1. */
+/** 1 for a parameter that takes only numbers. */
 const valueFor = (parameter: string) => (parameter.includes("{[1-9]") ? "1" : "x");
 
-/** Every path and method of the pages, with something in place of the parameters. */
+/** Every path and method of the pages, with a value for each parameter. */
 function routes(slug: string): { method: string; path: string }[] {
   const all = pageRoutes.routes
     .filter(({ method, path }) => method !== "ALL" && !path.startsWith("/assets/"))
@@ -479,7 +478,7 @@ describe("on every page", () => {
       expect([method, path, nobody.status]).toEqual([method, path, isPost ? 401 : 303]);
       const refused = await (isPost ? team.stranger.post(path) : team.stranger.get(path));
       expect([method, path, refused.status]).toEqual([method, path, 404]);
-      // What concerns nobody but the one who looks.
+      // Forms that affect only the person who sends them.
       const isOwn = path.endsWith("/dismiss");
       if (isPost) expect([path, (await team.member.post(path)).status]).toEqual([path, isOwn ? 303 : 403]);
     }
@@ -532,7 +531,7 @@ describe("attempts are limited", () => {
     const good = await owner.cookie();
     expect((await see(good)).status).toBe(200);
     let refused: Response | undefined;
-    // At most two windows: the first may end meanwhile.
+    // At most two windows, because the first may end during the test.
     for (let n = 0; n < 2 * AUTH_FAILURES_PER_MINUTE + 1 && refused === undefined; n++) {
       const answer = await see(`__Host-session=invented${n}`);
       if (answer.status === 429) refused = answer;
@@ -541,7 +540,7 @@ describe("attempts are limited", () => {
     expect(refused?.headers.get("retry-after")).toBe("60");
     expect(await refused?.text()).toContain("Too many attempts");
 
-    // A penalised network has 50 look-ups a second; in one moment there are no more.
+    // A penalised network has 50 look-ups a second; the burst allows no more.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
     const { d1, queries } = recordD1(env.DB);
     for (let n = 0; n < 100; n++) {
@@ -551,7 +550,7 @@ describe("attempts are limited", () => {
       await worker.fetch(request, { ...env, DB: d1 }, createExecutionContext());
     }
     expect(queries.length).toBeLessThanOrEqual(50);
-    // This isolate knows the member's session, which therefore does not wait.
+    // This isolate caches the member's session, so that it does not wait.
     expect((await see(good)).status).toBe(200);
     vi.useRealTimers();
   });
@@ -572,7 +571,7 @@ describe("attempts are limited", () => {
   test("an address has a limit of attempts per minute; other addresses are not affected", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     let refused: Response | undefined;
-    // At most two windows: the first may end meanwhile.
+    // At most two windows, because the first may end during the test.
     for (let n = 0; n < 121 && refused === undefined; n++) {
       const answer = await begin("192.0.2.1");
       if (answer.status === 429) refused = answer;
@@ -584,7 +583,7 @@ describe("attempts are limited", () => {
   test("addresses of one IPv6 network share a limit", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     const answers: number[] = [];
-    // At most two windows: the first may end meanwhile.
+    // At most two windows, because the first may end during the test.
     for (let n = 0; n < 121 && answers.at(-1) !== 429; n++) {
       const { status } = await begin(`2001:db8:7:7::${n.toString(16)}`);
       answers.push(status);
@@ -653,14 +652,14 @@ describe("attempts are limited", () => {
     expect(await make(owner, "POST", "/rules/preview", refusePreviews)).toBe(429);
     expect(await workspace.operator("GET", "/rules")).toMatchObject({ items: [] });
     expect(await make(admin, "POST", "/rules", refuseOwner)).toBe(303);
-    // Whoever is signed in is not held up by a limiter that fails.
+    // A failing limiter does not delay signed-in people.
     expect(await make(owner, "POST", "/rules", () => Promise.reject(new Error("no answer")))).toBe(303);
     await owner.see(`${home}/rules`);
   });
 
   test("the log names the route and the reason, but never the target, an email or a token", async () => {
     const { slug, owner } = await newMembers();
-    // A second in which strangers have not used up their lines yet.
+    // A second in which strangers have not used up their log lines yet.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const origin = "http://localhost";

@@ -13,7 +13,7 @@ import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
-import { deadIn } from "../../support/stored-signals.ts";
+import { deadIn } from "../../support/read-store.ts";
 
 afterEach(() => vi.useRealTimers());
 

@@ -4,12 +4,11 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { givenUpSignal } from "../../../src/queue/process.ts";
 import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { linesOf } from "../../support/adds-up.ts";
-import { readStore } from "../../support/read-store.ts";
+import { readStore, heldIn } from "../../support/read-store.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
-import { heldIn } from "../../support/stored-signals.ts";
 
 interface Trace {
   status: string;

@@ -1,5 +1,5 @@
 /**
- * POST /operator/workspaces/{id}/restore, as in docs/operate.md. test/support/point-in-time.ts provides the backups.
+ * POST /operator/workspaces/{id}/restore, as in docs/operate.md. test/support/worker.ts provides the backups.
  */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";

@@ -7,8 +7,7 @@ import { beforeAll, expect, test } from "vitest";
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCESS } from "../../support/access.ts";
-import { newMembers } from "../../support/members.ts";
-import { Browser } from "../../support/pages.ts";
+import { newMembers, Browser } from "../../support/members.ts";
 import type { Members } from "../../support/members.ts";
 import { call, newPlan } from "../../support/workspace.ts";
 

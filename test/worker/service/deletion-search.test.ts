@@ -13,8 +13,7 @@ import { ringUntilQuiet } from "../../support/cold.ts";
 import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages, deliver, type Delivered, messageOf } from "../../support/deliver.ts";
 import { textOfBucket, textsOfColumns, textsOfD1 } from "../../support/everything.ts";
-import { Receiver, listen } from "../../support/receiver.ts";
-import { crossed, scored } from "../../support/destination-harness.ts";
+import { Receiver, listen, crossed, scored } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 

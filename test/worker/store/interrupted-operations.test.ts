@@ -1,6 +1,6 @@
 /**
- * Releases, replays and deletions that are interrupted at each call: each finishes by itself, or reports that it did not begin. No
- * signal is sent or counted twice, and the audit log has the numbers.
+ * Releases, replays and deletions that are interrupted at each call: each completes without another request, or
+ * reports that it did not begin. No signal is sent or counted twice, and the audit log has the numbers.
  */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -89,7 +89,7 @@ function hasJob(workspace: TestWorkspace): Promise<boolean> {
   );
 }
 
-/** Waits until the job of a single call has ended, or sees that it has not begun and begins it again. */
+/** Waits until the job of a single call has ended. If it has not begun, begins it again. */
 async function finishes(
   workspace: TestWorkspace,
   action: string,
@@ -212,7 +212,7 @@ async function sendToDeadLetters(workspace: TestWorkspace, count: number): Promi
   await abortAllDurableObjects();
 }
 
-/** Has Destinations keep an event of somebody: its receiver does not answer. */
+/** Makes Destinations keep a person's event, because its receiver does not answer. */
 async function keepEventOf(workspace: TestWorkspace, email: string): Promise<void> {
   const body = { name: "CRM", type: "webhook", target: "https://crm.example/", events: ["person.score_crossed"] };
   await workspace.operator("POST", "/destinations", body);
@@ -226,7 +226,7 @@ function tablesOf(object: DurableObjectStub): Promise<string> {
 }
 
 describe("a resumed job", () => {
-  /** Releases while calls of the counter fail after one page, and gives the workspace back as it is then. */
+  /** Releases while calls of the counter fail after one page. @returns the workspace in that state. */
   async function interruptedRelease(): Promise<TestWorkspace> {
     const workspace = await withRule({ plan: await newPlan(SIGNALS) });
     await send(workspace, 2 * SIGNALS);
@@ -269,7 +269,7 @@ describe("a resumed job", () => {
     await ringDueAlarms(workspace);
     expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
     expect(await workspace.settled()).toMatchObject({ held: 1, balanced: true });
-    // A new release is asked for with the terms of now.
+    // A new release uses the current terms.
     expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 0 });
   });
 
@@ -278,7 +278,7 @@ describe("a resumed job", () => {
     const { periodEndMs = 0 } = (await workspace.counter.usage()) ?? {};
     await workspace.settled();
     vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
-    // The held signals are purged later than the release goes on.
+    // The held signals are purged later than the release continues.
     await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
       sql.exec("UPDATE returns SET due_at = 0");
       await stepReturns({ state: new StoreState(sql), env, workspaceId: workspace.id }, Date.now() + 1_000);
@@ -309,7 +309,7 @@ describe("a resumed job", () => {
     await sendToDeadLetters(workspace, 2);
     const full = vi.spyOn(Outbox.prototype, "isFull").mockReturnValue(true);
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
-    // A later call joins the replay that waits; of other dead letters it has its own turn.
+    // A later call joins the waiting replay; for other dead letters it runs separately.
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
     expect((await workspace.store.health()).failingJobs).toEqual([]);
     full.mockRestore();

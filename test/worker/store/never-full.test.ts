@@ -71,7 +71,7 @@ const large = (email = `p${++sent}@example.com`) => ({
   text: noise(),
 });
 
-/** Sets the size limit of the store, and an R2 that fails unless a real bucket is given. */
+/** Sets the size limit of the store, and makes R2 fail unless a real bucket is given. */
 function limitStore(maxBytes: number, { COLD = NO_R2 } = {}): Promise<void> {
   return withBindings(workspace.id, { STORE_MAX_BYTES: String(maxBytes), COLD });
 }
@@ -102,7 +102,7 @@ async function filled(): Promise<void> {
   await limitStore((await storeBytes()) + 80_000);
 }
 
-/** Sends until the store is full, and ten signals more. Returns the ids of all acknowledged signals. */
+/** Sends until the store is full, and ten signals more. @returns the ids of all acknowledged signals. */
 async function sendUntilFull(): Promise<string[]> {
   const ids: string[] = [];
   while (!(await workspace.counter.backlog()).storeFull) {

@@ -11,12 +11,11 @@ import type { PageOf } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/domain/signal/signal.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { askRetentionNever, ringUntilQuiet } from "../../support/cold.ts";
-import { expectToAddUp, readStore } from "../../support/read-store.ts";
+import { expectToAddUp, readStore, heldIn } from "../../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import type { Delivered } from "../../support/deliver.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
-import { heldIn } from "../../support/stored-signals.ts";
 
 const PAGE = { cursor: null, limit: 200 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
@@ -691,7 +690,7 @@ describe("pages of a list", () => {
 
 test("a page with several filters stops after LIST_SCAN_SIGNALS and continues at its cursor", async () => {
   await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
-  // Each segment has the event, and processed signals, so that none is passed over.
+  // Each segment has the event and processed signals, so that none is skipped.
   await send(
     ...Array.from({ length: LIST_SCAN_SIGNALS + 100 }, (_, n) => ({
       id: `sig_n${n}`,

@@ -10,7 +10,7 @@ import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identiti
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/return-jobs.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
-import { rowsRead } from "../../support/rows-read.ts";
+import { rowsRead } from "../../support/sql-cost.ts";
 import { inStore } from "../../support/store.ts";
 import type { Sent, TestStore } from "../../support/store.ts";
 

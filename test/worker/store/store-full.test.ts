@@ -15,7 +15,7 @@ import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
 
-/** In the future, so that the platform runs no alarm by itself. */
+/** In the future, so that the platform runs no alarm. */
 const START = Date.now() + 24 * 3_600_000;
 const UNAVAILABLE = 503;
 
@@ -66,7 +66,7 @@ class Road {
     this.queue.length = 0;
   }
 
-  /** The real bindings, but for `record` of the store. */
+  /** The real bindings, except `record` of the store. */
   #bindings(): Env {
     const record = async (rows: RowToRecord[], options?: RecordOptions): Promise<RecordResult> => {
       if (this.full) return { outcome: "full" };

@@ -10,7 +10,7 @@ import type { Delivered, Placed } from "../../../support/deliver.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
-import { deadIn } from "../../../support/stored-signals.ts";
+import { deadIn } from "../../../support/read-store.ts";
 
 const TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string" },
@@ -252,7 +252,7 @@ describe("the consumer", () => {
 
   test("delays the batch while the database does not answer, and creates no dead letter", async () => {
     const workspace = await newAccounts();
-    // The mapping rules can still be read, the templates cannot.
+    // The mapping rules are readable, the templates are not.
     const withSession = () => ({
       prepare(query: string) {
         if (query.includes("api_keys")) throw new Error("D1 is down");
@@ -284,7 +284,7 @@ describe("an account of many large values", () => {
     });
   const large = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
 
-  /** The row that SQLite holds, in bytes. */
+  /** The stored row in bytes. */
   function rowBytes(workspace: TestWorkspace): Promise<number> {
     return runInDurableObject(
       workspace.store,
@@ -341,7 +341,7 @@ describe("an account of many large values", () => {
     expect(before.processed + before.deadLettered).toBe(NAMES.length);
     const account = await accountOf(workspace, "large");
 
-    // What was refused has left no trace, also when it is delivered again, and when it is replayed too early.
+    // The refused update has left no trace, also when it is redelivered or replayed too early.
     const last = signal("sig_a94", large("a94"), 95);
     const replayed = async (): Promise<Delivered> => {
       const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
@@ -528,7 +528,7 @@ const received: fc.Arbitrary<Received> = fc.record({
   region: fc.option(fc.constantFrom("emea", "apac")),
 });
 const history = fc.array(received, { minLength: 1, maxLength: 14 });
-/** For each update how often it is delivered, and where in the sequence; then the sizes of the batches. */
+/** For each update the number of its deliveries and their places in the sequence; then the sizes of the batches. */
 const plan = fc.record({
   places: fc.array(fc.array(fc.nat(1_000), { minLength: 1, maxLength: 2 }), { minLength: 14, maxLength: 14 }),
   sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 28, maxLength: 28 }),
@@ -549,12 +549,12 @@ function toDeliver(workspace: TestWorkspace, sent: Placed<Received>): Delivered 
   });
 }
 
-/** Whatever the order of an object's members. */
+/** Compares regardless of the order of an object's members. */
 const same = (a: unknown, b: unknown) => textOf(a) === textOf(b);
 const textOf = (value: unknown) =>
   JSON.stringify(typeof value === "object" && value !== null ? Object.entries(value).sort() : value);
 
-/** What the updates of one account say, one after the other in order of receipt. */
+/** The expected account after its updates in received order. */
 function expectedAccount(account: number, all: readonly Placed<Received>[]) {
   const updates = all.filter((sent) => sent.account === account && !sent.held);
   const naming = (field: Field) => updates.filter((sent) => sent.fields[field] !== null);
@@ -580,7 +580,7 @@ function expectedAccount(account: number, all: readonly Placed<Received>[]) {
   };
 }
 
-/** How often the value was said that was said most often. */
+/** The frequency of the most frequent value. */
 function mostOften(account: number, field: Field, all: readonly Placed<Received>[]): number {
   const sayings = all.filter((sent) => sent.account === account && !sent.held && sent.fields[field] !== null);
   const groups = [...Map.groupBy(sayings, ({ fields }) => textOf(fields[field])).values()];
@@ -603,7 +603,7 @@ async function actualAccounts(workspace: TestWorkspace) {
 
 type Compared = Awaited<ReturnType<typeof actualAccounts>>[number];
 
-/** Fields in the order of the model: changes of one update have no order among them. */
+/** Sorts fields in the order of the model, because changes of one update have no order among themselves. */
 function sorted(account: Compared): Compared {
   const number = (id: string) => Number(id.slice("sig_".length));
   const changes = account.changes.toSorted((a, b) => number(b.id) - number(a.id) || a.field.localeCompare(b.field));
@@ -646,7 +646,10 @@ describe("invariant 5: an account's history", () => {
     );
   });
 
-  /** Whatever came late: the history has no gap, makes no step in place, and every step is what its update said. */
+  /**
+   * After any late delivery the history has no gap, no step without a change, and each step has the value of its
+   * update.
+   */
   function leadsTo(
     value: unknown,
     changes: Compared["changes"],

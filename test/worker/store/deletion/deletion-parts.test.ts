@@ -1,6 +1,6 @@
 /**
- * The deletion of a person (src/store/deletion), in the store's parts: what it finds, at whatever time it comes, and what it
- * lets alone. Over HTTP, with everything around it: person-deletion.test.ts.
+ * The deletion of a person (src/store/deletion) in the store's parts: the data that it finds at any time, and the
+ * data that it keeps. person-deletion.test.ts tests it over HTTP.
  */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
@@ -29,7 +29,7 @@ import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-u
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { TestStore, inStore } from "../../../support/store.ts";
 import type { Sent } from "../../../support/store.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
@@ -66,7 +66,7 @@ function finish(store: TestStore, nowMs = LATER): number {
   return steps;
 }
 
-/** Begins a deletion, which Destinations have taken over at once. */
+/** Begins a deletion that Destinations has already accepted. */
 function beginHere(state: StoreState, id: string, email: string, nowMs: number): void {
   beginDeletion(state, id, email, nowMs);
   for (let next = state.raised.next(); next !== null; next = state.raised.next()) {
@@ -81,7 +81,7 @@ function deletePerson(store: TestStore, email = JANE, nowMs = LATER) {
   return findDeletion(store.sql, email);
 }
 
-/** Statuses of signals by their ids; dead letters too. */
+/** Statuses of signals by id, dead letters included. */
 function statusOf({ state, sql }: TestStore, id = ""): string | null {
   const [row] = sql.exec<{ status: string }>("SELECT status FROM dead_letters WHERE id = ?", id);
   return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status ?? null;
@@ -278,7 +278,7 @@ describe("an unlinked signal", () => {
       .exec<{ key: ArrayBuffer }>(query)
       .toArray()
       .map(({ key }) => listOfKey(key));
-  /** The signal waits under an id that has become known: its link job has not had its turn. */
+  /** The signal waits under an id that has become known, and its link job has not run yet. */
   const waiting = (store: TestStore, ...more: Sent[]) => {
     const ids = store.record(NOW, visit("v-jane"), ...more);
     store.record(NOW, identify(JANE, "v-jane", "u-jane"));
@@ -344,7 +344,7 @@ describe("an unlinked signal", () => {
       const last = store.state.signals.read(DELETION_STEP_LINES + 700);
       expect(last).toMatchObject({ anonymousId: "v-jane", deletedAtMs: null });
       expect(last && new BeingDeleted(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
-      // Somebody new, from the same browser.
+      // A new person in the same browser.
       const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
       expect(statusOf(store, newer)).toBe("anonymous");
       finish(store);
@@ -361,7 +361,7 @@ describe("an unlinked signal", () => {
         waiting(store, ...more);
         if (else_ === "somebody") store.record(NOW + 1, identify(BOB, "v-jane"));
         beginHere(store.state, "del_1", JANE, LATER);
-        // By the clock that linking goes by, months have passed.
+        // Months have passed by the clock of linking.
         const { state, storage, objects } = store;
         const rules = async () => ({ version: 1, rules: compileRules([]) });
         for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
@@ -567,7 +567,7 @@ describe("a large person", () => {
       receivedAtMs,
     });
     const anonymousIdOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.anonymousId;
-    /** Begins. The first step ends behind what is listed under v-jane, where somebody new's signal stays. */
+    /** Begins the deletion. The first step ends after the list of v-jane, where a new person's signal stays. */
     const begin = (store: TestStore, ...more: Sent[]): void => {
       store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n)));
       store.record(NOW + 1, visitAt(LATER + 1, "v-jane", -1));
@@ -770,7 +770,7 @@ describe("while a deletion is under way", () => {
     await inStore((store) => {
       const ids = Array.from({ length: 2_000 }, (_, n) => `browser-${n}`);
       store.record(NOW, ...ids.map((id) => identify(JANE, id)), identify(BOB, "bobs-browser"));
-      // The person's line was longer than a page: the next page goes on with their ids.
+      // The person's line is longer than a page: the next page continues with their ids.
       const next = JSON.stringify({ person: 1, lastPerson: 2, list: { index: 0, behind: FIRST_CLAIM, some: false } });
       expect(exportPeople(store.state, "ndjson", next).text).toContain("browser-1");
       beginHere(store.state, "del_1", JANE, LATER);

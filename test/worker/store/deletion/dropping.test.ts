@@ -1,6 +1,6 @@
 /**
- * Retention (src/store/deletion), in the store's parts: what is dropped, when, and what stays. Over HTTP, with plans:
- * retention.test.ts.
+ * Retention (src/store/deletion) in the store's parts: the dropped data, the time, and the remaining data.
+ * retention.test.ts tests it over HTTP with plans.
  */
 import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
@@ -26,7 +26,7 @@ import type { Sent, TestStore } from "../../../support/store.ts";
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
 const NOON = Date.UTC(2026, 5, 1, 12);
-/** From then on a signal that was received at noon is too old. */
+/** From this time on a signal received at noon is too old. */
 const OVER = NOON + DAYS * DAY + 1;
 
 const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n } } });
@@ -44,7 +44,7 @@ function ring({ state }: TestStore, nowMs: number): number {
   return steps;
 }
 
-/** Ids of what is there, in both logs. */
+/** Ids of the lines in both logs. */
 function stored({ state }: TestStore): string[] {
   return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
 }
@@ -59,7 +59,7 @@ describe("a segment", () => {
       ring(store, NOON + DAY);
       ring(store, OVER - 1);
       expect(stored(store)).toEqual(ids);
-      // The sweep of every hour.
+      // The hourly sweep.
       ring(store, OVER - 1 + RETENTION_SWEEP_MS);
       expect(stored(store)).toEqual([]);
       expect(ids.map((id) => store.state.signals.find(id))).toEqual([null, null, null]);
@@ -86,7 +86,7 @@ describe("a segment", () => {
       ring(store, NOON + DAY / 2);
       expect(store.state.signals.open().lines).toHaveLength(0);
       expect(store.state.held.open().lines).toHaveLength(0);
-      // Nothing is open: there is nothing to be sealed until something comes, and D1 is asked a day later.
+      // There are no open lines, so that no sealing is due until a signal comes, and D1 is asked a day later.
       expect(nextRetentionMs(store.state)).toBe(NOON + 1.5 * DAY);
       store.record(NOON + DAY, form("jane@example.com", 3));
       ring(store, NOON + 1.5 * DAY);
@@ -290,7 +290,7 @@ test("signals are kept forever under a plan without retention, also if it is cho
   await inStore((store) => {
     expect(nextRetentionMs(store.state)).toBeNull();
     const ids = store.record(NOON, form("jane@example.com"));
-    // It has not been told: D1 is asked at once, and then once a day.
+    // The store does not know its plan yet: it asks D1 at once, and then once a day.
     expect(nextRetentionMs(store.state)).toBe(0);
     keep(store, NOON);
     setRetention(store.sql, { retentionDays: null }, NOON);

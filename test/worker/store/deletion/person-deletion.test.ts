@@ -1,4 +1,4 @@
-/** The deletion of a person: nothing of theirs is left anywhere, nothing else is touched, and the books balance. */
+/** The deletion of a person leaves none of their data, changes no other data, and the books balance. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
@@ -16,7 +16,7 @@ import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
 const NOW = Date.now();
-/** Payloads of then move to R2 with the next alarm. */
+/** Payloads of that time move to R2 with the next alarm. */
 const OLD = NOW - 2 * DAY;
 const JANE = "jane.doe@example.com";
 const BOB = "bob@example.com";
@@ -39,7 +39,7 @@ interface Receipt {
 const deletePerson = (email: string) => workspace.operator<Receipt>("DELETE", `/people/${encodeURIComponent(email)}`);
 const receipt = (email: string) => workspace.operator<Receipt>("GET", `/people/${encodeURIComponent(email)}/deletion`);
 
-/** Deletes, and waits until it is done. */
+/** Deletes, and waits until the deletion is complete. */
 async function deleted(email: string): Promise<Receipt> {
   await deletePerson(email);
   await ringUntilQuiet(workspace.id);
@@ -71,7 +71,7 @@ async function everything(): Promise<string> {
   return [...texts, JSON.stringify(audit.results)].join("\n").toLowerCase();
 }
 
-/** Of all signals of the store, wherever they are. */
+/** Of all signals of the store, in any place. */
 function all(): Promise<{ id: string; status: string; deletedAtMs: number | null }[]> {
   return readStore(workspace.id, ({ signals, held, sql }) => [
     ...[...linesOf(signals as never), ...linesOf(held)].map(({ facts: { admission, status, deletedAtMs } }) => ({
@@ -85,7 +85,7 @@ function all(): Promise<{ id: string; status: string; deletedAtMs: number | null
   ]);
 }
 
-/** Everything that can be linked to a person, and as much of somebody else. */
+/** All kinds of data of one person, and the same amount of another. */
 async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
   const visit = (id: string, who: string, n: number): Delivered => ({
     id,
@@ -124,7 +124,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
     return { early, late };
   };
   const [jane, bob] = [of("jane", JANE, 1), of("bob", BOB, 101)];
-  // One object of cold storage for both; Carol's visit waits in it for ever.
+  // One object of cold storage for both people; Carol's visit stays in it.
   await send(...jane.early, ...bob.early, { ...visit("sig_carol", "carol", 201), at: OLD });
   await ring(workspace.id);
   await send(...jane.late, ...bob.late);
@@ -277,7 +277,7 @@ describe("a deletion", () => {
       ordinal: n + 1,
     }));
     await send(...signals);
-    // The alarm does not ring by itself while this function holds the object.
+    // The platform rings no alarm while this function holds the object.
     const people = await runInDurableObject(workspace.store, async (instance) => {
       const first = await instance.deletePerson("del_1", JANE);
       expect(first).toMatchObject({ people: 1, finishedAtMs: null });
@@ -287,7 +287,7 @@ describe("a deletion", () => {
       return instance.people({ email: JANE }, { cursor: null, limit: 10 }).items;
     });
     expect(people).toEqual([]);
-    // Who comes now is somebody new.
+    // A signal that comes now creates a new person.
     await send({ id: "sig_new", payload: { event: "E", email: BOB }, at: Date.now() + 1_000 });
     await until(async () => expect((await receipt(JANE)).complete).toBe(true));
     expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
@@ -308,7 +308,7 @@ describe("a deletion", () => {
     expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
     const exported = await runInDurableObject(workspace.store, async (instance, { storage }) => {
       expect(await instance.deletePerson("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
-      // Without its alarm the deletion does not go on while payloads are fetched.
+      // Without its alarm the deletion does not continue while payloads are fetched.
       await storage.deleteAlarm();
       let text = "";
       for (const records of ["signals", "people", "scoring_signals"] as const) {

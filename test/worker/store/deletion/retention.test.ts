@@ -1,4 +1,4 @@
-/** Retention: signals are deleted after the days that the plan says; people, scores and scoring signals stay. */
+/** Retention deletes signals after the days of the plan; people, scores and scoring signals stay. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -31,7 +31,7 @@ afterEach(async () => {
   await expectToAddUp(workspace.id, { hasDropped: true });
 });
 
-/** Changes the plan in D1, of which no store learns by that. */
+/** Changes the plan in D1 without informing any store. */
 function putRetention(days: number | null, id = plan) {
   return operator("PUT", `/plans/${id}`, { name: id, signal_limit: 1_000, paid: true, retention_days: days });
 }
@@ -48,7 +48,7 @@ async function retain(days: number | null): Promise<void> {
 }
 
 let ordinal = 0;
-/** A signal with an id such as the edge gives it. */
+/** A signal with an id as the edge creates it. */
 function at(ms: number, payload: Record<string, unknown>, signal: Partial<Delivered> = {}): Delivered & { id: string } {
   return { id: newId("sig", ms), at: ms, ordinal: ++ordinal, payload: { event: "E", ...payload }, ...signal };
 }
@@ -192,7 +192,8 @@ describe("the work of retention", () => {
     await runDurableObjectAlarm(workspace.store);
     expect(await stored()).toEqual([young.id]);
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + 2 * DAY });
-    // While the platform rings by itself, to move what is old to cold storage, there is no alarm that could be rung.
+    // While the platform runs the alarm itself, to move old payloads to cold storage, there is no alarm for the test
+    // to run.
     await until(async () => {
       await runDurableObjectAlarm(workspace.store);
       expect(await stored()).toEqual([]);
@@ -234,7 +235,7 @@ describe("a plan whose retention changes", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + DAY + 60_000 });
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
     expect(await stored()).toEqual([]);
-    // Nothing is stored any more, so nothing is to be asked.
+    // The store is empty, so that it does not ask D1.
     expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
   });
 

@@ -8,7 +8,7 @@ import { textOfBucket } from "../../../support/everything.ts";
 import { bucketWith, coldState, ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { TestStore } from "../../../support/store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 
@@ -83,13 +83,13 @@ test("an unreadable object of cold storage delays only removals from itself", as
   await send(2, "bob@example.com");
   await ring(workspace.id);
   await send(3, "cleo@example.com");
-  // The alarm of the platform may restart the object at any moment, and must see this bucket too.
+  // The platform may restart the object for an alarm at any moment, and must see this bucket too.
   const real = env.COLD;
   Object.assign(env, { COLD: bucket });
   onTestFinished(() => void Object.assign(env, { COLD: real }));
   await workspace.store.deletePerson("del_1", "ann@example.com");
   await workspace.store.deletePerson("del_2", "bob@example.com");
-  // An alarm of the platform that was under way when the object was evicted counts as abandoned a little later.
+  // A platform alarm in progress when the object was evicted counts as abandoned a little later.
   await until(async () => {
     // Ends the rest of the failed chore.
     await evictDurableObject(workspace.store);

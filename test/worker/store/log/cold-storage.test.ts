@@ -1,4 +1,4 @@
-/** Spec §6.1: signals of unknown visitors in cold storage, and what becomes of them when the visitor is known. */
+/** Spec §6.1: signals of unknown visitors in cold storage, and their linking once the visitor is known. */
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -20,7 +20,7 @@ import type { TestWorkspace } from "../../../support/workspace.ts";
 /** Signals of one visitor: more than are linked in one step. */
 const MANY = amount(5_000, 10_000);
 const PAGE = { cursor: null, limit: 200 };
-/** Old enough for their payloads to be moved. */
+/** Old enough for their payloads to move. */
 const START = Date.now() - 3 * DAY;
 
 let workspace: TestWorkspace;
@@ -43,7 +43,7 @@ const visitOf = (anonymousId: string, n: number) => {
   return { type: "track", event: "Visit", anonymousId, messageId: `m-${n}`, properties: { n, text: "line\none" } };
 };
 
-/** Visits of this many visitors in turn, one after the other. */
+/** Visits of this many visitors in turn. */
 function visits(count: number, visitors: number, first = 0): Delivered[] {
   return Array.from({ length: count }, (_, index) => {
     const n = first + index;
@@ -63,7 +63,7 @@ async function scoreOf(visitor: number): Promise<number | undefined> {
   return (await store().people({ email: `v${visitor}@example.com` }, PAGE)).items[0]?.score;
 }
 
-/** A step of the rules' jobs, while the store's alarm is busy with something else. */
+/** A step of the rules' jobs, while the store's alarm is busy with another job. */
 function stepRules(): Promise<unknown> {
   return runInDurableObject(workspace.store, (instance, { storage }) => {
     const { state } = instance as unknown as { state: StoreState };
@@ -71,7 +71,7 @@ function stepRules(): Promise<unknown> {
   });
 }
 
-/** Answers about all signals, in the store or in R2. */
+/** The results of all reads, with signals in the store or in R2. */
 async function answers() {
   return {
     groups: (await store().events(PAGE)).items,
@@ -185,13 +185,13 @@ describe("§6.1: signals of unknown visitors", () => {
     for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
     await ringUntilQuiet(workspace.id);
     expect((await cold()).warm).toEqual([]);
-    // The alarm is not set: it would go on at once.
+    // The alarm is not set, because it would continue at once.
     await runInDurableObject(workspace.store, (_, { storage }) => {
       storage.setAlarm = () => Promise.resolve();
     });
     await send(identify(0));
     const linked = async () => (await scoreOf(0)) ?? 0;
-    // The alarm goes on at once, and lets others have their turn.
+    // The alarm continues at once, and lets other work run in between.
     const first = await linked();
     expect(first).toBeGreaterThan(0);
     expect(first).toBeLessThan(2 * count);
@@ -240,9 +240,9 @@ describe("while signals are being fetched,", () => {
     await send(...visits(4, 1));
     await ring(workspace.id);
     await whileFetching(async () => {
-      // Received before the one that is being worked on: it is the visitor's first claim.
+      // Received before the signal in progress: it is the visitor's first claim.
       const second = { ...identify(1, { anonymousId: "a-0" }), at: START + 59 * MINUTE };
-      // Its own call of `link` would wait for the one that is under way.
+      // Its own call of `link` would wait for the one in progress.
       const stub = new Proxy(workspace.store, {
         get: (target, call: string) => (call === "link" ? async () => {} : Reflect.get(target, call)),
       });
@@ -324,7 +324,7 @@ describe("an outage", () => {
     await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
     await send({ id: "sig_other", payload: visitOf("a-8", 902) }, identify(8));
     expect(await scoreOf(8)).toBe(2);
-    // R2 is not asked with every batch, but later, when it may be back.
+    // The store retries R2 later, not with every batch.
     expect(calls).toBe(0);
     await withBindings(workspace.id, { COLD: broken });
     expect(await workspace.operator("GET", "/signals/sig_4")).toMatchObject({ in_cold_storage: true, payload: null });
@@ -377,7 +377,7 @@ describe("an outage", () => {
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       let linked = false;
       void instance.link().then(() => (linked = true));
-      // It is R2 whose time is to run out, and not D1's.
+      // The time limit of R2 must expire, not that of D1.
       await until(() => expect(asked).toBe(true));
       await until(() => {
         vi.runAllTimers();
@@ -420,7 +420,7 @@ describe("objects of cold storage", () => {
     let left = 1;
     const late = async (call: string) => {
       if (call !== "put" || left-- === 0) return;
-      // Given up meanwhile, and removed.
+      // Abandoned in the meantime, and removed.
       await runInDurableObject(workspace.store, (_, { storage: { sql } }) => sql.exec("DELETE FROM cold_objects"));
     };
     await withBindings(workspace.id, { COLD: bucketWith({ before: late }) });

@@ -83,7 +83,7 @@ const line = fc.record({
   hash: fc.option(
     fc.uint8Array({ minLength: HASH_BYTES, maxLength: HASH_BYTES }).filter((bytes) => bytes.some((byte) => byte !== 0)),
   ),
-  /** Age of the id, in seconds; null: the id contains no time. */
+  /** Age of the id in seconds; null: the id contains no time. */
   ageSeconds: fc.option(fc.oneof(fc.nat(5), fc.nat(100_000)), { freq: 9 }),
   large: fc.boolean(),
 });

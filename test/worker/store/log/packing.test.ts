@@ -9,7 +9,7 @@ import type { Cell } from "../../../../src/store/log/lines.ts";
 import { Lines } from "../../../../src/store/log/lines.ts";
 import { packLines, packPayloads, unpackLines, unpackPayloads } from "../../../../src/store/log/packing.ts";
 
-/** A few, so that they come again. */
+/** A few values, so that they repeat. */
 const UUIDS = Array.from({ length: 4 }, () => crypto.randomUUID());
 const IDS = Array.from({ length: 4 }, (_, n) => newId("sig", Date.UTC(2026, 5, 1) + n));
 const text = fc.oneof(
@@ -25,7 +25,7 @@ const number = fc.oneof(
 const cells: fc.Arbitrary<Cell[]> = fc.tuple(
   ...COLUMNS.map(({ is }) => (is === "number" ? number : fc.option(text, { nil: 0, freq: 2 }))),
 );
-/** Half of them all alike, as lines mostly are. */
+/** Half of them have the same values, like most lines. */
 const lines = fc
   .tuple(fc.array(cells, { minLength: 1, maxLength: 8 }), fc.nat(40))
   .map(([some, more]) => [...some, ...Array.from({ length: more }, () => some[0] ?? [])])

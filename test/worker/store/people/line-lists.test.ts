@@ -1,4 +1,4 @@
-/** Lists of the lines of a visitor (src/store/people): a line stores on which of them it stands, and leaves them when it goes. */
+/** Lists of a visitor's lines (src/store/people): a line stores its lists, and leaves them when it is removed. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { beginDeletion, findDeletion, handedOver } from "../../../../src/store/deletion/person-deletions.ts";

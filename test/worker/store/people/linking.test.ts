@@ -1,4 +1,7 @@
-/** Spec §6.1: earlier signals of visitors who become known (src/store/people/linking.ts): with the batch, or by jobs. */
+/**
+ * Spec §6.1: linking of earlier signals of visitors who become known (src/store/people/linking.ts): with the batch,
+ * or by jobs.
+ */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
@@ -24,7 +27,7 @@ const identify = (visitor: string, email = `${visitor}@example.com`, ids: object
   payload: { type: "identify", messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}`, ...ids, traits: { email } },
 });
 
-/** The rule by which TestStore scores event E, as it is now. */
+/** The current rule with which TestStore scores event E. */
 const rulesOf = ({ rulesVersion, points }: TestStore) => ({
   version: rulesVersion ?? 1,
   rules: compileRules([
@@ -50,7 +53,7 @@ const scores = ({ sql }: TestStore) =>
       .toArray()
       .map(({ email, score }) => [email.slice(0, email.indexOf("@")), score]),
   );
-/** Makes another version of the rule, by which signals score so many points. */
+/** Creates another version of the rule with these points. */
 const changeRules = (store: TestStore, points: number): void => {
   store.rulesVersion = (store.rulesVersion ?? 0) + 1;
   store.points = points;
@@ -152,7 +155,7 @@ describe.each(["open", "sealed", "cold"])(
         };
         const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
         const inTurn = ["ann", "bob", "ann", "bob"].map((name) => `${name}@example.com`);
-        // By the user id beside it, which is nobody's yet, a line of each turn is another's in the end.
+        // In each turn one line also has a user id without an owner yet, so that it gets another owner in the end.
         store.record(NOW, at(0, visit("x")), at(1, visit("x", "E", { userId: "u-1" })));
         for (const [turn, email] of inTurn.entries()) {
           await settle();
@@ -163,7 +166,7 @@ describe.each(["open", "sealed", "cold"])(
           if (turn !== 1) while (await stepOf(store));
         }
         await settle();
-        // A late one goes by who had the id when it was received.
+        // A late signal belongs to the owner of the id at its receipt.
         store.record(NOW, at(25, visit("x")), at(5, visit("x")));
         expect(scores(store)).toEqual({ ann: 35, bob: 25 });
         store.record(NOW, identify("carol", "carol@example.com", { userId: "u-1" }));
@@ -262,7 +265,7 @@ const anyStep = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("visit" as const),
       visitors: fc.array(visitor, { minLength: 1, maxLength: 5 }),
-      /** Whoever has processed them did not know yet that the rules have changed. */
+      /** The consumer that evaluated them did not know the new rules. */
       isBehind: fc.boolean(),
     }),
   },

@@ -1,4 +1,4 @@
-/** People by any part of an email, name or company, in every order, narrowed down by score and by when they were seen. */
+/** People by any part of an email, name or company, in every order, filtered by score and last time. */
 import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
@@ -26,7 +26,7 @@ beforeEach(async () => {
   workspace = await newWorkspace({ key: null });
 });
 
-/** By the signals that make them, in this order. */
+/** Created by their signals, in this order. */
 async function come(people: { email: string; name?: string; company?: string }[]): Promise<void> {
   const signals = people.map(({ email, ...traits }, index) => ({
     id: `sig_${crypto.randomUUID()}`,
@@ -37,7 +37,7 @@ async function come(people: { email: string; name?: string; company?: string }[]
   await deliver(workspace.id, signals);
 }
 
-/** Everybody whom a query finds, page by page, and whether all pages were sorted. */
+/** All people that a query finds, page by page, and whether all pages were sorted. */
 async function all(
   read: (cursor: string | null) => PeoplePage | Promise<PeoplePage>,
 ): Promise<{ emails: string[]; pages: PeoplePage[] }> {
@@ -65,7 +65,7 @@ function insert(sql: SqlStorage, rows: readonly Row[]): void {
   );
 }
 
-/** Inserts so many people, all alike. */
+/** Inserts identical people. */
 function insertMany(sql: SqlStorage, count: number): void {
   sql.exec(
     `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -206,7 +206,7 @@ describe("search, order, score, days and page together", () => {
           const { emails, pages } = await all((cursor) => findPeople(state, { ...asItIs, sort }, { cursor, limit }));
           expect(emails).toEqual(expected);
           expect(pages.every(({ complete, sorted }) => complete && sorted)).toBe(true);
-          // All pages but the last are full.
+          // All pages except the last are full.
           expect(pages.slice(0, -1).every(({ items }) => items.length === limit)).toBe(true);
         }),
         { numRuns: 300 },
@@ -262,7 +262,7 @@ describe("very many people", () => {
     );
     expect(emails).toEqual([1, 2, count].map(emailOf));
     expect(pages.map(({ complete }) => complete)).toEqual([false, true]);
-    // By the order that the filter is of, there is nothing to look through.
+    // In the order of the filtered column, no other rows are read.
     const byScore = await workspace.store.findPeople({ sort: "score", minScore: 50 }, { cursor: null, limit: 25 });
     expect(byScore).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {

@@ -1,6 +1,6 @@
 /**
- * A person of more ids than PERSON_MAX_IDS (src/store/people/identities.ts): which are dropped, and what that means for the
- * signals that carry them. Most places are taken by ids that are newer than all others, so that few are left.
+ * A person with more ids than PERSON_MAX_IDS (src/store/people/identities.ts): the dropped ids, and the effect on
+ * their signals. Newer ids take most places, so that few are left.
  */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -21,7 +21,7 @@ import type { VisitorId } from "../../../../src/store/people/visitors.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
-import { rowsWritten } from "../../../support/rows-read.ts";
+import { rowsWritten } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 
@@ -37,7 +37,7 @@ const identify = (email: string, ids: object): Sent => ({
 });
 const anonymous = (value: string): VisitorId => ({ kind: "anonymous_id", value });
 
-/** Takes all of a person's places for ids of a kind but so many. */
+/** Fills all of a person's places for ids of a kind, except this many. */
 function leave(
   store: TestStore,
   email: string,
@@ -70,7 +70,7 @@ const countsOf = (store: TestStore, email: string) => {
   return { ids, dropped };
 };
 
-/** Who has an id now. */
+/** The current owner of an id. */
 function holderOf({ sql }: TestStore, id: VisitorId): number | null {
   return new Identities(sql).claimsOf(id).at(-1)?.personId ?? null;
 }
@@ -133,7 +133,7 @@ describe("a dropped id", () => {
       store.record(NOW + 3, identify(ANN, { anonymousId: "new" }));
       const [later] = store.record(NOW + 4, visit({ anonymousId: "old" }));
       expect(ownerOf(store, later)).toBeNull();
-      // Of Bob's it says nothing: the id was not his any more.
+      // It says nothing of Bob, because the id was no longer his.
       expect([countsOf(store, ANN), countsOf(store, BOB)]).toEqual([
         { ids: PERSON_MAX_IDS, dropped: 1 },
         { ids: 0, dropped: 0 },
@@ -216,7 +216,7 @@ describe("ids are dropped", () => {
       const ids = store.record(NOW, ...[1, 2, 3].map(() => visit({ anonymousId: "old" })));
       leave(store, ANN, 2);
       const name = (anonymousId: string) => store.record(NOW + ++sent, identify(ANN, { anonymousId }));
-      // Nobody knows which rules they were run through: a job links them.
+      // The rules of their evaluation are unknown, so that a job links them.
       for (const id of ["old", "new", "newer"]) name(id);
       const ann = personOf(store, ANN)?.id;
       const holders = () => ["old", "new", "newer"].map((id) => holderOf(store, anonymous(id)));
@@ -267,7 +267,7 @@ test("for any claims of ids, no signal is lost and none goes to a person who was
             if (now !== null) expect(now).toBe(holder);
             else {
               const theirs = [...held.values()].filter((kept) => kept.person === holder);
-              // The dropped id was the oldest of theirs, when they had one too many.
+              // The dropped id was the oldest of the person's ids, when there was one too many.
               expect(Math.min(...theirs.map((kept) => kept.since))).toBe(since);
               held.delete(heldId);
             }
@@ -289,7 +289,7 @@ test("ids that people lose to others, or that have too many owners, no longer co
   inStore((store) => {
     const emails = Array.from({ length: IDENTITY_MAX_CLAIMS + 3 }, (_, n) => `p${n}@example.com`);
     for (const [n, email] of emails.entries()) store.record(NOW + 10 * n, identify(email, { anonymousId: "shared" }));
-    // Received earlier, and recorded now: what has been said since says nothing new.
+    // Received earlier and recorded now: it agrees with later claims.
     store.record(NOW + 1_000, { ...identify("p9@example.com", { anonymousId: "shared" }), receivedAtMs: NOW + 85 });
     expect(emails.map((email) => countsOf(store, email).ids)).toEqual(emails.map((_, n) => (n < 3 ? 0 : 1)));
     expectStateToAddUp(store.state);
@@ -301,7 +301,7 @@ test("counting a person's ids costs no row; an id above the limit costs the row 
     const costs = ["v-1", "v-2", "v-3", "v-4"].map((anonymousId, n) =>
       rowsWritten(store.sql, () => void store.record(NOW + n, identify(ANN, { anonymousId }))),
     );
-    // The head, the person, the id and its place in the index; and the id that goes.
+    // The head, the person, the id and its index entry; and the dropped id.
     expect(costs).toEqual([4, 4, 5, 5]);
   }));
 

@@ -1,6 +1,6 @@
 /**
- * Who loses lines that they are known from is counted again from those that are left (src/store/people/recount.ts): in
- * bounded steps, however many these are.
+ * Recomputes a person who loses lines with a first or last time or a trait (src/store/people/recount.ts), in bounded
+ * steps for any number of lines.
  */
 import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -15,12 +15,12 @@ import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { readStore } from "../../../support/read-store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
-/** One line in each, so that a step does not get through them. */
+/** One line in each, so that a step does not finish them. */
 const SEGMENTS = 2 * RULE_STEP_SEGMENTS + 20;
 const ANN = "ann@example.com";
 
@@ -34,7 +34,7 @@ const identify = (email: string, ids: object): Sent => ({
 });
 const named = (name: string) => ({ context: { traits: { name } } });
 
-/** Ann's lines. Some are hers by her anonymous id alone: whoever is identified by their user id takes them. */
+/** Ann's lines. Some are hers only by her anonymous id: the person identified by their user id takes them. */
 function history(store: TestStore, ...lines: Sent[]): void {
   store.rulesVersion = 1;
   store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
@@ -44,7 +44,7 @@ function history(store: TestStore, ...lines: Sent[]): void {
   }
 }
 
-/** Gives the lines that have a user id to somebody else. */
+/** Gives the lines with a user id to another person. */
 async function take(store: TestStore, userId: string): Promise<void> {
   store.record(NOW, identify(`${userId}@example.com`, { userId }));
   const { state, storage, objects } = store;
@@ -52,7 +52,7 @@ async function take(store: TestStore, userId: string): Promise<void> {
   while (await stepLinkJobs({ state, storage, objects, rules }));
 }
 
-/** What people are known by, as it is stored, and as it is counted from all lines at once. */
+/** Names and times of people, as stored and as recomputed from all lines at once. */
 function people({ sql }: TestStore) {
   return sql.exec("SELECT id, first_seen, last_seen, name FROM people ORDER BY id").toArray();
 }
@@ -68,7 +68,7 @@ function counted(store: TestStore) {
   });
 }
 
-/** Counts on, the store as it is after a restart each time. Returns how many steps it took. */
+/** Runs the recount with a restart after each step. @returns the number of steps. */
 function finish(store: TestStore): number {
   let steps = 0;
   for (; hasRecounts(store.sql); steps++) {
@@ -79,9 +79,9 @@ function finish(store: TestStore): number {
   return steps;
 }
 
-/** The first and the last signal, which also says a name. */
+/** The first and the last signal, which also has a name. */
 const bobs = () => [visit(NOW - 9_000, { userId: "u-1" }), visit(NOW + 9_000, { userId: "u-1", ...named("Bob") })];
-/** The line at which the first step breaks off is the one that says Ann's name. */
+/** The first step stops at the line with Ann's name. */
 const many = () =>
   Array.from({ length: SEGMENTS }, (_, n) =>
     visit(NOW + n, n === SEGMENTS - RULE_STEP_SEGMENTS - 1 ? named("Ann") : {}),
@@ -94,7 +94,7 @@ test("recomputes a person with many signals in steps after the first and last ar
     await take(store, "u-1");
     const [ann] = people(store);
     expect(ann).toMatchObject({ first_seen: NOW, last_seen: NOW + SEGMENTS - 1, name: null });
-    // Somebody whose line is recorded meanwhile is known by it.
+    // A line recorded in the meantime counts for its person.
     store.record(NOW, visit(NOW - 1));
     expect(finish(store)).toBeGreaterThan(1);
     expect(people(store)[0]).toMatchObject({ first_seen: NOW - 1, last_seen: NOW + SEGMENTS - 1, name: "Ann" });
@@ -155,7 +155,7 @@ const anyAction = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const) }) },
 );
-/** Lines that somebody else may take: where they stand, when they were received, and whether they say a name. */
+/** Lines that another person may take: their places, their receipt, and whether they have a name. */
 const taken = fc.array(
   fc.record({ at: fc.nat(SEGMENTS), after: fc.integer({ min: -99, max: 999 }), isNamed: fc.boolean() }),
   {

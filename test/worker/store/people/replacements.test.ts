@@ -1,6 +1,6 @@
 /**
- * A match that counts in place of one that does no longer, for a rule that scores a person once a day (src/store/people/
- * replacements.ts): the person's list is gone through in bounded steps, however long it is.
+ * A replacement for a removed match of a rule that scores once a day (src/store/people/recount.ts): the search
+ * reads the person's list in bounded steps, for any length.
  */
 import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -13,7 +13,7 @@ import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
 import { expectStateToAddUp, ruleDaysOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
 import { inStore } from "../../../support/store.ts";
 import type { Sent, TestStore } from "../../../support/store.ts";
 
@@ -31,7 +31,10 @@ const identify = (email: string, ids: object): Sent => ({
   periodStartMs: NOW,
 });
 
-/** The first signal of Ann scores; behind very many that do not, others would. The first one becomes Bob's, whom no rule scores now. */
+/**
+ * Ann's first signal scores; behind very many without a score, others would. The first becomes Bob's, for whom no
+ * rule scores now.
+ */
 async function loseFirst(store: TestStore): Promise<void> {
   store.rulesVersion = 1;
   store.frequency = "once_per_day";

@@ -1,4 +1,4 @@
-/** Lists of lines (src/store/people/timelines.ts): whatever is put in, changed and taken out, they are as a plain map says. */
+/** Lists of lines (src/store/people/timelines.ts) equal a plain map after any insertions, changes and removals. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";

@@ -1,15 +1,15 @@
-/** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
+/**
+ * Counts by day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history).
+ */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
 import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { ruleDaysOf } from "../../../support/adds-up.ts";
-import { readStore } from "../../../support/read-store.ts";
-import { expectDaysToAddUp } from "../../../support/days.ts";
+import { readStore, expectDaysToAddUp, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 const now = Date.now();
@@ -55,7 +55,7 @@ test("a rule's counts by day stay as long as it has any score, of any day", asyn
   const ruleId = scored[0]?.[0] ?? "";
   expect(await workspace.store.hasScoringSignals(ruleId)).toBe(true);
   await workspace.store.applyRule({ ruleId, rule: null, rulesVersion: 1_000 });
-  // The platform may have rung for it by itself, and be at it.
+  // The platform may have started this alarm already.
   await until(async () => {
     await runInDurableObject(workspace.store, (store) => store.alarm());
     expect(await workspace.store.hasScoringSignals(ruleId)).toBe(false);
@@ -97,6 +97,6 @@ test("counts by day cost one row per matching rule and batch, and none for a gro
     sql.exec = exec;
     return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
   });
-  // Counts by day stand in the head, which a batch writes in any case.
+  // Counts by day are in the head, which a batch writes in any case.
   expect(written.filter((query) => /rule_days|event_groups/.test(query))).toEqual([]);
 });

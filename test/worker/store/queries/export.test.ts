@@ -12,7 +12,7 @@ import { exportFile } from "../../../../src/workspace/export-file.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import worker from "../../../../src/index.ts";
 import { d1Failing } from "../../../support/faults.ts";
-import { Browser } from "../../../support/pages.ts";
+import { Browser } from "../../../support/members.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
@@ -61,7 +61,7 @@ async function start(page: (range: ExportRange, read: () => Promise<ExportPage>)
   return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
 }
 
-/** Moves everything to R2. */
+/** Moves all payloads to R2. */
 async function inColdStorage(): Promise<void> {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
   await ring(workspace.id);
@@ -71,7 +71,7 @@ async function inColdStorage(): Promise<void> {
   });
 }
 
-/** Exports signals, with something that happens between the first page and the second. */
+/** Exports signals, with an event between the first page and the second. */
 async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]> {
   let pages = 0;
   const { body } = await start(async (_, read) => {
@@ -374,7 +374,7 @@ describe("exported scoring signals", () => {
     });
     const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
     expect(exported).toEqual(inOrder);
-    // Many people who have scored nothing make pages in which there is nothing.
+    // Many people without a score make empty pages.
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
       sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));

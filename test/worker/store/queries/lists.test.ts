@@ -1,4 +1,6 @@
-/** Lists of signals and people over what recording keeps apart: the log, held signals and dead letters; days and scores. */
+/**
+ * Lists of signals and people over separately stored data: the log, held signals and dead letters; days and scores.
+ */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -18,14 +20,13 @@ import type { PeopleSort } from "../../../../src/store/protocol/people-and-accou
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";
 import { linesOf } from "../../../support/adds-up.ts";
-import { rowsRead } from "../../../support/rows-read.ts";
-import { readStore } from "../../../support/read-store.ts";
+import { rowsRead } from "../../../support/sql-cost.ts";
+import { readStore, heldIn } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -42,7 +43,7 @@ function signal(over: Partial<Delivered> & { email?: string; event?: string; sou
   return { id: `sig_${n}`, ordinal: n, at: NOW - MINUTE, periodEnd: NOW + DAY, payload, ...more };
 }
 
-/** All pages of what is asked for. */
+/** All pages of a query. */
 async function all(filter: FindFilter = {}, limit = 7): Promise<SignalSummary[]> {
   const found: SignalSummary[] = [];
   let cursor: string | null = null;

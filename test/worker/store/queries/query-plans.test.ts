@@ -1,7 +1,7 @@
 /**
- * Design §3: no statement of the Durable Objects reads a table from end to end, or sorts what it reads, where that grows
- * with traffic: what a call costs does not depend on what has been stored, but for the narrow rows of segments, one for
- * hundreds of signals, that a look-up by event goes past. To cover a new call, add it to CALLS.
+ * Design §3: no statement of the Durable Objects scans a table that grows with traffic or sorts it, so that the cost
+ * of a call does not depend on the amount of stored data. Exception: a look-up by event passes over the narrow rows
+ * of segments, one for hundreds of signals. Add each new call to CALLS.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
@@ -28,7 +28,7 @@ const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1
     (SELECT min(at) FROM cold_objects WHERE state = 'unknown') AS unknown,
     (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1) AS received`;
 
-/** What may be read whole: tables that stay small, and statements for another reason. */
+/** Tables that stay small and may be read whole, and other permitted statements. */
 const EXCEPTIONS = {
   ledger: "one row",
   refusals: "200 rows",
@@ -71,13 +71,13 @@ const EXCEPTIONS = {
   "DELETE FROM released": "once in a billing period, when none of them is needed any more",
 };
 
-/** Statements of the backups in point-in-time.ts, which stand for the platform. */
+/** Statements of the backups in test/support/worker.ts, which replace the platform. */
 const OF_BACKUPS = /^SELECT \* FROM "\w+"$|\bFROM sqlite_master\b/;
 
 const START = Date.now() - 60 * MINUTE;
 const DAYS = dayOf(START);
 const GROUP_PLACE = [DAYS, ["e", "s"], [START, "e", "s"]];
-/** Where a page of an export begins. */
+/** The start of a page of an export. */
 const EXPORTED = {
   signals: [null, { in: "held", after: 0, lastDead: 0, ends: { signals: 1, held: 9 } }],
   people: [null, { person: 1, lastPerson: 9, list: null }],
@@ -89,7 +89,7 @@ const TEMPLATE = [
   { target: "plan", path: "plan", type: "string" },
 ];
 
-/** What has been made so far, for the calls that follow. */
+/** Records created so far, for the later calls. */
 interface Made {
   workspace: TestWorkspace;
   ruleId: string;
@@ -117,7 +117,7 @@ const delivered =
   ({ workspace }) =>
     deliver(workspace.id, signals);
 
-/** In this order, on one workspace: some find what those before them have made. */
+/** In this order on one workspace, because some calls use the records of earlier ones. */
 const CALLS: Record<string, Call> = {
   "an object without anything": get("/usage"),
   "a rule": async (made) => {
@@ -285,7 +285,7 @@ const CALLS: Record<string, Call> = {
   rejections: get("/rejections"),
   keys: get("/keys"),
 
-  // Mapping rules on what is stored.
+  // Mapping rules on stored signals.
   "a preview": post("/rules/preview", { ...RULE, event: "F*" }),
   "a preview of one event": post("/rules/preview", { ...RULE, event: "Form" }),
   "a rule applied": async (made) => {
@@ -317,7 +317,7 @@ const CALLS: Record<string, Call> = {
     await ring(workspace.id);
   },
 
-  // What comes again, and what ends.
+  // Repeated and final calls.
   "dead letters replayed": post("/dead-letters/replay", {}),
   "some of them": post("/dead-letters/replay", { ids: ["sig_8"] }),
   "held signals released": async ({ workspace }) => {
@@ -376,13 +376,13 @@ test("no statement scans a table that grows with traffic", async () => {
   const plans = statements.plans().filter(({ query }) => !OF_BACKUPS.test(query));
   expect(readable(wholeReads(plans, Object.keys(EXCEPTIONS)))).toEqual([]);
 
-  // Nothing is left out: neither a method of the two objects nor a statement's index.
+  // Complete: each method of the two objects and each index is used.
   expect(called.filter(({ spy }) => spy.mock.calls.length === 0).map(({ name }) => name)).toEqual([]);
   const indexes = await runInDurableObject(made.workspace.store, (_, { storage: { sql } }) =>
     sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL").toArray(),
   );
   const used = plans.map(({ detail }) => detail).join();
-  // No index is written with every signal that nothing reads.
+  // Each index that is written with every signal is also read.
   expect(indexes.map(({ name }) => name).filter((name) => !used.includes(name))).toEqual([]);
 });
 

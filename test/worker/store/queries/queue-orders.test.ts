@@ -1,4 +1,4 @@
-/** The signal queue in its orders, narrowed down by name, source, kind and days: on its own and on its page. */
+/** The signal queue in its orders, filtered by name, source, kind and days: as a query and on its page. */
 import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, expect, test } from "vitest";
@@ -124,7 +124,8 @@ test("of more event groups than can be sorted the latest are shown, and the page
   });
   const html = await members.member.see(`${members.home}/signals?sort=count`);
   expect(textOf(html)).toContain("Of the 5,000 events that were seen last.");
-  // The 200 that have most are the oldest; of a day that is only partly among the latest, any may be.
+  // The 200 groups with the highest count are the oldest. Of a day that is only partly among the latest, any group
+  // may appear.
   const numbers = listed(html).map((event) => Number(event.slice("event ".length)));
   expect(Math.min(...numbers)).toBeGreaterThan(100);
   expect(numbers).toEqual(numbers.toSorted((a, b) => a - b));

@@ -5,13 +5,11 @@ import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { ring, ringUntilQuiet } from "../../../support/cold.ts";
-import { expectDaysToAddUp } from "../../../support/days.ts";
+import { expectDaysToAddUp, expectToAddUp, readStore, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
-import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
-import { heldIn } from "../../../support/stored-signals.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;
@@ -21,7 +19,7 @@ const JANE = "jane@example.com";
 
 let workspace: TestWorkspace;
 let hasDropped = false;
-/** Lines of everything that the days count: neither dropped nor deleted. */
+/** Lines that count for a day: neither dropped nor deleted. */
 let haveDaysLines = true;
 beforeEach(async () => {
   workspace = await newWorkspace();
@@ -57,7 +55,7 @@ async function scoreOf(email: string): Promise<number | undefined> {
   return (await store().people({ email }, { cursor: null, limit: 1 })).items[0]?.score;
 }
 
-/** Keeps signals as short as can be from now on. */
+/** Keeps signals as short as possible from now on. */
 async function dropOldSignals(): Promise<void> {
   [hasDropped, haveDaysLines] = [true, false];
   const plan = await newPlan(1_000);
@@ -197,7 +195,7 @@ describe("linked signals", () => {
   test("leave the day of the first person to another signal when they move", async () => {
     await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
-    // An anonymous id makes it Jane's, until the user id, which counts for more, is known.
+    // The anonymous id makes it Jane's until the user id, which takes precedence, is known.
     await send(identify(MIDNIGHT, { anonymousId: "a-1" }, JANE));
     await send(visit(MIDNIGHT, { anonymousId: "a-1", userId: "u-9" }));
     await send(visit(MIDNIGHT + 1), visit(MIDNIGHT + DAY));
@@ -292,7 +290,7 @@ describe("a once-ever score", () => {
   test("is deleted with its person only", async () => {
     await newRule("once_per_day");
     await send(identify(MIDNIGHT, { anonymousId: "a-1" }, JANE));
-    // Jane's by her anonymous id, so far.
+    // Jane's only by her anonymous id so far.
     await send(
       visit(MIDNIGHT, { anonymousId: "a-1" }),
       visit(MIDNIGHT + DAY),

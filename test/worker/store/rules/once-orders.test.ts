@@ -1,4 +1,4 @@
-/** Rules that score once: whatever happened before, and in whichever order, applying the rule gives the scores it says. */
+/** Rules that score once: after any history, applying the rule gives its own scores. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
@@ -44,7 +44,7 @@ interface Rule {
   points: number;
 }
 
-/** A store, the workspace's single rule, and what was sent. */
+/** A store, the workspace's only rule, and the sent signals. */
 class World {
   readonly store: TestStore;
   readonly pages = new Map<string, Page>();
@@ -126,7 +126,7 @@ class World {
     await stepLinkJobs({ state, storage, objects, rules: async () => this.rules });
   }
 
-  /** Runs all jobs to their ends, which they always have. */
+  /** Runs all jobs to their ends. */
   async finish(): Promise<void> {
     const { state, sql } = this.store;
     const isBusy = (): boolean => hasRuleJobs(sql) || hasRecounts(sql) || nextLinkJobMs(sql) !== null;
@@ -152,7 +152,7 @@ class World {
     return Object.fromEntries([...people].map(({ email, score }) => [email, score]));
   }
 
-  /** What the rule, applied to all that is stored, scores; and what dropped signals had scored. */
+  /** The expected scores of the rule applied to all stored signals, and the scores of dropped signals. */
   expected(): Record<string, number> {
     const { state, sql } = this.store;
     const people = sql.exec<{ id: number; email: string; recent: string }>("SELECT id, email, recent FROM people");
@@ -309,7 +309,7 @@ test(
     world.record({ email: ANN }, "pricing");
     world.record({ userId: "u-1", traits: { email: BOB } }, null);
     await world.finish();
-    // Of Ann's signals the one on the home page scored by the rule as it was.
+    // Of Ann's signals the one on the home page scored by the earlier version of the rule.
     expect(world.scores()).toEqual({ [ANN]: 7, [BOB]: 7 });
     world.expectToAddUp();
   }),

@@ -23,8 +23,8 @@ import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { evaluateSignal } from "../../../../src/domain/rules/evaluate-rules.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
-import { readScores } from "../../../support/scores.ts";
-import type { Scores } from "../../../support/scores.ts";
+import { readScores } from "../../../support/read-store.ts";
+import type { Scores } from "../../../support/read-store.ts";
 
 const NOW = Date.now();
 const RULE: MappingRule = {
@@ -37,7 +37,7 @@ const RULE: MappingRule = {
   points: 3,
 };
 const DEMO = [{ path: "properties.form", operator: "equals" as const, value: "demo" }];
-/** That nothing ever matches, of another rule: so that lines have outcomes beside the one in question. */
+/** A score of another rule that never matches, so that lines have further outcomes. */
 const OTHER: MappingRule = { ...RULE, id: "rule_other", event: "*", scoringSignal: "any", points: 100 };
 
 interface Sent {
@@ -47,7 +47,7 @@ interface Sent {
   long?: boolean;
 }
 
-/** A store of its own, without its alarm: whatever happens to it happens because a test says so. */
+/** A store without its alarm, so that only the test causes changes. */
 class Bench {
   readonly storage: DurableObjectStorage;
   readonly workspaceId: string;
@@ -83,7 +83,7 @@ class Bench {
     this.#recordAll(signals.map((signal) => this.#toRecord(this.#payload(signal), compiled)));
   }
 
-  /** A visitor becomes ann, and what they have sent is hers, with these rules. */
+  /** Identifies a visitor as ann, who gets the visitor's signals, with these rules. */
   async link(anonymousId: string, rules: readonly MappingRule[]): Promise<void> {
     const identify = { type: "identify", anonymousId, traits: { email: "ann@example.com" } };
     this.#recordAll([this.#toRecord(identify, compileRules([]))]);
@@ -104,7 +104,7 @@ class Bench {
     });
   }
 
-  /** All that is sealed. */
+  /** All sealed segments. */
   async freeze(): Promise<void> {
     await moveToCold(
       { storage: this.storage, log: this.state.signals, objects: this.objects },
@@ -135,14 +135,14 @@ class Bench {
     return stepRuleJob(this.state, this.objects, this.storage, limit);
   }
 
-  /** Returns how many steps it took. */
+  /** @returns the number of steps. */
   async finish(limit?: number): Promise<number> {
     let steps = 1;
     while (await this.step(limit)) steps++;
     return steps;
   }
 
-  /** Fails in the middle of what is written. */
+  /** Fails in the middle of the writes. */
   async crashingStep(statements: number): Promise<boolean> {
     const { sql } = this.storage;
     const exec = sql.exec.bind(sql);
@@ -193,12 +193,12 @@ class Bench {
     return readScores(this.storage.sql);
   }
 
-  /** In the order in which they were received. */
+  /** In received order. */
   get points(): number[] {
     return this.scores.scoring.sort((a, b) => a.at - b.at).map(({ points }) => points);
   }
 
-  /** How often each segment has been rewritten. */
+  /** The number of rewrites of each segment. */
   get versions(): number[] {
     return this.storage.sql
       .exec<{ version: number }>("SELECT version FROM signals_facts ORDER BY first_seq")
@@ -248,7 +248,7 @@ function inStore(act: (bench: Bench) => void | Promise<void>): Promise<void> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(id), (_, { storage }) => act(new Bench(storage, id)));
 }
 
-/** Time goes on, so that what is linked or asked for after this is later than what was before. */
+/** Time passes, so that later links and requests have a later time. */
 async function aMoment(): Promise<void> {
   const then = Date.now();
   await vi.waitUntil(() => Date.now() > then, { interval: 1 });
@@ -444,7 +444,7 @@ test("a rule that is switched on again while its scores are being removed keeps 
     expect(await bench.step(1)).toBe(true);
     expect(bench.job()).toMatchObject({ ruleVersion: null, removed: 2, total: 0 });
     await aMoment();
-    // On again: it scores what comes, and what is linked.
+    // Enabled again: it scores new signals and linked ones.
     const again = { ...RULE, version: 3, points: 9 };
     bench.record(forms(1), [again]);
     await bench.link("v-1", [again]);
@@ -547,7 +547,7 @@ test("scores of very many dropped signals of one person are removed in steps", (
     bench.remove();
     for (let [before, isMore] = [0, true]; isMore; before = bench.job().removed) {
       isMore = await bench.step(limit);
-      // A row of the list is gone through as a whole.
+      // A row of the list is processed as a whole.
       expect(bench.job().removed - before).toBeLessThan(2 * limit);
     }
     expect(bench.job()).toMatchObject({ status: "done", removed: count });

@@ -1,4 +1,4 @@
-/** Design §8.5, spec §6.3: mapping rules tried on stored signals, applied to them, and proposed from one. */
+/** Design §8.5, spec §6.3: mapping rules previewed on stored signals, applied to them, and proposed from a signal. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -12,11 +12,9 @@ import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { RULE_FREQUENCIES } from "../../../../src/domain/rules/mapping-rule.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
-import { expectToAddUp } from "../../../support/read-store.ts";
-import { expectDaysToAddUp } from "../../../support/days.ts";
+import { expectToAddUp, expectDaysToAddUp, scoresOf, spillLists } from "../../../support/read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
-import { scoresOf, spillLists } from "../../../support/scores.ts";
 import { until } from "../../../support/until.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
@@ -111,7 +109,7 @@ const DEMO = aRule({
   points: 20,
 });
 
-/** Every way in which a signal can be there, and only `counting` are a person's. */
+/** Signals in every state; only `counting` belong to a person. */
 const HISTORY: Delivered[] = [
   form("sig_1", "ann@example.com", { form: "Demo" }),
   form("sig_2", "ann@example.com", { form: "demo again" }),
@@ -214,7 +212,7 @@ describe("a preview", () => {
   });
 });
 
-/** Delivers so many signals of bob's. */
+/** Delivers this many of Bob's signals. */
 async function deliverMany(count: number): Promise<void> {
   const signals = Array.from({ length: count }, (_, n) => ({
     ...form(`sig_many_${n}`, "bob@example.com"),
@@ -461,7 +459,10 @@ async function silenceAlarms(target = workspace): Promise<void> {
   });
 }
 
-/** One step, of the next segments with `limit` lines that may score; it fails after `statements` of its statements, as in a crash. */
+/**
+ * One step over the next segments with `limit` lines that may score. Fails after `statements` of its statements, as
+ * in a crash.
+ */
 async function step(limit: number, statements = Number.POSITIVE_INFINITY, target = workspace): Promise<void> {
   await runInDurableObject(stub(target), async (instance, { storage }) => {
     const state = Reflect.get(instance, "state") as StoreState;
@@ -481,7 +482,7 @@ async function step(limit: number, statements = Number.POSITIVE_INFINITY, target
   });
 }
 
-/** Few histories fill a segment. */
+/** Seals the open lines, because few histories fill a segment. */
 async function seal(target: TestWorkspace): Promise<void> {
   await runInDurableObject(stub(target), (instance, { storage }) => {
     const { signals } = Reflect.get(instance, "state") as StoreState;
@@ -492,7 +493,7 @@ async function seal(target: TestWorkspace): Promise<void> {
   });
 }
 
-/** Rings the alarm until there is nothing left to do. */
+/** Rings the alarm until no work is left. */
 async function finish(target: TestWorkspace): Promise<void> {
   await runInDurableObject(stub(target), async (instance, { storage: { sql } }) => {
     while (hasRuleJobs(sql)) await instance.alarm();
@@ -542,7 +543,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
         const [lived, ideal] = [await newWorkspace(), await newWorkspace()];
         const { id } = await create({ name: "rule", ...first }, lived);
         let final = first;
-        /** The rule has been edited since it was applied; at first it is there before all signals. */
+        /** The rule was edited after it was applied; at first it precedes all signals. */
         let edited = false;
         let ordinal = 0;
         const batches: Delivered[][] = [];
@@ -562,7 +563,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
           } else if ("seal" in action) await seal(lived);
           else if ("limit" in action) await step(action.limit, action.statements, lived);
           else {
-            // Only this one: a run that is interrupted goes on beside the tests that follow.
+            // Only this alarm, because an interrupted run would continue during the later tests.
             await runInDurableObject(env.SIGNAL_STORE.getByName(lived.id), (_, ctx) => ctx.abort("killed")).catch(
               () => {},
             );
@@ -593,7 +594,7 @@ function toDeliver(
   const named = who.startsWith("person") ? { email: `${who}@example.com` } : who === "nobody" ? {} : { userId: who };
   const payload =
     identifies !== null && who.startsWith("user")
-      ? // Each user id is always the same person's.
+      ? // Each user id always belongs to the same person.
         { type: "identify", userId: who, traits: { email: who.replace("user", "person") + "@example.com" } }
       : { event, ...named, properties: { value } };
   return { id: `sig_${ordinal}`, ordinal, at: START + minute * MINUTE, payload, periodEnd: START + 30 * DAY };

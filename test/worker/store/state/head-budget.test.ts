@@ -1,4 +1,4 @@
-/** The budget of the head besides lines: beyond it, pending changes move to rows of their own. */
+/** The budget of the head besides lines: beyond it, pending changes move to their own rows. */
 import { describe, expect, test } from "vitest";
 import { dayOf, latestDays } from "../../../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
@@ -7,7 +7,7 @@ import type { SignalToRecord } from "../../../../src/store/protocol/stored-signa
 import { recordSignals } from "../../../../src/store/record-signals.ts";
 import { readRuleDays } from "../../../../src/store/state/rule-outcomes.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
-import { headMetaBytes, largestRows } from "../../../support/row-bytes.ts";
+import { headMetaBytes, largestRows } from "../../../support/sql-cost.ts";
 import { type TestStore, inStore } from "../../../support/store.ts";
 
 const NOW = Date.parse("2026-03-01T12:00:00Z");

@@ -1,10 +1,10 @@
-/** What the store bench has measured, each figure beside its target. */
+/** The figures of the benches: measurements of the store next to their targets, and medians. */
 
 export interface StoreFigure {
   name: string;
   value: number;
   unit: "rows" | "bytes" | "MB" | "µs" | "ms" | "s" | "×" | "signals";
-  /** The target, where there is one. */
+  /** The target, if any. */
   atMost?: number;
   atLeast?: number;
 }
@@ -13,11 +13,11 @@ export interface StoreFigure {
 export interface StorePart {
   title: string;
   figures: StoreFigure[];
-  /** What the figures are made of. */
+  /** The basis of the figures. */
   notes: string[];
 }
 
-/** Figures that miss their targets, and those that are none. */
+/** Figures that miss their targets or are no numbers. */
 export function missed(parts: readonly StorePart[]): string[] {
   return parts
     .flatMap(({ figures }) => figures)
@@ -37,4 +37,8 @@ export function shown({ value, unit }: StoreFigure): string {
 export function target({ atMost, atLeast, unit }: StoreFigure): string {
   if (atMost !== undefined) return `≤ ${atMost.toLocaleString("en")} ${unit}`;
   return atLeast === undefined ? "–" : `≥ ${atLeast} ${unit}`;
+}
+
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
