@@ -209,7 +209,7 @@ export const SESSION_MS = 12 * 3_600_000;
 /** Time for the sign-in at the OpenID provider: a password, a second factor, a lost telephone. */
 export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
 
-// --- The log (docs/signal-store.md) ---
+// --- The log (design §15) ---
 
 /** A row of the store: the platform refuses 2 MB. */
 export const ROW_MAX_BYTES = 1_500_000;

@@ -1,5 +1,5 @@
 /**
- * Deletes a person with all linked data (docs/signal-store.md): a job in steps, one transaction each. The first step
+ * Deletes a person with all linked data (design §15): a job in steps, one transaction each. The first step
  * removes the person, so that nothing names them and later signals make a new person. The next steps process the
  * tables in portions: identities, the list of the person's lines, held signals and dead letters. The store's alarm
  * continues the job, and ends it when R2 holds no copy.

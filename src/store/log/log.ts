@@ -1,5 +1,5 @@
 /**
- * The log (docs/signal-store.md): lines in the order of recording, each with a number, `seq`. New lines are open and stand in
+ * The log (design §15): lines in the order of recording, each with a number, `seq`. New lines are open and stand in
  * the head. Hundreds of lines at a time are sealed into a segment. Code outside this folder does not know how lines are stored.
  *
  * All methods are synchronous and part of the caller's transaction. The caller calls `flush` once per transaction to write the head,
