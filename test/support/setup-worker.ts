@@ -16,8 +16,18 @@ afterAll(async () => {
   vi.useRealTimers();
   vi.restoreAllMocks();
   await reset();
+  await emptyD1();
   forgetShared();
 });
+
+/** `reset` keeps what was written before a test aborted all objects. */
+async function emptyD1(): Promise<void> {
+  const { results } = await env.DB.prepare(
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_cf\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+  ).all<{ name: string }>();
+  const statements = ["PRAGMA defer_foreign_keys = on", ...results.map(({ name }) => `DROP TABLE ${name}`)];
+  await env.DB.batch(statements.map((statement) => env.DB.prepare(statement)));
+}
 
 /** Prints the log lines of failed tests only: passing the lines of all tests to Vitest takes a seventh of the CPU time. */
 function keepLogLines(): void {
