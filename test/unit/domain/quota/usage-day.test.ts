@@ -16,7 +16,8 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
 
 test("a day's entry has the counts of all verdicts; an idle period has none", () => {
   const idle = { periodStartMs: START, dayMs: day(5), accepted: 0, held: 0, rejected: 0 };
-  expect(entryOf({ ...idle, rejected: 1, ...{ signalLimit: 100 } })).toEqual({ ...idle, rejected: 1 });
+  const ledger = { ...idle, rejected: 1, signalLimit: 100 };
+  expect(entryOf(ledger)).toEqual({ ...idle, rejected: 1 });
   expect(entryOf({ ...idle, held: 1 })).toEqual({ ...idle, held: 1 });
   expect(entryOf(idle)).toBeNull();
 });
