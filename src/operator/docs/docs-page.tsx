@@ -43,7 +43,7 @@ export function createDocumentRoutes(routes: readonly RouterRoute[]) {
       for (const [name, value] of Object.entries(PAGE_HEADERS)) c.header(name, value);
       return c.html(html`<!doctype html>${<DocsPage document={document()} origin={new URL(c.req.url).origin} />}`);
     });
-  for (const { path } of [...app.routes]) app.all(path, (c) => methodNotAllowed(c, "GET, HEAD"));
+  for (const path of app.routes.map((route) => route.path)) app.all(path, (c) => methodNotAllowed(c, "GET, HEAD"));
   return app;
 }
 
