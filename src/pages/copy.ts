@@ -1,7 +1,8 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
 import type { Role } from "../domain/keys/role.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
-import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { NamedBy } from "../store/protocol/stored-signals.ts";
 

@@ -7,7 +7,7 @@ import type { DotPath } from "../json/dot-path.ts";
 import { echo, type Described } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { numberOfText } from "../rules/mapping-condition.ts";
-import { isAbsent } from "../json/json-value.ts";
+import { isAbsent, isExact, kindInWords } from "../json/json-value.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
@@ -211,11 +211,6 @@ function booleanOf(text: string): boolean | undefined {
   return text.length > BOOLEAN_MAX_CHARACTERS ? undefined : BOOLEANS.get(text.trim().toLowerCase());
 }
 
-/** Whether a number has all its digits: JSON.parse loses the last digits beyond 2^53. */
-function isExact(number: number): boolean {
-  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
-}
-
 function isField(target: string): target is AccountField {
   return target !== "external_id" && ACCOUNT_TARGETS.some((known) => known === target);
 }
@@ -228,10 +223,7 @@ function echoOf(sent: unknown, code: TemplateError["code"]): { sent?: string } {
 /** The kind of the value, without the value itself. A text that counts as missing is "blank". */
 function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (sent === undefined) return "missing";
-  if (sent === null) return "null";
-  if (Array.isArray(sent)) return "an array";
-  if (typeof sent === "object") return "an object";
-  if (typeof sent === "number") return isExact(sent) ? "a number" : "a number too large to keep its digits";
-  if (typeof sent !== "string") return String(sent as boolean);
-  return code === "missing" ? "blank" : "a text";
+  if (typeof sent === "boolean") return String(sent);
+  if (typeof sent === "number" && !isExact(sent)) return "a number too large to keep its digits";
+  return typeof sent === "string" && code === "missing" ? "blank" : kindInWords(sent);
 }

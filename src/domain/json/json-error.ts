@@ -36,12 +36,6 @@ const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
 /** The longest of these values, and some white space. */
 const FOREIGN_VALUE_MAX_LENGTH = 20;
 
-/** Finds and explains the first error of the UTF-8 text [start, end), which JSON.parse has refused. */
-export function explainJsonError(bytes: Uint8Array, start: number, end: number, ofLine?: number): string {
-  const error = findJsonError(bytes, start, end);
-  return error === null ? "The text is valid JSON." : describeJsonError(bytes, start, end, error, ofLine);
-}
-
 /**
  * Describes the first error of the UTF-8 text [start, end) in one to three sentences: its line, column and character
  * (from 1, in UTF-16 units), the mistake and the fix.
@@ -53,9 +47,10 @@ export function describeJsonError(
   bytes: Uint8Array,
   start: number,
   end: number,
-  error: JsonError,
+  error: JsonError | null,
   ofLine?: number,
 ): string {
+  if (error === null) throw new Error("the text is JSON");
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
   const explained = otherBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);

@@ -22,3 +22,16 @@ export function presentText(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   return value.trim().toWellFormed() || undefined;
 }
+
+/** Whether a number has all its digits. JSON.parse loses the last digits beyond 2^53, so different ids would be equal. */
+export function isExact(number: number): boolean {
+  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
+}
+
+/** The kind of a value in a sentence to its sender, such as `an array`. */
+export function kindInWords(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "string") return "a text";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}

@@ -3,20 +3,10 @@
  * event. No part of a rule becomes a regular expression. evaluate-rules.ts evaluates them for a signal;
  * rule-content.ts measures their size.
  */
-import { isJsonObject, parseDotPath, readValue } from "../json/dot-path.ts";
-import type { DotPath } from "../json/dot-path.ts";
+import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
-import { comparatorOf } from "./mapping-condition.ts";
-import type { Comparator, MappingCondition } from "./mapping-condition.ts";
-
-export {
-  MAPPING_OPERATORS,
-  OPERATORS_OF_NUMBERS,
-  OPERATORS_WITH_LIST,
-  OPERATORS_WITHOUT_VALUE,
-} from "./mapping-condition.ts";
-export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
+import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
 
 /** How often a rule may score a person: at each match, once per UTC day of receipt, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;

@@ -4,7 +4,7 @@
  */
 import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
 import { evaluate } from "./evaluate-rules.ts";
-import type { MappingCondition } from "./mapping-rule.ts";
+import type { MappingCondition } from "./mapping-condition.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
@@ -93,7 +93,7 @@ export function proposeRule(signal: NormalisedSignal, similar: readonly Normalis
 /** Whether a condition holds for a signal. Also rejects names that no path can reach. */
 function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
-  return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal).matches.length === 1;
+  return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal)?.matches.length === 1;
 }
 
 function candidatesOf(signal: NormalisedSignal): Candidate[] {

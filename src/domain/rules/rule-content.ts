@@ -1,5 +1,6 @@
 /** The editable content of a mapping rule (everything except id, version and times), its differences and its size. */
-import type { MappingCondition, MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingCondition } from "./mapping-condition.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
   name: string;
@@ -19,16 +20,9 @@ export const RULE_FIELDS = [
   "enabled",
 ] as const satisfies (keyof RuleContent)[];
 
-export function contentOf({
-  name,
-  event,
-  match,
-  conditions,
-  scoringSignal,
-  points,
-  ...rest
-}: RuleContent): RuleContent {
-  const { frequency, enabled } = rest;
+/** Copies the content without any further fields. */
+export function contentOf(rule: RuleContent): RuleContent {
+  const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = rule;
   return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
 }
 

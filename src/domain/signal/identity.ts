@@ -4,44 +4,18 @@
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import { isAbsent } from "../json/json-value.ts";
+import { isAbsent, isExact } from "../json/json-value.ts";
 import { holdsKey } from "../keys/api-key.ts";
 import type { Traits } from "./traits.ts";
 
 /** Words that senders write instead of a missing id, in lower case. */
-const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
-  "null",
-  "undefined",
-  "nil",
-  "none",
-  "nan",
-  "infinity",
-  "-infinity",
-  "true",
-  "false",
-  "-1",
-  "n/a",
-  "na",
-  "(null)",
-  "(none)",
-  "(not set)",
-  "[object object]",
-  "anonymous",
-  "anon",
-  "unknown",
-  "guest",
-  "visitor",
-  "not_authenticated",
-  "id",
-  "user",
-  "userid",
-  "user_id",
-  "anonymousid",
-  "anonymous_id",
-  "distinctid",
-  "distinct_id",
-  "email",
-]);
+const WORTHLESS_WORDS: ReadonlySet<string> = new Set(
+  (
+    "null|undefined|nil|none|nan|infinity|-infinity|true|false|-1|n/a|na|(null)|(none)|(not set)|[object object]|" +
+    "anonymous|anon|unknown|guest|visitor|not_authenticated|id|user|userid|user_id|anonymousid|anonymous_id|" +
+    "distinctid|distinct_id|email"
+  ).split("|"),
+);
 
 /** Unfilled placeholders of templates: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
@@ -73,7 +47,7 @@ export function isWorthlessId(id: string): boolean {
  */
 export function usableId(value: unknown): string | undefined {
   if (typeof value === "number") {
-    return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? usableId(String(value)) : undefined;
+    return isExact(value) ? usableId(String(value)) : undefined;
   }
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }

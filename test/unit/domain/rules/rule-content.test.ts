@@ -1,6 +1,6 @@
 /** Differences between mapping rules, and their size. */
 import { describe, expect, test } from "vitest";
-import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../../../src/domain/rules/mapping-condition.ts";
 import { ruleDifferences, ruleSize } from "../../../../src/domain/rules/rule-content.ts";
 import type { RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 
