@@ -2,7 +2,7 @@
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
-import type { EventType, WantedEvents } from "./workspace-event.ts";
+import type { EventData, EventType, WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
@@ -12,7 +12,7 @@ export type DestinationType = (typeof DESTINATION_TYPES)[number];
 export type DestinationState = "active" | "paused" | "disabled";
 
 /** Why the service switched it off: the receiver answered 410, or no delivery succeeded for five days. */
-export type DisabledReason = "gone" | "failing";
+export type DisabledReason = EventData["destination.disabled"]["reason"];
 
 /** Times are in milliseconds since 1970. */
 export interface Destination {
