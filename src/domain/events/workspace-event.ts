@@ -5,6 +5,7 @@
  * An event is made where it becomes true. It keeps its id in every repetition, so that a receiver can drop duplicates.
  */
 import type { VerdictCounts } from "../quota/quota.ts";
+import type { UsageLevelReached } from "../quota/usage-news.ts";
 import { counted, grouped } from "../text.ts";
 
 interface EventSentence {
@@ -38,9 +39,6 @@ function entry<Data>(declared: CatalogueEntry<Data>): CatalogueEntry<Data> {
 function keepAll<Data>(data: Data): Data {
   return data;
 }
-
-/** Percent of the signal limit, or the first refusal of the period because of the limit. */
-export type UsageLevelReached = "80" | "100" | "200" | "first_refusal";
 
 export interface ScoringSignalMade {
   email: string;

@@ -2,7 +2,6 @@
  * Notices about usage (spec §8.2–§8.4). Each level is announced once per billing period. It is announced again only
  * if a change of the limit or of overages made it unreached in between.
  */
-import type { UsageLevelReached } from "../events/workspace-event.ts";
 import { ordinalsTaken, quotaCeiling } from "./quota.ts";
 import type { AdmittedVerdict, QuotaPlan } from "./quota.ts";
 
@@ -13,10 +12,13 @@ export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
 export interface UsageStanding extends QuotaPlan, Record<AdmittedVerdict, number> {}
 
-const LEVELS = [
+/** Percent of the signal limit, or the first refusal of the period because of the limit. */
+export type UsageLevelReached = `${UsageLevel}` | "first_refusal";
+
+const LEVELS: readonly UsageLevelReached[] = [
   ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
   "first_refusal",
-] as const satisfies readonly UsageLevelReached[];
+];
 
 interface UsageMoment {
   /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
