@@ -2,16 +2,13 @@
  * The payload template of a Product Org Updates key (spec §2.1, design §8.7): maps paths of a payload to fields of an
  * account. Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
-import { parseDotPath, PathReading } from "../json/dot-path.ts";
-import type { DotPath } from "../json/dot-path.ts";
+import { parseDotPath, PathReading, type DotPath } from "../json/dot-path.ts";
 import { echo, type Described } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { numberOfText } from "../rules/mapping-condition.ts";
-import { isAbsent, isExact, kindInWords } from "../json/json-value.ts";
+import { isAbsent, isExact, kindInWords, type JsonObject } from "../json/json-value.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { ok, refuse, type Result } from "../result.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;

@@ -1,7 +1,6 @@
 /** A destination of a workspace's events, without secrets, and the rules for its target. */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
+import { ok, refuse, type Result } from "../result.ts";
 import type { EventData, EventType, WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;

@@ -2,8 +2,7 @@
  * Notices about usage (spec §8.2–§8.4). Each level is announced once per billing period. It is announced again only
  * if a change of the limit or of overages made it unreached in between.
  */
-import { ordinalsTaken, quotaCeiling } from "./quota.ts";
-import type { AdmittedVerdict, QuotaPlan } from "./quota.ts";
+import { ordinalsTaken, quotaCeiling, type AdmittedVerdict, type QuotaPlan } from "./quota.ts";
 
 /** Usage levels in percent of the signal limit that are announced, ascending. */
 const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;

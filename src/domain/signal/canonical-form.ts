@@ -1,8 +1,7 @@
 /** Design §8.2: duplicate detection. Returns the text that the caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent } from "../json/json-value.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { isAbsent, type JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */

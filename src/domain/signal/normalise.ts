@@ -5,10 +5,8 @@
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
-import { isAbsent, presentText } from "../json/json-value.ts";
-import { CDP_CALL_TYPES } from "./signal.ts";
-import type { JsonObject } from "../json/json-value.ts";
-import type { NormalisedSignal } from "./signal.ts";
+import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
+import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
 import { traitsSent } from "./traits.ts";
 
 /** Event name of a `page` call. */

@@ -8,12 +8,10 @@ import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
 import { hasEmailShape } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
-import { isAbsent, kindInWords } from "../json/json-value.ts";
+import { isAbsent, kindInWords, type JsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { ok, refuse, type Result } from "../result.ts";
 
 /** Refuses credentials in names: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
