@@ -61,7 +61,6 @@ const ATTRIBUTE_PREFIX = "attributes.";
 export const TEMPLATE_MAX_STEPS = 100_000;
 /** Step budget of all updates of a request: about 0.4 s. */
 export const REQUEST_MAX_STEPS = 10_000_000;
-/** Remaining step budget of a request. */
 export interface StepBudget {
   stepsLeft: number;
 }
@@ -102,7 +101,6 @@ export function mapAccount(
   const maxSteps = Math.min(TEMPLATE_MAX_STEPS, request.stepsLeft);
   let stepsLeft = maxSteps;
   for (const { target, path, pathText, type, required } of template) {
-    if (!required && lacksFirstName(payload, path)) continue;
     const refuseValue = (
       code: TemplateError["code"],
       expected: string,
@@ -138,12 +136,6 @@ export function mapAccount(
     }
   }
   return errors.length === 0 ? ok(record) : refuse(errors);
-}
-
-/** Whether the payload lacks the first name of the path. Many times faster than a reading. */
-function lacksFirstName(payload: JsonObject, [first]: DotPath): boolean {
-  if (first?.kind !== "name" || first.cost > 0) return false;
-  return !Object.hasOwn(payload, first.name) && !Object.hasOwn(payload, first.rest);
 }
 
 /** The refusal of a payload: names errors while they fit, then counts the rest. */
@@ -182,7 +174,6 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** Longest text that is parsed as a boolean, including white space. */
 const BOOLEAN_MAX_CHARACTERS = 1_000;
 
 /** Converts `sent` to a type; undefined if that is impossible. Numeric text is plain decimal, as in mapping rules. */

@@ -30,7 +30,6 @@ export function readSample(text: string): Result<JsonObject, string> {
 
 /** Maximum mappings of a proposal: more do not fit on a screen. */
 const MAX_MAPPINGS = 15;
-/** Levels of a sample that the proposal reads. */
 const MAX_LEVELS = 4;
 
 /** Common names of each field, the most specific first; compared without case and separators. */
@@ -159,9 +158,7 @@ function words(list: string): readonly string[] {
   return list.split(" ");
 }
 
-/** Longest path that the example writes as nested objects; a longer one becomes a dotted name. */
 const NESTED_MAX_STEPS = 8;
-/** Largest array index that the example writes as an array. */
 const INDEX_MAX = 3;
 
 /** Mappings that read the same place. `steps` are names and indices. */
@@ -207,7 +204,6 @@ function isId(target: string): boolean {
   return target === "external_id";
 }
 
-/** A value that satisfies the types of all mappings. */
 function valueFor(mappings: readonly PayloadMapping[]): unknown {
   const types = new Set(mappings.map(({ type }) => type));
   const target = mappings.find((row) => isId(row.target))?.target ?? mappings[0]?.target ?? "";

@@ -27,9 +27,7 @@ export interface Destination {
   /** Time since which no delivery has succeeded; null: the last attempt succeeded. */
   failingSinceMs: number | null;
   lastDeliveredAtMs: number | null;
-  /** Deliveries that are still to be tried, or tried again. */
   waiting: number;
-  /** Events that were dropped because too many waited. */
   dropped: number;
   /** Time until which deliveries are signed with the old secret too; null: there is no old secret. */
   oldSecretEndsAtMs: number | null;
@@ -116,7 +114,6 @@ function withoutPort(host: string): string {
   return host.replace(/:\d+$/, "");
 }
 
-/** Whether a host has at least two labels, the last of letters, and no dot at the end. */
 function isPublicName(host: string): boolean {
   return /^([a-z0-9_-]+\.)+([a-z]{2,}|xn--[a-z0-9-]+)$/.test(host) && !NOT_PUBLIC.test(host);
 }

@@ -44,7 +44,6 @@ export interface ScoringSignalMade {
   email: string;
   scoring_signal: string;
   points: number;
-  /** The person's score after this scoring signal. */
   score: number;
   rule_id: string;
   signal_id: string;
@@ -52,7 +51,6 @@ export interface ScoringSignalMade {
   received_at: string;
 }
 
-/** Scoring signals in the order in which they were recorded. */
 interface PersonScored {
   scoring_signals: ScoringSignalMade[];
 }
@@ -63,17 +61,11 @@ interface PersonScored {
  */
 interface PeopleRescored {
   cause: "rule_applied" | "signals_linked";
-  /** The rule that was applied; null if signals were linked. */
   rule_id: string | null;
-  /** Email of the person who received the signals; null if a rule was applied. */
   email: string | null;
-  /** Signals that score now and did not before. */
   added: number;
-  /** Signals that score differently than before. */
   changed: number;
-  /** Signals that no longer score. */
   removed: number;
-  /** Change of the sum of all scores. */
   points: number;
   /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
   thresholds: { threshold: number; risen: number; fallen: number }[];
@@ -145,7 +137,6 @@ export const EVENT_CATALOGUE = {
   }),
   "usage.level": entry<{
     level: UsageLevelReached;
-    /** Signals counted in the period. */
     used: number;
     signal_limit: number;
     overages: boolean;
@@ -232,7 +223,6 @@ export const EVENT_CATALOGUE = {
   "key.silent": entry<{
     key_id: string;
     key_name: string;
-    /** Days without a call, as configured for the key. */
     days: number;
     last_used_at: string | null;
   }>({
@@ -252,7 +242,6 @@ export const EVENT_CATALOGUE = {
     to: string;
     calls: number;
     refused: number;
-    /** Refused calls by the code in the answer. */
     codes: Record<string, number>;
   }>({
     label: "Many calls are refused",
@@ -335,16 +324,13 @@ export type EventOf<Type extends AnyEventType> = {
   [T in Type]: {
     id: EventId;
     type: T;
-    /** Time at which the event became true, in milliseconds since 1970. */
     time: number;
     data: EventData[T];
   };
 }[Type];
 
-/** An event raised by a source of the workspace. */
 export type WorkspaceEvent = EventOf<EventType>;
 
-/** Any event that a destination can receive. */
 export type AnyEvent = EventOf<AnyEventType>;
 
 /** The entry of an event's type. The compiler does not see that it fits the event's data. */
@@ -369,7 +355,6 @@ export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: I
   return data === event.data ? event : ({ ...event, data } as Event);
 }
 
-/** People that a sentence names. */
 const NAMES_MAX = 3;
 
 function scoredSentence({ scoring_signals }: PersonScored, formatName: FormatName): EventSentence {
@@ -414,7 +399,6 @@ function signed(points: number): string {
   return points < 0 ? `−${grouped(-points)}` : `+${grouped(points)}`;
 }
 
-/** Counts in words, the largest first. */
 function countsInWords(counts: Record<string, number>): string {
   const largestFirst = Object.entries(counts).toSorted(([, a], [, b]) => b - a);
   return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
@@ -438,7 +422,6 @@ export interface WantedEvents {
   destinations?: number;
 }
 
-/** The thresholds that a score has risen to, or above. */
 export function risenTo(before: number, after: number, thresholds: readonly number[]): number[] {
   return thresholds.filter((threshold) => before < threshold && threshold <= after);
 }

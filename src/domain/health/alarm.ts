@@ -9,11 +9,9 @@ import { counted } from "../text.ts";
 /** `late`: look at it today. `stuck`: look at it now; it does not recover, or senders notice it. */
 export type HealthWord = "ok" | "late" | "stuck";
 
-/** A job of the Signal Store's alarm that has failed since `sinceMs`. */
 export interface FailingJob {
   job: string;
   sinceMs: number;
-  /** The error of the first failure. */
   error: string;
 }
 
@@ -26,11 +24,9 @@ export interface FailingDestination {
   off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
-/** A restore of the workspace that needs attention. */
 export interface OpenRestore {
   id: string;
   isFinished: boolean;
-  /** Lost accepted signals. */
   lost: number;
 }
 
@@ -41,7 +37,6 @@ export interface HealthFigures {
   openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
   unreadable: number;
-  /** Accepted signals that are not recorded yet. */
   waiting: number;
   /** Time at which the oldest waiting signal was admitted, in milliseconds since 1970; null: no signal waits. */
   waitingSinceMs: number | null;
@@ -225,10 +220,8 @@ function minutes(ms: number): string {
 /** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-/** Size of a database, in bytes. */
 export interface Filled {
   bytes: number;
-  /** Size from which the database accepts no new data. */
   maxBytes: number;
 }
 

@@ -13,7 +13,6 @@ export interface ItemSpans {
   starts: number[];
   ends: number[];
   depths: number[];
-  /** Number of elements of the array. */
   count: number;
   /** The slice of the array, including its brackets. */
   open: number;
@@ -192,7 +191,6 @@ function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   );
 }
 
-/** The first index from `from` on that is not white space. */
 export function skipSpace(bytes: Uint8Array, from: number, end = bytes.length): number {
   let at = from;
   while (at < end && isSpace(bytes[at])) at++;

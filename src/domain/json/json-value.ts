@@ -1,6 +1,5 @@
 /** JSON values as senders write them: `null`, `""` and white space mean absent, everywhere. */
 
-/** A JSON object as `JSON.parse` returns it. */
 export type JsonObject = { [name: string]: unknown };
 
 /** A payload as JSON; as text if it is not JSON, which only a dead letter's can be. */
@@ -28,7 +27,6 @@ export function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
 
-/** The kind of a value in a sentence to its sender, such as `an array`. */
 export function kindInWords(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";

@@ -8,7 +8,6 @@ import { DAY_MS } from "../duration.ts";
  */
 export type DayCounts = string;
 
-/** Days since 1970, in UTC. */
 export function dayOf(ms: number): number {
   return Math.floor(ms / DAY_MS);
 }
@@ -47,7 +46,6 @@ export function latestDays(days: DayCounts, today: number, length: number): numb
   return Array.from({ length }, (_, index) => counts[latest - (today - length + 1 + index)] ?? 0);
 }
 
-/** The latest day, and the counts from that day backwards. */
 function parse(days: DayCounts): [latest: number, counts: number[]] {
   const [latest = 0, ...counts] = days.split(",").map(Number);
   return [latest, counts];

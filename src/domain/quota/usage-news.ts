@@ -23,7 +23,6 @@ interface UsageMoment {
   /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
   notified: number;
   now: UsageStanding;
-  /** Whether a signal was just refused because of the limit. */
   hasRefused: boolean;
 }
 

@@ -9,7 +9,6 @@ import { toComparable, type Comparable } from "./mapping-condition.ts";
 import { fitsWildcard } from "./mapping-rule.ts";
 import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
 
-/** The outcome of the mapping rules for a signal. */
 export interface Evaluation {
   /** Number of rules whose event pattern matches. */
   rulesTried: number;
@@ -38,7 +37,6 @@ export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, emai
   return run.isExceeded ? null : { rulesTried, matches };
 }
 
-/** The evaluation of rules for a signal: caches the values at their paths and counts steps. */
 class Run {
   readonly #paths: readonly RulePath[];
   readonly #signal: NormalisedSignal;

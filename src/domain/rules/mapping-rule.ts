@@ -24,7 +24,6 @@ export interface MappingRule {
   frequency?: RuleFrequency;
 }
 
-/** A rule that matched, as it was when compiled. */
 export interface RuleMatch {
   readonly ruleId: string;
   readonly ruleVersion: number;
@@ -51,7 +50,6 @@ export interface CompiledRule {
   conditions: readonly (CompiledCondition | null)[];
 }
 
-/** A rule with a wildcard in its event pattern. */
 interface WildcardRule extends Wildcard {
   readonly rule: CompiledRule;
 }
@@ -110,7 +108,6 @@ function matchOf({ id, version, scoringSignal, points, frequency = "every_time" 
   return frequency === "every_time" ? match : { ...match, frequency };
 }
 
-/** Whether any of the rules applies to signals of this event. */
 export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: string): boolean {
   return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
 }
@@ -122,7 +119,6 @@ function parseRulePath(path: string): RulePath | undefined {
   return properties && { properties };
 }
 
-/** An event name, or a pattern in which `*` stands for any run of characters, including none. */
 export function isEventPattern(pattern: string): boolean {
   return pattern.trim() !== "" && fitsName(pattern);
 }

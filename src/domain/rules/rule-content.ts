@@ -8,7 +8,6 @@ export interface RuleContent extends Pick<MappingRule, "event" | "match" | "cond
   enabled: boolean;
 }
 
-/** The fields of a rule, in reading order. */
 export const RULE_FIELDS = [
   "name",
   "event",
@@ -58,7 +57,6 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** Characters of a path or value that count as one. */
 const CHARACTERS_COUNTED_AS_ONE = 50;
 
 /**
@@ -79,7 +77,6 @@ function sizeOf(text: string): number {
   return Math.max(1, Math.ceil(text.length / CHARACTERS_COUNTED_AS_ONE));
 }
 
-/** The rules in force when a signal was recorded or linked, or when a rule was applied to the past. */
 export interface RuleVersions {
   /** The version of all the workspace's rules together; 0: no rules were applied. */
   workspace: number;

@@ -46,7 +46,6 @@ function writeNumber(value: number): string {
 
 export interface DuplicateCandidate {
   payload: JsonObject;
-  /** The payload as it was sent. */
   text: string;
   normalised: NormalisedSignal;
   pathSource: string | undefined;
@@ -55,7 +54,6 @@ export interface DuplicateCandidate {
 }
 
 export interface DuplicateKey {
-  /** The text to hash. */
   text: string;
   windowMs: number;
 }
@@ -114,8 +112,6 @@ const LONG = /[\d.]{16}/;
  * Replaces each rounded number of the payload by a WrittenNumber; returns the payload itself if there is none. The
  * text is parsed again only if it holds 16 digits in a row. Shorter numbers stay as they are even beside longer ones,
  * so that each number is compared by itself.
- *
- * @param payload the result of JSON.parse for the text.
  */
 export function asWritten(payload: unknown, text: string): unknown {
   if (!LONG.test(text)) return payload;

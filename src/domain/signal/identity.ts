@@ -22,10 +22,6 @@ const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
 /** A character that distinguishes ids: zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
-/**
- * Whether `id` must not link: empty, a single character other than 1-9, a filler word, zeros, an unfilled
- * placeholder, half a surrogate pair, an API key, or too long.
- */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
   return (
@@ -57,12 +53,10 @@ const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
 /** Characters that turn an apparent address into a link, such as `https://evil.example/sign-in#@x.co`. */
 const LINK_CHARACTER = /[/:<>]/;
 
-/** Whether a text has the form of an address, is well-formed, and has at most EMAIL_MAX_LENGTH characters. */
 export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
-/** Whether a text may be a person's address: it has the form, no `/`, `:`, `<` or `>`, and no API key. */
 export function isPlausibleEmail(text: string): boolean {
   return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
 }
@@ -123,7 +117,6 @@ export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "
 /** Minimum length of a name: a shorter one may occur in a source by chance. */
 const NAME_MIN_LENGTH = 3;
 
-/** The names of a signal's person; null or absent if unknown. */
 interface NamesOfSignal {
   email?: string | null;
   userId?: string | null;
@@ -148,7 +141,6 @@ export function namesPerson(source: string, { email, userId, anonymousId, traits
   return names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
 }
 
-/** Whether `words` occur in a text, with no letter or digit directly before or after. */
 function hasWords(text: string, words: string): boolean {
   for (let at = text.indexOf(words); at !== -1; at = text.indexOf(words, at + 1)) {
     if (!isLetter(text.slice(0, at).at(-1)) && !isLetter(text[at + words.length])) return true;

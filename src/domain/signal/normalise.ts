@@ -9,7 +9,6 @@ import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
 import { traitsSent } from "./traits.ts";
 
-/** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
 
 /** Placeholder for a missing source or (never past the edge) event. */

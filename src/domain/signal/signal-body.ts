@@ -32,7 +32,6 @@ export interface SignalBody {
 
 export interface SignalBodyRules {
   maxSignals: number;
-  /** Whether newline-delimited JSON is accepted. */
   lines: boolean;
   /** Checks each payload, in addition to size and depth. */
   check: (payload: unknown) => Result<unknown, SignalRefusal>;

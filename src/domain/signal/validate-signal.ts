@@ -16,10 +16,8 @@ import { ok, refuse, type Result } from "../result.ts";
 /** Refuses credentials in names: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
-/** Characters of a misspelt field name that a refusal repeats. */
 const ALIKE_MAX_LENGTH = 40;
 
-/** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
 export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
   if (!isJsonObject(payload)) {
     return refuse({
