@@ -4,8 +4,9 @@
  */
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
+import type { LineStatus } from "../../domain/signal/signal.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";
 import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";
 
@@ -23,7 +24,7 @@ export interface Books {
   dropped: Totals;
 }
 
-/** `deleted`: a processed signal whose person was deleted. `released`: the signal has left this place. */
+/** `deleted`: a processed signal whose person was deleted. */
 export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
 
 export interface CountedSignal {
