@@ -4,7 +4,7 @@ import { iso } from "../control/database.ts";
 import { findKey } from "../control/api-keys.ts";
 import { grouped } from "../domain/text.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
-import { ENDPOINT_TYPES, SIGNAL_STATUSES, VERDICTS } from "../domain/signal/signal.ts";
+import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES, VERDICTS } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
@@ -63,8 +63,8 @@ function eventJson({ firstSeenMs, lastSeenMs, ...group }: EventGroup): z.infer<t
 
 const summaryFields = {
   id: idOf("sig", "Of the signal."),
-  status: z.enum([...SIGNAL_STATUSES, "in_flight"]),
-  kind: z.enum(["signal", "identify", "account", "unknown"]),
+  status: z.enum(TRACE_STATUSES),
+  kind: z.enum([...SIGNAL_KINDS, "unknown"]),
   event: z.string().nullable(),
   source: z.string().nullable(),
   email: z.string().nullable(),

@@ -6,12 +6,13 @@
  */
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import { groupSource } from "../domain/signal/identity.ts";
+import type { LineStatus } from "../domain/signal/signal.ts";
 import { isLater } from "../wire/admission.ts";
 import type { ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge } from "./log/line.ts";
-import type { Facts, LineStatus, ListingId, Owner } from "./log/line.ts";
+import type { Facts, ListingId, Owner } from "./log/line.ts";
 import { hashBytes } from "./log/originals.ts";
 import type { Candidate, Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";

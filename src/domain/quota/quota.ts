@@ -2,6 +2,7 @@
  * The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies the decision. This
  * module has no clock and no memory.
  */
+import type { SENT_VERDICTS } from "../signal/signal.ts";
 
 export interface QuotaPlan {
   /** The plan's signal limit L (the allowance) per billing period. */
@@ -42,11 +43,7 @@ export function quotaCeiling(plan: QuotaPlan): number | null {
   return hold === Infinity ? null : hold;
 }
 
-export interface VerdictCounts {
-  accepted: number;
-  held: number;
-  rejected: number;
-}
+export type VerdictCounts = Record<(typeof SENT_VERDICTS)[number], number>;
 
 /** The counts of an idle billing period. */
 export const NO_VERDICTS: Readonly<VerdictCounts> = { accepted: 0, held: 0, rejected: 0 };

@@ -20,7 +20,7 @@ import {
 } from "../../domain/events/workspace-event.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
+import { CDP_CALL_TYPES, SENT_VERDICTS, VERDICTS } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
   BATCH_MAX_BYTES,
@@ -207,7 +207,7 @@ const severalAnswer = z
     results: z.array(
       z.object({
         index: z.int(),
-        status: z.enum([...VERDICTS, "rejected"]),
+        status: z.enum(SENT_VERDICTS),
         id: z.string().optional(),
         code: z.string().optional(),
         detail: z.string().optional(),

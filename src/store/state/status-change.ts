@@ -8,8 +8,9 @@
 import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
+import type { LineStatus } from "../../domain/signal/signal.ts";
 import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";
 
 type BookColumn = keyof StoreTotals;
@@ -51,7 +52,7 @@ interface GroupChange extends GroupCounts, GroupName {
   received: { firstMs: number; latest: ReceivedOrder; sample: Sample } | null;
 }
 
-/** `deleted`: a processed signal whose person was deleted. `released`: the signal has left this place. */
+/** `deleted`: a processed signal whose person was deleted. */
 export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
 
 export interface CountedSignal {
