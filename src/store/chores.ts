@@ -1,5 +1,5 @@
 /** The chores of the store's alarm: when each is due, and one bounded step. They run in this order, since they share lines. */
-import type { HandOn } from "../notifications/hand-on.ts";
+import type { HandOn } from "../notifications/raised-events.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld, deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
