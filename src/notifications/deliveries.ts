@@ -31,11 +31,9 @@ const EVENT_MAX_CHARACTERS = 600_000;
 /** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
-/** Bytes counted for a delivery's own row, in addition to its notifications. */
 const ROW_BYTES = 512;
 /** Latest attempts kept per delivery: a full schedule and some manual retries. */
 const ATTEMPTS_KEPT = 20;
-/** Number of ended deliveries after which expired ones are deleted. */
 const ENDED_BEFORE_CLEARING = 50;
 
 export interface StoredDelivery {
@@ -145,14 +143,12 @@ export class Deliveries {
     return this.#countsOf(destinationId).open?.id === id;
   }
 
-  /** Waiting deliveries of a destination, earliest due time first. */
   earliest(destinationId: string, lane: Lane, limit: number): EarliestRow[] {
     const select = `SELECT destination_id AS destinationId, id, due_ms AS dueMs, attempt FROM deliveries
       WHERE destination_id = ? AND lane = ? AND due_ms IS NOT NULL ORDER BY due_ms, id LIMIT ?`;
     return this.#sql.exec<EarliestRow>(select, destinationId, lane, limit).toArray();
   }
 
-  /** Deliveries whose attempt the consumer has started but not reported. */
   taken(): StoredDelivery[] {
     return this.#read("due_ms IS NOT NULL AND taken_ms IS NOT NULL");
   }
@@ -183,7 +179,6 @@ export class Deliveries {
     this.#close(destinationId, id);
   }
 
-  /** Schedules another attempt at `dueMs`. */
   again(delivery: StoredDelivery, dueMs: number): void {
     this.#put(delivery, { state: "waiting", endReason: null, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
@@ -240,7 +235,6 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** Deliveries of a destination, latest first. */
   list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
     const rows = this.#read(
       "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",

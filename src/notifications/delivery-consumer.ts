@@ -17,7 +17,6 @@ export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionCon
   for (const { body } of batch.messages) ctx.waitUntil(deliverOne(env, JSON.parse(body) as DueDelivery));
 }
 
-/** Sends one delivery and reports the result. Never throws. */
 async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promise<void> {
   const fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
   try {
@@ -119,7 +118,6 @@ function retryAfterMs(header: string | null): number | null {
   return ms > 0 ? ms : null;
 }
 
-/** The result of an attempt without an answer. */
 function unanswered(error: string | null): Sent {
   return { status: null, error, answer: null, retryAfterMs: null };
 }

@@ -23,8 +23,9 @@ import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { within } from "../platform/time-limit.ts";
 import { DeletedPeople } from "./deleted-people.ts";
 import { Deliveries, LANES, shownDelivery } from "./deliveries.ts";
-import { Dispatch, ownEvent, TAKEN_MS } from "./dispatch.ts";
+import { Dispatch, TAKEN_MS } from "./dispatch.ts";
 import { HourlyChore } from "./hourly-chore.ts";
+import { newEvent } from "./raised-events.ts";
 import {
   failingDestination,
   NO_FAILURES,
@@ -68,9 +69,6 @@ export class Destinations extends RestorableObject {
     this.#run((nowMs) => this.#addEvents(this.#deletedPeople.withoutDeleted(events), nowMs));
   }
 
-  // --- Destinations ---
-
-  /** All destinations, oldest first. */
   list(): Destination[] {
     return this.#roster.all().map((destination) => this.#shown(destination));
   }
@@ -116,7 +114,6 @@ export class Destinations extends RestorableObject {
     );
   }
 
-  /** Resumes a destination that was paused or that the service switched off. */
   resume(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (destination, nowMs) => {
       if (destination.state === "active") return destination;
@@ -125,7 +122,6 @@ export class Destinations extends RestorableObject {
     });
   }
 
-  /** Removes a destination with all its deliveries. Null: unknown id. */
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
@@ -171,12 +167,11 @@ export class Destinations extends RestorableObject {
   sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     if (this.#roster.find(id) === null) return refuse("not_found");
     const [deliveryId = ""] = this.#run((nowMs) =>
-      this.#deliveries.add(ownEvent("destination.test", { message }, nowMs), [id], nowMs),
+      this.#deliveries.add(newEvent("destination.test", { message }, nowMs), [id], nowMs),
     );
     return this.#deliveryNow(id, deliveryId);
   }
 
-  /** Deliveries of a destination, latest first. Null: unknown destination. */
   listDeliveries(destinationId: string, page: Page): PageOf<Calls.Delivery> | null {
     return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
   }

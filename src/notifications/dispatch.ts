@@ -12,12 +12,11 @@ import {
   type AttemptResult,
 } from "../domain/events/attempts.ts";
 import type { DisabledReason } from "../domain/events/destination.ts";
-import type { EventData, EventId } from "../domain/events/workspace-event.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
-import { newId } from "../platform/ids.ts";
 import { LANES, type Deliveries, type Lane, type StoredDelivery } from "./deliveries.ts";
 import type { DeliveryEnd, Due } from "./destination-calls.ts";
+import { newEvent } from "./raised-events.ts";
 import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
 /**
@@ -149,7 +148,6 @@ export class Dispatch {
     const { failing, deliveredMs } = destination;
     if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
     this.#roster.put({ ...destination, ...NO_FAILURES, deliveredMs: nowMs });
-    // The destination is back after a long outage: retry its waiting deliveries now.
     if (failing !== null && nowMs - failing.sinceMs >= DESTINATION_RECOVERED_MS) {
       this.#deliveries.dueNow(destination.id, nowMs);
     }
@@ -182,7 +180,7 @@ export class Dispatch {
     );
     const data = { destination_id: id, destination_name: name, reason };
     const otherIds = this.#roster.active().map(({ id: otherId }) => otherId);
-    if (otherIds.length > 0) this.#deliveries.add(ownEvent("destination.disabled", data, nowMs), otherIds, nowMs);
+    if (otherIds.length > 0) this.#deliveries.add(newEvent("destination.disabled", data, nowMs), otherIds, nowMs);
   }
 
   #notUnderWay(destinationId: string, lane: Lane): (Due & { dueMs: number })[] {
@@ -218,13 +216,4 @@ function earliestEnd(underWay: readonly UnderWay[]): number {
  */
 function lanesOf({ state }: StoredDestination): Lane[] {
   return state === "active" ? [LANES.test, LANES.event, LANES.scored] : [LANES.test];
-}
-
-/** A notification that the object raises itself. */
-export function ownEvent<Type extends "destination.test" | "destination.disabled">(
-  type: Type,
-  data: EventData[Type],
-  time: number,
-): { id: EventId; type: Type; time: number; data: EventData[Type] } {
-  return { id: newId("evt", time), type, time, data };
 }

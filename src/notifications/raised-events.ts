@@ -3,7 +3,7 @@
  * notifications writes one row; after the commit the rows are handed on and deleted. A crash neither loses nor invents
  * a notification. Repeated notifications are harmless because each has an id.
  */
-import type { EventData, EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { AnyEventType, EventData, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -25,7 +25,6 @@ interface RaisedDeletion {
   atMs: number;
 }
 
-/** Rows for one call: notifications, or one deletion. */
 interface Waiting {
   events: WorkspaceEvent[];
   deletion: RaisedDeletion | null;
@@ -97,7 +96,6 @@ export class RaisedEvents {
     return null;
   }
 
-  /** Deletes the rows up to this number, after Destinations has taken them. */
   handedOn(lastRow: number): void {
     this.#sql.exec("DELETE FROM raised_notifications WHERE row <= ?", lastRow);
     const [left] = this.#rows(lastRow);
@@ -148,9 +146,8 @@ function readBody(body: string): { events: WorkspaceEvent[]; deletion: RaisedDel
   return { events: items as WorkspaceEvent[], deletion: null };
 }
 
-/** A new notification with its permanent id. */
-export function newEvent<Type extends EventType>(type: Type, data: EventData[Type], nowMs: number): WorkspaceEvent {
-  return { id: newId("evt", nowMs), type, time: nowMs, data } as WorkspaceEvent;
+export function newEvent<Type extends AnyEventType>(type: Type, data: EventData[Type], nowMs: number): EventOf<Type> {
+  return { id: newId("evt", nowMs), type, time: nowMs, data } as EventOf<Type>;
 }
 
 interface HandOnOptions {
@@ -172,7 +169,6 @@ export class HandOn {
   /** Next time at which the alarm retries. */
   #dueMs = 0;
   #failures = 0;
-  /** The hand-on in progress; null if none. */
   #running: Promise<void> | null = null;
 
   constructor(raised: RaisedEvents, options: HandOnOptions) {

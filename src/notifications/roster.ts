@@ -24,11 +24,9 @@ export interface StoredDestination {
   failing: Failing | null;
   /** Time of the last success, accurate to a minute. */
   deliveredMs: number | null;
-  /** Failed attempts since the last success. */
   failures: number;
   /** No attempt before this time: the pause of a failing destination. 0: no pause. */
   notBeforeMs: number;
-  /** Notifications given up because too many waited. */
   dropped: number;
 }
 
@@ -52,7 +50,6 @@ export class Roster {
     this.#sql = sql;
   }
 
-  /** All destinations, oldest first. */
   all(): StoredDestination[] {
     return [...this.#sql.exec<Row>(`${SELECT} ORDER BY id`)].map(toDestination);
   }
@@ -195,7 +192,6 @@ export class Settings {
     this.#sql.exec("DELETE FROM settings WHERE name = 'untold' AND value = ?", change);
   }
 
-  /** Time of the last hourly run, in milliseconds since 1970. */
   get choreMs(): number {
     return Number(this.#read("chore_ms") ?? 0);
   }
