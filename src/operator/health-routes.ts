@@ -19,7 +19,7 @@ import {
 import { answer, count, idOf, instant, toJson } from "./answers.ts";
 import { operator } from "./environment.ts";
 import { operation } from "./operation.ts";
-import { books } from "./usage-routes.ts";
+import { booksAnswer } from "./usage-routes.ts";
 
 const word = z.enum(["ok", "late", "stuck"]).meta({
   description:
@@ -69,7 +69,7 @@ const figures = {
     .meta({
       description: "Failing destinations, and those that the service has switched off. Paused ones are left out.",
     }),
-  books,
+  books: booksAnswer,
   duplicates_covered_seconds: count.meta({
     description:
       "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",

@@ -2,7 +2,8 @@
 import * as z from "zod";
 import { findKey } from "../control/api-keys.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
-import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES, VERDICTS } from "../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
+import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
 import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
 import { grouped } from "../domain/text.ts";
@@ -52,7 +53,7 @@ const trace = z
     endpoint: z.enum(ENDPOINT_TYPES),
     key_id: z.string(),
     key_name: z.string().nullable(),
-    verdict: z.enum(VERDICTS),
+    verdict: z.enum(ADMITTED_VERDICTS),
     ordinal: z.int().meta({ description: "The signal's number in its billing period." }),
     signal_limit: count.meta({ description: "The plan's limit at that moment." }),
     recorded_at: instant.nullable(),

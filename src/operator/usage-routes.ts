@@ -33,7 +33,7 @@ const usage = z
   })
   .meta({ id: "Usage" });
 
-export const books = z
+export const booksAnswer = z
   .object({
     accepted: count.meta({ description: "All signals answered with 202. Unlike in usage, including held signals." }),
     processed: count,
@@ -98,17 +98,17 @@ export const usageRoutes = operator
       summary: "Books: where every accepted signal is",
       description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
       query: booksQuery,
-      answers: { 200: { description: "The books.", schema: books } },
+      answers: { 200: { description: "The books.", schema: booksAnswer } },
     }),
     async (c) => {
       const { db, workspace } = c.var;
       const { period: asked } = c.req.valid("query");
-      if (asked === undefined) return answer(c, books, await readBooks(c.env, workspace.id, undefined));
+      if (asked === undefined) return answer(c, booksAnswer, await readBooks(c.env, workspace.id, undefined));
       const { periodStartMs, history } = await usageOf(c.env, db, workspace);
       const startMs = asked === "current" ? periodStartMs : Date.parse(asked);
       const isPeriod = startMs === periodStartMs || history.some((closed) => closed.periodStartMs === startMs);
       if (!isPeriod) return validationFailed(c, [{ path: "period", message: "no billing period starts then" }]);
-      return answer(c, books, await readBooks(c.env, workspace.id, startMs));
+      return answer(c, booksAnswer, await readBooks(c.env, workspace.id, startMs));
     },
   )
   .get(

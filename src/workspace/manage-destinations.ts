@@ -184,12 +184,12 @@ export const thresholds = z
   .transform((scores) => scores.toSorted((a, b) => a - b))
   .meta({ description: `Scores whose crossing is told, at most ${THRESHOLDS_MAX}.`, example: [50, 100] });
 
-/** @param thresholds ascending, each once. */
-export async function changeThresholds(call: DestinationsCall, thresholds: number[]): Promise<void> {
+/** @param scores ascending, each once. */
+export async function changeThresholds(call: DestinationsCall, scores: number[]): Promise<void> {
   const { env, db, workspace, by } = call;
-  await destinationsOf(env, workspace.id).setThresholds(thresholds);
+  await destinationsOf(env, workspace.id).setThresholds(scores);
   const entry = { workspaceId: workspace.id, action: "thresholds.changed", target: workspace.id } as const;
-  await writeAuditEntry(db, by, { ...entry, detail: { thresholds } });
+  await writeAuditEntry(db, by, { ...entry, detail: { thresholds: scores } });
 }
 
 function pagesUrl({ origin, workspace }: DestinationsCall): string {

@@ -15,29 +15,14 @@ export function dayOf(ms: number): number {
 
 /** Adds `changes` and keeps DAYS_COUNTED days up to the latest with a count. No count falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
-  return addToLatest(days, changes) ?? addToAny(days, changes);
-}
-
-/** Shortcut for most batches: changes only the latest day. Null: another day changes too. */
-function addToLatest(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts | null {
-  const [change] = changes;
-  if (change === undefined || changes.size > 1) return null;
-  const latest = `${change[0]},`;
-  if (!days.startsWith(latest)) return null;
-  const before = days.indexOf(",", latest.length);
-  const end = before === -1 ? days.length : before;
-  const count = Number(days.slice(latest.length, end)) + change[1];
-  return count > 0 ? `${latest}${count}${days.slice(end)}` : null;
-}
-
-function addToAny(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
-  const [storedLatest, stored] = parse(days);
-  const sum = (day: number) => (stored[storedLatest - day] ?? 0) + (changes.get(day) ?? 0);
-  const all = [...stored.map((_, ago) => storedLatest - ago), ...changes.keys()];
-  const latest = Math.max(...all.filter((day) => sum(day) > 0));
-  if (latest === -Infinity) return "";
-  const counts = Array.from({ length: DAYS_COUNTED }, (_, ago) => Math.max(0, sum(latest - ago)));
-  return `${latest},${counts.join(",")}`.replace(/(,0)+$/, "");
+  const [before, counts] = parse(days);
+  const first = Math.min(before - counts.length + 1, ...changes.keys());
+  const sum = (day: number) => Math.max(0, (counts[before - day] ?? 0) + (changes.get(day) ?? 0));
+  let latest = Math.max(before, ...changes.keys());
+  while (latest >= first && sum(latest) === 0) latest--;
+  if (latest < first) return "";
+  const kept = Array.from({ length: Math.min(DAYS_COUNTED, latest - first + 1) }, (_, ago) => sum(latest - ago));
+  return [latest, ...kept.slice(0, kept.findLastIndex((count) => count > 0) + 1)].join(",");
 }
 
 /** The counts of `length` days up to `today`, the oldest first. */

@@ -8,8 +8,8 @@ const FORECAST_DAYS = 7;
 
 const HOUR_MS = 3_600_000;
 
-/** Signals per day, and the number of days in the average. */
 export interface Pace {
+  /** Signals per day. */
   perDay: number;
   /** Full days in the average; 0: a rough pace over the time since counting began. */
   fullDays: number;

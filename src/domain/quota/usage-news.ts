@@ -4,21 +4,21 @@
  */
 import type { UsageLevelReached } from "../events/workspace-event.ts";
 import { ordinalsTaken, quotaCeiling } from "./quota.ts";
-import type { QuotaPlan, VerdictCounts } from "./quota.ts";
+import type { AdmittedVerdict, QuotaPlan } from "./quota.ts";
 
 /** Usage levels in percent of the signal limit that are announced, ascending. */
-export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
 
 export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
-export interface UsageStanding extends QuotaPlan, Omit<VerdictCounts, "rejected"> {}
+export interface UsageStanding extends QuotaPlan, Record<AdmittedVerdict, number> {}
 
 const LEVELS = [
   ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
   "first_refusal",
 ] as const satisfies readonly UsageLevelReached[];
 
-export interface UsageMoment {
+interface UsageMoment {
   /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
   notified: number;
   now: UsageStanding;

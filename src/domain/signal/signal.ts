@@ -7,16 +7,6 @@ export const ENDPOINT_TYPES = ["signal_staging", "product_org"] as const;
 export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
 /**
- * The verdict of the Quota Counter on an admitted signal (spec §3.2, §8). Stored lines hold the index in this list,
- * so append only.
- */
-export const VERDICTS = ["accepted", "held"] as const;
-export type Verdict = (typeof VERDICTS)[number];
-
-/** What a sender is told about each signal of a call: its verdict, or that it was refused. */
-export const SENT_VERDICTS = [...VERDICTS, "rejected"] as const;
-
-/**
  * The state of a signal in the Signal Store, in the order of its life. `held` waits for room in the plan, `purged`
  * was held when its period ended, `dead` could not be processed.
  */

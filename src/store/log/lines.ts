@@ -2,7 +2,8 @@
  * Lines in memory and packed, column by column. A column is unpacked, and the facts of a line are assembled, on first use. A cell
  * is a number or a text; segments and the head store these cells.
  */
-import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, VERDICTS, type LineStatus } from "../../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
+import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, type LineStatus } from "../../domain/signal/signal.ts";
 import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
 import {
   ByteReader,
@@ -42,7 +43,7 @@ export const COLUMNS = [
   { name: "source", is: "text", write: ({ source }) => source ?? 0 },
   { name: "keyId", is: "text", write: ({ admission }) => admission.keyId },
   { name: "endpoint", is: "number", write: ({ admission }) => ENDPOINT_TYPES.indexOf(admission.endpoint) },
-  { name: "verdict", is: "number", write: ({ admission }) => VERDICTS.indexOf(admission.verdict) },
+  { name: "verdict", is: "number", write: ({ admission }) => ADMITTED_VERDICTS.indexOf(admission.verdict) },
   { name: "signalLimit", is: "number", write: ({ admission }) => admission.signalLimit },
   { name: "periodStart", is: "number", write: ({ admission }) => admission.periodStartMs },
   { name: "periodEnd", is: "number", write: ({ admission }) => admission.periodEndMs },
@@ -79,7 +80,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     id: text("id") ?? "",
     keyId: text("keyId") ?? "",
     endpoint: ENDPOINT_TYPES[number("endpoint")] ?? "signal_staging",
-    verdict: VERDICTS[number("verdict")] ?? "accepted",
+    verdict: ADMITTED_VERDICTS[number("verdict")] ?? "accepted",
     ordinal: number("ordinal"),
     signalLimit: number("signalLimit"),
     receivedAtMs,

@@ -4,7 +4,8 @@ import type { FailingJob } from "../../domain/health/alarm.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { EndpointType, NormalisedSignal, SignalKind, SignalStatus, Verdict } from "../../domain/signal/signal.ts";
+import type { AdmittedVerdict } from "../../domain/quota/quota.ts";
+import type { EndpointType, NormalisedSignal, SignalKind, SignalStatus } from "../../domain/signal/signal.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 
@@ -95,7 +96,7 @@ export interface MatchedRule extends RuleMatch {
 export interface SignalTrace extends SignalSummary {
   endpoint: EndpointType;
   keyId: string;
-  verdict: Verdict;
+  verdict: AdmittedVerdict;
   ordinal: number;
   signalLimit: number;
   recordedAtMs: number;
