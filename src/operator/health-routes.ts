@@ -26,7 +26,7 @@ const word = z.enum(["ok", "late", "stuck"]).meta({
     "`late`: look at it today. `stuck`: look at it now; it does not recover by itself, or senders notice it.",
 });
 
-const alarms = z
+const alarmList = z
   .array(
     z
       .object({
@@ -77,7 +77,7 @@ const figures = {
 };
 
 const workspaceHealth = z
-  .object({ status: word, alarms, ...z.object(figures).partial().shape })
+  .object({ status: word, alarms: alarmList, ...z.object(figures).partial().shape })
   .meta({ id: "WorkspaceHealth", description: "If `unreachable` is one of the alarms, only status and alarms." });
 
 const allHealth = z
@@ -88,7 +88,9 @@ const allHealth = z
       .object({ asked: count, not_asked: count, ok: count, late: count, stuck: count })
       .meta({ description: "Numbers of workspaces on this page, by status." }),
     items: z
-      .array(z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms }))
+      .array(
+        z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms: alarmList }),
+      )
       .meta({ description: "Workspaces that are not `ok`." }),
     next_page: z.int().nullable().meta({ description: "Null on the last page." }),
   })
