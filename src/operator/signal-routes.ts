@@ -5,7 +5,7 @@ import { emailProblemOf } from "../domain/signal/normalise.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
-import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import type { Admission } from "../wire/admission.ts";

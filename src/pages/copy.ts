@@ -2,7 +2,8 @@
 import type { Role } from "../domain/keys/role.ts";
 import type { UnauthorizedCause } from "../domain/keys/refusal.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
-import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { NamedBy } from "../store/protocol/stored-signals.ts";
 

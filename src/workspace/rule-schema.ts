@@ -1,16 +1,14 @@
 /** The schema of a mapping rule, for its form, the operator API and imports. */
 import * as z from "zod";
 import {
-  isEventPattern,
-  isRulePath,
   MAPPING_OPERATORS,
   OPERATORS_OF_NUMBERS,
   OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
-  RULE_FREQUENCIES,
+  toComparable,
   type MappingOperator,
-} from "../domain/rules/mapping-rule.ts";
-import { toComparable } from "../domain/rules/mapping-condition.ts";
+} from "../domain/rules/mapping-condition.ts";
+import { isEventPattern, isRulePath, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import { name, noCredential } from "../http/fields.ts";
