@@ -349,14 +349,12 @@ export class Destinations extends RestorableObject {
    * change cannot overtake a newer one. Never throws: the alarm retries after a failure.
    */
   #tell(): Promise<void> {
-    this.#telling = this.#telling.then(async () => {
-      try {
-        await within(CALL_TIMEOUT_MS, this.#tellNow());
-      } catch (error) {
+    this.#telling = this.#telling
+      .then(() => within(CALL_TIMEOUT_MS, this.#tellNow()))
+      .catch((error: unknown) => {
         logEvent("wanted_not_told", { workspace: this.#workspaceId, error: errorText(error) });
         this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
-      }
-    });
+      });
     return this.#telling;
   }
 
