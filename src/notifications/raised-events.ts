@@ -152,7 +152,12 @@ export function newEvent<Type extends AnyEventType>(type: Type, data: EventData[
 
 interface HandOnOptions {
   workspaceId: string;
-  destinations: Env["DESTINATIONS"];
+  destinations: {
+    getByName(workspaceId: string): {
+      raise(events: WorkspaceEvent[]): Promise<void>;
+      deletePerson(email: string, atMs: number): Promise<void>;
+    };
+  };
   /** Runs after Destinations has deleted a person. Only for an object that deletes people. */
   handedOver?: (deletion: RaisedDeletion) => void;
   /** Ensures that `run` is called at this time or earlier. */
