@@ -118,6 +118,21 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
 }
 
 /**
+ * Takes one step of all work in R2. Runs all three steps even if one fails: an object that can never be read must not keep payloads in a
+ * store that fills up.
+ *
+ * @throws when R2 does not answer.
+ */
+export async function workOnCold(work: ColdWork, nowMs: number, afterMs: number): Promise<void> {
+  const failures: unknown[] = [];
+  const failed = (error: unknown): void => void failures.push(error);
+  await scrubObject(work).catch(failed);
+  await removeObjects(work, nowMs).catch(failed);
+  await moveToCold(work, nowMs, afterMs).catch(failed);
+  if (failures.length > 0) throw failures[0];
+}
+
+/**
  * Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together.
  *
  * @param afterMs minimum age of the payloads.
