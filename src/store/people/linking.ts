@@ -10,7 +10,7 @@
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { evaluate, pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
@@ -291,8 +291,8 @@ export class Linking {
     if (payload === undefined) return null;
     if (payload === null) return NOTHING;
     const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluateSignal(rules, signal, email);
-    if (typeof evaluation === "string") return NOTHING;
+    const evaluation = evaluate(rules, signal, email);
+    if (evaluation === null) return NOTHING;
     return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }
 }

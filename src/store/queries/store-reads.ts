@@ -179,7 +179,7 @@ export class StoreReads extends RestorableObject {
     return recentNames(this.stateWithGroups.sql);
   }
 
-  people(filter: { email?: string; text?: string }, page: Page): PageOf<Person> {
+  people(filter: { email?: string | undefined; text?: string | undefined }, page: Page): PageOf<Person> {
     return readPeople(this.state, filter, page);
   }
 

@@ -15,7 +15,7 @@ import { stepReturns } from "../../../src/store/return-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { deletePerson } from "../../../src/workspace/delete-person.ts";
-import { releaseForWorkspace, replay } from "../../../src/workspace/release-and-replay.ts";
+import { releaseForWorkspace, replay } from "../../../src/workspace/signal-operations.ts";
 import { TestCounter, type SendBatch } from "../../support/counter.ts";
 import { DAY, consumeMessages } from "../../support/deliver.ts";
 import { textOfTables } from "../../support/everything.ts";

@@ -84,8 +84,7 @@ class World {
     const signal = this.store.signal(Date.now(), sent);
     const { work } = signal;
     if (work.kind === "signal") {
-      const { matches } = evaluate(this.rules.rules, normalise(payload, undefined));
-      work.evaluation = { rulesTried: 1, matches };
+      work.evaluation = evaluate(this.rules.rules, normalise(payload, undefined));
       this.pages.set(signal.admission.id, page ?? "home");
     }
     recordSignals(this.store.state, [signal], Date.now(), this.#version);
