@@ -3,7 +3,7 @@ import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { accountRoutes } from "./account-routes.ts";
 import { authorise } from "./authorise.ts";
-import { createDocumentRoutes } from "./docs/document-routes.tsx";
+import { createDocumentRoutes } from "./docs/docs-page.tsx";
 import { destinationRoutes } from "./destination-routes.ts";
 import { deletionRoutes } from "./data-care-routes.ts";
 import { exportRoutes } from "./data-care-routes.ts";

@@ -4,7 +4,8 @@ import { iso } from "../control/database.ts";
 import { findKey } from "../control/api-keys.ts";
 import { grouped } from "../domain/text.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
-import { ENDPOINT_TYPES, SIGNAL_STATUSES, VERDICTS } from "../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
+import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
@@ -63,8 +64,8 @@ function eventJson({ firstSeenMs, lastSeenMs, ...group }: EventGroup): z.infer<t
 
 const summaryFields = {
   id: idOf("sig", "Of the signal."),
-  status: z.enum([...SIGNAL_STATUSES, "in_flight"]),
-  kind: z.enum(["signal", "identify", "account", "unknown"]),
+  status: z.enum(TRACE_STATUSES),
+  kind: z.enum([...SIGNAL_KINDS, "unknown"]),
   event: z.string().nullable(),
   source: z.string().nullable(),
   email: z.string().nullable(),
@@ -83,7 +84,7 @@ const traceAnswer = z
     endpoint: z.enum(ENDPOINT_TYPES),
     key_id: z.string(),
     key_name: z.string().nullable(),
-    verdict: z.enum(VERDICTS),
+    verdict: z.enum(ADMITTED_VERDICTS),
     ordinal: z.int().meta({ description: "Place in its billing period." }),
     signal_limit: count.meta({ description: "The plan's, at that moment." }),
     recorded_at: instant.nullable(),

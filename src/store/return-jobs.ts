@@ -7,7 +7,7 @@
  * (record/record-signals.ts).
  */
 import { DAY_MS } from "../domain/duration.ts";
-import type { Verdict } from "../domain/signal/signal.ts";
+import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import { envelopeOfResent } from "../wire/admission.ts";
@@ -196,7 +196,7 @@ function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
 }
 
-function toResent(signal: StoredSignal, verdict: Verdict) {
+function toResent(signal: StoredSignal, verdict: AdmittedVerdict) {
   const { admission, payload, from, place } = signal;
   const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };

@@ -5,20 +5,19 @@ import { DESTINATION_TYPES } from "../domain/events/destination.ts";
 import { eventTypes } from "../domain/events/workspace-event.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
+import { isEventPattern, isRulePath, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
 import {
-  isEventPattern,
-  isRulePath,
   MAPPING_OPERATORS,
   OPERATORS_OF_NUMBERS,
   OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
-  RULE_FREQUENCIES,
-} from "../domain/rules/mapping-rule.ts";
+} from "../domain/rules/mapping-condition.ts";
 import { toComparable } from "../domain/rules/mapping-condition.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { memberEmail } from "../domain/signal/identity.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
-import { fitsName, isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { isPlausibleEmail } from "../domain/signal/identity.ts";
+import { fitsName } from "../domain/signal/validate-signal.ts";
 import {
   DESTINATION_URL_MAX_LENGTH,
   KEY_SILENT_MAX_DAYS,

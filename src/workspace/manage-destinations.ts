@@ -12,7 +12,7 @@ import type { EventType } from "../domain/events/workspace-event.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { Result } from "../domain/result.ts";
-import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import type {
   CreatedDestination,

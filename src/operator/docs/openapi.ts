@@ -20,7 +20,8 @@ import {
 } from "../../domain/events/workspace-event.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
+import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
   BATCH_MAX_BYTES,
@@ -196,7 +197,7 @@ const account = z
   .meta({ id: "AccountPayload", description: "Any object; the key's payload template says what its paths mean." });
 
 const oneAnswer = z
-  .object({ status: z.enum(VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
+  .object({ status: z.enum(ADMITTED_VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
   .meta({ id: "SignalAccepted", description: "Answer to one signal." });
 const severalAnswer = z
   .object({
@@ -207,7 +208,7 @@ const severalAnswer = z
     results: z.array(
       z.object({
         index: z.int(),
-        status: z.enum([...VERDICTS, "rejected"]),
+        status: z.enum(VERDICTS),
         id: z.string().optional(),
         code: z.string().optional(),
         detail: z.string().optional(),

@@ -7,8 +7,15 @@ import { type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import { EventGroupChanges, type Sample, updateGroups } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, groupOf, type SignalCounts, standingOf } from "../state/status-change.ts";
+import {
+  changeStatus,
+  countedSignal,
+  groupKey,
+  groupOf,
+  type Sample,
+  standingOf,
+  updateGroups,
+} from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { VisitorLists } from "../people/timelines.ts";
 
@@ -20,7 +27,6 @@ export interface Blanked {
 
 export class Blanking {
   readonly #state: StoreState;
-  readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #gone: GoneLine[] = [];
   /** Number of cold objects with a copy of one of the lines, without those already queued for rewriting. */
@@ -28,11 +34,6 @@ export class Blanking {
 
   constructor(state: StoreState) {
     this.#state = state;
-  }
-
-  /** The counts that these signals are in. `write` writes the groups. */
-  get counts(): SignalCounts {
-    return { books: this.#state.books, groups: this.#groups };
   }
 
   /**
@@ -50,7 +51,7 @@ export class Blanking {
     for (const { seq, facts } of lines) {
       const after = become(facts);
       changes.set(seq, after);
-      changeStatus(this.counts, countedSignal(facts), standingOf(facts), standingOf(after));
+      changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));
       this.#leave(log, seq, facts);
     }
     if (segment.coldObject === null) log.blank(segment, changes.keys());
@@ -61,7 +62,6 @@ export class Blanking {
 
   write(): void {
     const { sql } = this.#state;
-    this.#groups.write(this.#state);
     // Replace samples last, so that a removed one cannot be chosen again.
     updateGroups(this.#state);
     this.#lists.write(sql);
@@ -100,7 +100,7 @@ interface Candidate extends Sample {
  * latest lines are searched; without a match nothing changes.
  */
 function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
-  const groups = Map.groupBy(gone, ({ event, source }) => `${source.length} ${source}${event}`);
+  const groups = Map.groupBy(gone, groupKey);
   let looks = SAMPLE_MAX_GROUPS;
   for (const lines of groups.values()) {
     const [{ event, source } = { event: "", source: "" }] = lines;

@@ -33,6 +33,7 @@ import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-opera
 import { admissionOf } from "../state/dead-letters.ts";
 import type { DeadLetterRow } from "../state/dead-letters.ts";
 import type { DeletionStage } from "../schema.ts";
+import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
@@ -316,7 +317,7 @@ class DeletionStep {
       for (const id of scored?.outcomes ?? []) {
         const match = outcomes.get(id);
         if (scored === null || !once.release(personId, scored, match)) continue;
-        this.#people.ruleDays.add(match.ruleId, scored.atMs, -1);
+        countScore(this.#state.books, match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
     }
@@ -388,7 +389,7 @@ class DeletionStep {
         this.#nowMs,
         row.seq,
       );
-      changeStatus(this.#blanking.counts, { admission, group: null }, "dead", "purged");
+      changeStatus(this.#state.books, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
     if (rows.length < DEAD_LETTERS_AT_ONCE) this.#goOn("cold");

@@ -21,8 +21,7 @@ import { VisitorLists } from "../people/timelines.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 import type { DeadLetterRow } from "../state/dead-letters.ts";
-import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
+import { changeStatus, countedSignal, standingOf, updateGroups } from "../state/status-change.ts";
 import type { CountedSignal, Standing } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
@@ -88,7 +87,6 @@ class Dropping {
   readonly #beforeMs: number;
   /** Single lines go that were received before this time. It is the same all day, so that a segment is rewritten once. */
   readonly #beforeDayMs: number;
-  readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
@@ -139,7 +137,6 @@ class Dropping {
 
   write(): void {
     const { sql } = this.#state;
-    this.#groups.write(this.#state);
     updateGroups(this.#state);
     this.#lists.write(sql);
     releaseObjects(sql, this.#objects);
@@ -175,7 +172,7 @@ class Dropping {
 
   #drop(signal: CountedSignal, standing: Standing): void {
     const { receivedAtMs } = signal.admission;
-    changeStatus({ books: this.#state.books, groups: this.#groups }, signal, standing, "dropped");
+    changeStatus(this.#state.books, signal, standing, "dropped");
     this.#dropped++;
     this.untilMs = Math.max(this.untilMs, receivedAtMs);
   }

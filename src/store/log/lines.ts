@@ -2,7 +2,8 @@
  * Lines in memory and packed, column by column. A column is unpacked, and the facts of a line are assembled, on first use. A cell
  * is a number or a text; segments and the head store these cells.
  */
-import { ENDPOINT_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
+import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, type LineStatus } from "../../domain/signal/signal.ts";
 import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
 import {
   ByteReader,
@@ -15,10 +16,8 @@ import {
 } from "../../platform/bytes.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
-import type { Facts, LineKind, LineStatus, ListingId } from "./line.ts";
+import type { Facts, ListingId } from "./line.ts";
 
-const STATUSES: readonly LineStatus[] = ["processed", "anonymous", "duplicate", "purged", "held", "released"];
-const KINDS: readonly LineKind[] = ["signal", "identify", "account"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 /** The ids that list a line, by the number that the column holds. */
 const LISTED_BY: readonly (readonly ListingId[])[] = [[], ["user_id"], ["anonymous_id"], ["user_id", "anonymous_id"]];
@@ -38,13 +37,13 @@ interface Column {
 /** The columns in stored order: new columns are added at the end, since stored lines name columns by position. */
 export const COLUMNS = [
   { name: "id", is: "text", write: ({ admission }) => admission.id },
-  { name: "status", is: "number", write: ({ status }) => STATUSES.indexOf(status) },
-  { name: "kind", is: "number", write: ({ kind }) => KINDS.indexOf(kind) },
+  { name: "status", is: "number", write: ({ status }) => LINE_STATUSES.indexOf(status) },
+  { name: "kind", is: "number", write: ({ kind }) => SIGNAL_KINDS.indexOf(kind) },
   { name: "event", is: "text", write: ({ event }) => event ?? 0 },
   { name: "source", is: "text", write: ({ source }) => source ?? 0 },
   { name: "keyId", is: "text", write: ({ admission }) => admission.keyId },
   { name: "endpoint", is: "number", write: ({ admission }) => ENDPOINT_TYPES.indexOf(admission.endpoint) },
-  { name: "verdict", is: "number", write: ({ admission }) => VERDICTS.indexOf(admission.verdict) },
+  { name: "verdict", is: "number", write: ({ admission }) => ADMITTED_VERDICTS.indexOf(admission.verdict) },
   { name: "signalLimit", is: "number", write: ({ admission }) => admission.signalLimit },
   { name: "periodStart", is: "number", write: ({ admission }) => admission.periodStartMs },
   { name: "periodEnd", is: "number", write: ({ admission }) => admission.periodEndMs },
@@ -81,7 +80,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     id: text("id") ?? "",
     keyId: text("keyId") ?? "",
     endpoint: ENDPOINT_TYPES[number("endpoint")] ?? "signal_staging",
-    verdict: VERDICTS[number("verdict")] ?? "accepted",
+    verdict: ADMITTED_VERDICTS[number("verdict")] ?? "accepted",
     ordinal: number("ordinal"),
     signalLimit: number("signalLimit"),
     receivedAtMs,
@@ -95,7 +94,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
   return {
     admission,
     recordedAtMs: receivedAtMs + number("recordedAfter"),
-    kind: KINDS[number("kind")] ?? "signal",
+    kind: SIGNAL_KINDS[number("kind")] ?? "signal",
     status: statusOf(cell("status")),
     event: text("event"),
     source: text("source"),
@@ -124,7 +123,7 @@ export function textOf(cell: Cell): string | null {
 }
 
 export function statusOf(cell: Cell): LineStatus {
-  return STATUSES[Number(cell)] ?? "processed";
+  return LINE_STATUSES[Number(cell)] ?? "processed";
 }
 
 export function outcomesOf(cell: Cell): number[] {
@@ -160,7 +159,7 @@ const LETTERS = "padghr";
 
 /** The letter of a status in the `statuses` of a segment's row. */
 export function statusLetter(status: LineStatus): string {
-  return LETTERS[STATUSES.indexOf(status)] ?? "p";
+  return LETTERS[LINE_STATUSES.indexOf(status)] ?? "p";
 }
 
 export class Lines {

@@ -5,9 +5,10 @@
  * All methods are synchronous and part of the caller's transaction. The caller calls `flush` once per transaction to write the head,
  * and `reload` after a rollback, because memory then differs from the tables.
  */
+import type { LineStatus } from "../../domain/signal/signal.ts";
 import { uuidv7Ms } from "../../platform/ids.ts";
 import { Head, textOfCells, type LogMeta, type LogName } from "./head.ts";
-import { afterRetention, isDropped, type Facts, type Line, type LineStatus } from "./line.ts";
+import { afterRetention, isDropped, type Facts, type Line } from "./line.ts";
 import { encodeFacts, statusLetter, statusOf } from "./lines.ts";
 import { groupMark, Segment, type SegmentRow } from "./segment.ts";
 import { StoredSegments, toSqlBlob, type SegmentHashes, type SegmentPayloads } from "./stored-segments.ts";

@@ -10,7 +10,7 @@
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { evaluate, pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
@@ -22,7 +22,6 @@ import type { Facts, Owner } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import { EventGroupChanges } from "../state/event-group-changes.ts";
 import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -68,7 +67,7 @@ interface Part {
 /** Links signals of visitors whom the batch identifies, while it is recorded. Jobs do the rest. */
 export function linkAtOnce(
   state: StoreState,
-  { people, groups }: { people: People; groups: EventGroupChanges },
+  people: People,
   visitors: readonly VisitorId[],
   { rulesVersion, nowMs }: { rulesVersion: number | null; nowMs: number },
 ): void {
@@ -77,7 +76,7 @@ export function linkAtOnce(
   const waiting = listed.filter(({ seqs }) => seqs.length > 0);
   if (rulesVersion !== null && waiting.length > 0) {
     const fresh = waiting.filter(({ visitor }) => !hasLinkJob(sql, visitor));
-    const linking = new Linking(state, { people, groups }, { version: rulesVersion, rules: null }, new Map(), nowMs);
+    const linking = new Linking(state, people, { version: rulesVersion, rules: null }, new Map(), nowMs);
     for (const { segment, seqs } of partsOf(state, fresh)) linking.link(segment, seqs);
     linking.takeOff(fresh);
   }
@@ -107,27 +106,26 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     }
     const nowMs = Date.now();
     // Another job may own a visitor's list by now, for example the deletion of its person.
-    const changing = { people: new People(state), groups: new EventGroupChanges() };
+    const people = new People(state);
     const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
     // Lines of an id without an owner wait for the next person named by it.
-    const isKnown = (visitor: VisitorId): boolean => changing.people.identities.claimsOf(visitor).length > 0;
+    const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const listed = listedOf(state, due.filter(isKnown));
     const here = new Set(listed.flatMap(({ seqs }) => seqs));
-    const linking = new Linking(state, changing, current, payloads, nowMs);
+    const linking = new Linking(state, people, current, payloads, nowMs);
     for (const { segment, seqs } of parts) {
       // Lines that have changed meanwhile are left for the next step.
       const left = seqs.filter((seq) => here.has(seq));
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
     for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
-    writeAndRecount(state, changing.people);
+    writeAndRecount(state, people);
     const looked = new Set(listed.map(({ visitor }) => visitor));
     const others = due.filter((visitor) => !looked.has(visitor)).map((visitor) => ({ visitor, seqs: [] }));
     const took = [...listed, ...others];
-    raiseLinked(state, changing.people, took, linking.done, nowMs);
+    raiseLinked(state, people, took, linking.done, nowMs);
     for (const visitor of due)
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
-    changing.groups.write(state);
     signals.flush();
     return hasFreshLinkJob(sql, nowMs);
   });
@@ -197,7 +195,6 @@ export function isJudged({ books: { judged } }: StoreState, seq: number, facts: 
 export class Linking {
   readonly #state: StoreState;
   readonly #people: People;
-  readonly #groups: EventGroupChanges;
   readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
@@ -211,14 +208,13 @@ export class Linking {
   /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
   constructor(
     state: StoreState,
-    changing: { people: People; groups: EventGroupChanges },
+    people: People,
     rules: { version: number; rules: CompiledRules | null },
     payloads: Payloads,
     nowMs: number,
   ) {
     this.#state = state;
-    this.#people = changing.people;
-    this.#groups = changing.groups;
+    this.#people = people;
     this.#rules = rules;
     this.#payloads = payloads;
     this.#nowMs = nowMs;
@@ -273,8 +269,7 @@ export class Linking {
       return null;
     }
     const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
-    const counts = { books: this.#state.books, groups: this.#groups };
-    changeStatus(counts, countedSignal(facts), facts.status, "processed");
+    changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);
@@ -298,8 +293,8 @@ export class Linking {
     if (payload === undefined) return null;
     if (payload === null) return NOTHING;
     const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluateSignal(rules, signal, email);
-    if (typeof evaluation === "string") return NOTHING;
+    const evaluation = evaluate(rules, signal, email);
+    if (evaluation === null) return NOTHING;
     return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }
 }

@@ -10,7 +10,6 @@ import { isLater } from "../../wire/admission.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Identities, portionsOf } from "./identities.ts";
 import { Scoring } from "./scoring.ts";
@@ -49,7 +48,6 @@ export class People {
   readonly #state: StoreState;
   readonly #known: KnownPeople;
   readonly identities: Identities;
-  readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
   /** Persons of whose times or traits some came from a line that was taken from them: see recount.ts. */
   readonly toRecount = new Set<number>();
@@ -60,7 +58,7 @@ export class People {
     this.#state = state;
     this.#known = new KnownPeople(state);
     this.identities = new Identities(state.sql);
-    this.#scoring = new Scoring(state, this.ruleDays);
+    this.#scoring = new Scoring(state);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
@@ -207,7 +205,6 @@ export class People {
     for (const person of people) {
       replaced += this.#scoring.replaceReleased(person.now, (seq) => this.#entriesBehind(person, seq));
     }
-    this.ruleDays.write(this.#state);
     for (const person of people) this.#write(person);
     return replaced;
   }

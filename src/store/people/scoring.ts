@@ -4,7 +4,7 @@
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { RuleDayChanges } from "../state/rule-outcomes.ts";
+import { countScore } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
@@ -23,7 +23,6 @@ interface Owner {
 
 export class Scoring {
   readonly #state: StoreState;
-  readonly #ruleDays: RuleDayChanges;
   /**
    * By person: rules that score once a day, or once ever, with a removed match, and the line after which a replacing
    * match is searched.
@@ -32,9 +31,8 @@ export class Scoring {
   /** Remaining budget of entries to read. */
   #left = REPLACE_STEP_ENTRIES;
 
-  constructor(state: StoreState, ruleDays: RuleDayChanges) {
+  constructor(state: StoreState) {
     this.#state = state;
-    this.#ruleDays = ruleDays;
   }
 
   /** Adds what a line scores to its person. Returns the matches that count. */
@@ -128,7 +126,7 @@ export class Scoring {
       if (!counts(match)) continue;
       counted.push(match);
       owner.score += times * match.points;
-      this.#ruleDays.add(match.ruleId, atMs, times);
+      countScore(this.#state.books, match.ruleId, atMs, times);
     }
     return counted;
   }

@@ -4,12 +4,12 @@
  * position in each of the three.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import type { SignalStatus } from "../../domain/signal/signal.ts";
+import type { DeadLetterStatus, LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
 import { isLater } from "../../wire/admission.ts";
 import type { Admission, ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
@@ -26,7 +26,7 @@ export interface DeadSummary {
   [column: string]: SqlStorageValue;
   seq: number;
   id: string;
-  status: "dead" | "purged";
+  status: DeadLetterStatus;
   admission: string;
   reason: string;
   recorded_at: number;
@@ -267,7 +267,7 @@ export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
 }
 
 /** A status as it is shown. @throws for a line that is never shown. */
-export function shownStatus(status: SignalStatus | "released"): SignalStatus {
+export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
   if (status === "released") throw new Error("a released signal is recorded elsewhere");
   return status;
 }

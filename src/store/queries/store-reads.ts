@@ -50,8 +50,7 @@ import type {
 import { latestDeadLetterMs, listDeadLetters } from "../state/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts, appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
-import { readTotals } from "../state/status-change.ts";
-import { updateGroups } from "../state/event-group-changes.ts";
+import { readTotals, updateGroups } from "../state/status-change.ts";
 import { StoreState } from "../state/store-state.ts";
 import { latestSignals, findSignals } from "./newest-signals.ts";
 import { readPeople, findPeople } from "./people-search.ts";

@@ -352,7 +352,7 @@ export function matchesOf(
   const email = rules.asksForEmail ? emailOf(facts, people) : undefined;
   if (email === null) return [];
   const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-  return evaluate(rules, signal, email).matches;
+  return evaluate(rules, signal, email)?.matches ?? [];
 }
 
 /** Email of a line's person. Where an email named the person, the line has it. */

@@ -9,7 +9,7 @@ import { newEvent } from "../../notifications/raised-events.ts";
 import { wants } from "../state/raise-events.ts";
 import type { Crossings, ScoreNews } from "../state/raise-events.ts";
 import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
-import { updateGroups } from "../state/event-group-changes.ts";
+import { updateGroups } from "../state/status-change.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 

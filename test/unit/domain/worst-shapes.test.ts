@@ -7,7 +7,7 @@ import { compileTemplate, mapAccount } from "../../../src/domain/accounts/payloa
 import type { JsonObject } from "../../../src/domain/json/json-value.ts";
 import { evaluate } from "../../../src/domain/rules/evaluate-rules.ts";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-condition.ts";
 import { ruleSize } from "../../../src/domain/rules/rule-content.ts";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
