@@ -33,7 +33,7 @@ import {
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
 import { TAGS, allCodes, operationOf, type Operation } from "../operation.ts";
-import { count, idOf, instant, problemDetails } from "../schema-parts.ts";
+import { count, idOf, isoInstant as instant } from "../answers.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
@@ -255,6 +255,22 @@ function refusals(): ZodOpenApiResponsesObject {
   }
   return responses;
 }
+
+/** RFC 9457, with the members of this service. */
+const problemDetails = z
+  .object({
+    type: z.string().meta({ description: "Where the code is explained." }),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: "What was wrong with this request, and what to do." }),
+    code: z.string().meta({ description: "Stable, for programs." }),
+    request_id: z.string(),
+    errors: z
+      .array(z.object({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: "With `validation_failed`: every field that is wrong, of very many the first hundred." }),
+  })
+  .meta({ id: "Problem", description: "RFC 9457 problem details." });
 
 function problemResponse(codes: string[]) {
   return {

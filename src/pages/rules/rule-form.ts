@@ -8,7 +8,7 @@ import type { MappingCondition, MappingOperator } from "../../domain/rules/mappi
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
-import { newRule } from "../../workspace/input-schemas.ts";
+import { newRule } from "../../workspace/rule-schema.ts";
 
 export interface ConditionRow {
   path: string;

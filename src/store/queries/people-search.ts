@@ -193,7 +193,7 @@ const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
  */
 export function readPeople(
   state: StoreState,
-  { email, text = "" }: { email?: string; text?: string },
+  { email, text = "" }: { email?: string | undefined; text?: string | undefined },
   page: Page,
 ): PageOf<Person> {
   if (email !== undefined) {

@@ -20,7 +20,8 @@ import {
   WORKSPACE_MAX_RULES,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../../../src/limits.ts";
-import { payloadTemplate, newRule } from "../../../src/workspace/input-schemas.ts";
+import { payloadTemplate } from "../../../src/workspace/manage-keys.ts";
+import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { amount } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";

@@ -25,7 +25,7 @@ import {
 } from "../../../src/pages/rules/rule-form.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
-import { newRule } from "../../../src/workspace/input-schemas.ts";
+import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
 const FORM: RuleForm = {

@@ -9,7 +9,7 @@ import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts"
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
-import { newRule } from "../../../../src/workspace/input-schemas.ts";
+import { newRule } from "../../../../src/workspace/rule-schema.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 
 function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {
