@@ -8,7 +8,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { constants as os, tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   customerDataPlatforms,
   imports,
@@ -18,14 +17,12 @@ import {
   marketing,
   mistakes,
 } from "./demo/senders.ts";
-import { provision } from "./demo/provision.ts";
 import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
-import { OperatorClient, type BooksAnswer } from "./operator-client.ts";
+import { provision } from "./demo-workspace.ts";
+import { isProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, startService, WranglerError, type Service } from "./local-service.ts";
 import { bold, dim, Progress, red } from "./terminal.ts";
-
-const SETTLE_MS = 60_000;
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -84,31 +81,27 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
   const last = beyondTheLimit(keys);
   // The plan's limit fits all kept signals except the last BEYOND_LIMIT.
-  const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
+  const kept = [...senders, last]
+    .flatMap(({ deliveries }) => deliveries)
+    .reduce((sum, delivery) => sum + delivery.kept, 0);
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
 
   await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
-  const settled = await waitUntilProcessed(operator, home);
-  const good = await report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
+  const isSettled = await waitUntilProcessed(operator, home);
+  const good = await report(operator, home, { ...sent, isSettled, signalLimit: kept - BEYOND_LIMIT, startedMs });
   return (await reportCrossings(operator, home, receiver)) && good;
 }
 
-/** Waits until no signal is in flight, and returns the books. Null: time limit exceeded. */
-async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<BooksAnswer | null> {
+/** Waits until no signal is in flight, with a progress bar. */
+async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<boolean> {
   console.log(`\n${bold("Waiting until all are processed")}`);
   const progress = new Progress();
-  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(200)) {
-    const books = await operator.get<BooksAnswer>(`${home}/books`);
-    const done = books.accepted - books.in_flight;
-    const bar = "█".repeat(Math.round((done / books.accepted) * 40)).padEnd(40, "░");
-    progress.show(`  ${bar} ${done} of ${books.accepted}`);
-    if (books.in_flight === 0) {
-      progress.end();
-      return books;
-    }
-  }
+  const isSettled = await isProcessed(operator, home, ({ accepted, in_flight }) => {
+    const done = accepted - in_flight;
+    progress.show(`  ${"█".repeat(Math.round((done / accepted) * 40)).padEnd(40, "░")} ${done} of ${accepted}`);
+  });
   progress.end();
-  console.log(red(`  Not all are processed after ${SETTLE_MS / 1_000} s.`));
-  return null;
+  if (!isSettled) console.log(red("  Not all are processed after a minute."));
+  return isSettled;
 }

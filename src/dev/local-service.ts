@@ -202,3 +202,11 @@ function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
     return false;
   }
 }
+
+/** Entry point of the Worker with a settable clock, for `wrangler dev` and for builds. */
+export const WORKER_WITH_CLOCK = path.join(PROJECT_DIR, "src/dev/worker/with-clock.ts");
+
+/** Sets the clock of that Worker to a time in milliseconds since 1970, or back to the real time. The clock then runs on. */
+export async function setClock(origin: string, at: number | "now"): Promise<void> {
+  await fetch(`${origin}/healthz`, { headers: { "x-clock": String(at) } });
+}
