@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
 
-const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
+export const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
 /** Ends wrangler and the runtime with it, even if this process is killed. */
 const END_WITH_PARENT = `data:text/javascript,process.once("disconnect",()=>process.exit());process.channel?.unref()`;
