@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { constants as os, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import {
@@ -21,54 +21,43 @@ import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { provision } from "./demo-workspace.ts";
 import { isProcessed, OperatorClient } from "./operator-client.ts";
-import { applyMigrations, startService, WranglerError, type Service } from "./local-service.ts";
+import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";
 import { bold, dim, Progress, red } from "./terminal.ts";
 
-const interruption = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-  process.on(signal, () => interruption.abort(signal));
-}
-
-const { keep } = parseArgs({ options: { keep: { type: "boolean", default: false } } }).values;
-const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
-let service: Service | undefined;
-try {
-  const token = randomBytes(24).toString("base64url");
-  console.log(bold("Starting the service with a state of its own …"));
-  const vars = path.join(stateDir, "demo.vars");
-  await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
-  await applyMigrations(stateDir, interruption.signal);
-  // With local sign-in the service treats this machine as a developer's, and sends to a receiver on it.
-  const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
-  service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
-  console.log(`It runs at ${service.origin}.`);
-  const interrupted = new Promise<never>((_, reject) => {
-    interruption.signal.addEventListener("abort", () => reject(new Error("Interrupted.")));
-  });
-  const good = await Promise.race([demonstrate(service.origin, token), died(service), interrupted]);
-  process.exitCode = good ? 0 : 1;
-  if (keep) {
-    console.log(`\nThe pages: ${service.origin}/w/demo (choose a member, no password). Ctrl-C ends it.`);
-    await Promise.race([died(service), interrupted.catch(() => undefined)]);
-  }
-  if (!good) console.log(dim(`\nWhat the service said:\n${service.output()}`));
-} catch (error) {
-  process.exitCode = 1;
-  if (interruption.signal.aborted) process.exitCode = 128 + os.signals[interruption.signal.reason as NodeJS.Signals];
-  else {
-    console.error(error instanceof WranglerError ? error.message : error);
-    if (service !== undefined) console.error(`\nWhat the service said:\n${service.output()}`);
-  }
-} finally {
-  await service?.stop();
-  await rm(stateDir, { recursive: true, force: true });
-}
+await runCommand(run);
 // Calls may still be waiting for answers, which are no longer needed.
 process.exit();
 
-async function died(running: Service): Promise<never> {
-  const exitCode = await running.ended;
-  throw new WranglerError(`The service has ended with code ${exitCode}.`, exitCode);
+async function run(signal: AbortSignal): Promise<number> {
+  const { keep } = parseArgs({ options: { keep: { type: "boolean", default: false } } }).values;
+  const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
+  let service: Service | undefined;
+  let good = false;
+  try {
+    const token = randomBytes(24).toString("base64url");
+    console.log(bold("Starting the service with a state of its own …"));
+    const vars = path.join(stateDir, "demo.vars");
+    await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
+    await applyMigrations(stateDir, signal);
+    // With local sign-in the service treats this machine as a developer's, and sends to a receiver on it.
+    const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
+    service = await startService({ stateDir, port: "0", args, signal });
+    console.log(`It runs at ${service.origin}.`);
+    const interrupted = new Promise<false>((resolve) => signal.addEventListener("abort", () => resolve(false)));
+    good = await Promise.race([demonstrate(service.origin, token), untilEnd(service), interrupted]);
+    signal.throwIfAborted();
+    if (keep) {
+      console.log(`\nThe pages: ${service.origin}/w/demo (choose a member, no password). Ctrl-C ends it.`);
+      await Promise.race([untilEnd(service), interrupted]);
+    }
+    return good ? 0 : 1;
+  } finally {
+    if (!good && !signal.aborted && service !== undefined) {
+      console.log(dim(`\nWhat the service said:\n${service.output()}`));
+    }
+    await service?.stop();
+    await rm(stateDir, { recursive: true, force: true });
+  }
 }
 
 async function demonstrate(origin: string, token: string): Promise<boolean> {
