@@ -19,7 +19,6 @@ const POLL_MS = 50;
 const LINES_KEPT = 60;
 
 export interface Service {
-  /** The service's origin, such as `http://localhost:8787`. */
   origin: string;
   /** Exit code of wrangler after it has ended or was stopped. */
   ended: Promise<number>;
@@ -33,9 +32,7 @@ export interface Service {
 
 export interface StartOptions {
   stateDir: string;
-  /** Port to listen on; "0": any free port. */
   port: string;
-  /** Further arguments of `wrangler dev`. */
   args: string[];
   /** Main module of the Worker, if it differs from that of wrangler.toml. */
   entry?: string;
@@ -112,7 +109,6 @@ export async function untilEnd(service: Service): Promise<never> {
 }
 
 interface Wrangler extends Omit<Service, "origin"> {
-  /** The service's origin, once `wrangler dev` is ready. */
   origin: Promise<string>;
 }
 

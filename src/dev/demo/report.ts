@@ -32,7 +32,6 @@ interface Crossing {
 interface DemoReceiver extends AsyncDisposable {
   /** Crossings by notification id, because a notification may be delivered twice. */
   crossings: Map<string, Crossing>;
-  /** Number of calls with a missing or wrong signature. */
   refused: number;
 }
 
@@ -107,7 +106,6 @@ export async function reportCrossings(
 }
 
 interface DemoOutcome extends DemoSent {
-  /** Whether all signals were processed in time. */
   isSettled: boolean;
   signalLimit: number;
   startedMs: number;

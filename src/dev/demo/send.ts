@@ -2,7 +2,6 @@
 import { bold, dim, mark, red, wrap } from "../terminal.ts";
 import type { Call, DemoDelivery, Sender } from "./senders.ts";
 
-/** Sums of the answers, and the expected result. */
 export interface DemoSent {
   calls: number;
   accepted: number;
@@ -10,7 +9,6 @@ export interface DemoSent {
   duplicates: number;
   /** Expected points by email. */
   scores: Map<string, number>;
-  /** Whether each answer was as expected. */
   asExpected: boolean;
 }
 

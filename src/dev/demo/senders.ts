@@ -3,7 +3,6 @@
  */
 import { gzipSync } from "node:zlib";
 
-/** The full keys of the demo's senders. */
 export interface DemoKeys {
   campaigns: string;
   crm: { key: string; secret: string };
@@ -29,7 +28,6 @@ export interface DemoDelivery {
   code?: string;
   /** Signals answered as accepted or held. */
   kept: number;
-  /** Kept signals that are duplicates. */
   duplicates?: number;
   held?: number;
   /** Refused signals in an answer that keeps others. */

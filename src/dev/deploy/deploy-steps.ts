@@ -82,7 +82,6 @@ interface Missing {
   how: string;
 }
 
-/** The missing parts of a section. */
 class Findings {
   readonly missing: Missing[] = [];
   readonly section: string;
@@ -284,7 +283,6 @@ function queuesOf({ queues: { producers = [], consumers = [] } }: DeployConfig):
 
 // --- The account ---
 
-/** Why wrangler could not read something. */
 interface Unknown {
   unknown: string;
 }
@@ -292,7 +290,6 @@ interface Unknown {
 /** First to answer at a path; `nobody`: no answer yet. */
 type Front = "access" | "worker" | "nobody";
 
-/** What the account has for a section. */
 interface CloudflareAccount {
   databases: { uuid: string; name: string }[] | Unknown;
   /** Whether each queue and bucket of the configuration exists. */
@@ -445,7 +442,6 @@ export function missingInAccount({ config, environment }: Section, account: Clou
   return missing;
 }
 
-/** The missing parts as text for a terminal. */
 export function missingText(missing: readonly Missing[]): string {
   if (missing.length === 0) return "Nothing is missing.";
   const lines = missing.map(({ what, how }) => `  ${what}\n      ${how}`);
