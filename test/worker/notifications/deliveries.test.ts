@@ -253,7 +253,7 @@ describe("a loss in transit", () => {
   test("resends under the same id and counts one attempt if the report of an answered delivery is lost", async () => {
     stopClock();
     const { id } = await harness.create(receiver);
-    const { report } = Destinations.prototype;
+    const report = Reflect.get(Destinations.prototype, "report") as (due: object, result: object) => Promise<void>;
     const died = vi.fn<() => void>();
     vi.spyOn(Destinations.prototype, "report").mockImplementation(function (this: Destinations, due, result) {
       // A report of an earlier test may come late.
