@@ -55,13 +55,22 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
 
 const OPERATION = Symbol("operation");
 
-export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
-  spec: Operation<Body, Query>,
-): MiddlewareHandler<
+type Validation<Body extends z.ZodType, Query extends z.ZodObject> = MiddlewareHandler<
   OperatorEnv,
   string,
   { in: { json: z.input<Body>; query: z.input<Query> }; out: { json: z.output<Body>; query: z.output<Query> } }
-> {
+>;
+
+/** Returns the `operation` function of a tag. */
+export function operationsOf(tag: Operation["tag"]) {
+  return <Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
+    spec: Omit<Operation<Body, Query>, "tag">,
+  ): Validation<Body, Query> => operation({ tag, ...spec });
+}
+
+function operation<Body extends z.ZodType, Query extends z.ZodObject>(
+  spec: Operation<Body, Query>,
+): Validation<Body, Query> {
   const validate: MiddlewareHandler<OperatorEnv> = async (c, next) => {
     if (spec.query !== undefined) {
       const query = spec.query.safeParse(c.req.query());
@@ -110,7 +119,7 @@ function problemOfShape(bytes: Uint8Array): string | null {
 }
 
 /** The description that a registered handler carries; undefined for other handlers. */
-export function operationOf(handler: object): Operation | undefined {
+export function describedOperation(handler: object): Operation | undefined {
   return OPERATION in handler ? (handler[OPERATION] as Operation) : undefined;
 }
 
