@@ -504,7 +504,7 @@ export class TellSources {
     const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
     if (rows.length === 0) return;
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
-    const [{ writeAuditEntry }, { controlDatabase }] = await Promise.all([
+    const [{ auditEntry }, { controlDatabase }] = await Promise.all([
       import("../control/audit.ts"),
       import("../control/database.ts"),
     ]);
@@ -513,7 +513,7 @@ export class TellSources {
       const by = { actor: "service", nowMs: at_ms };
       const entry = { workspaceId, action: "destination.switched_off", target: destination_id } as const;
       // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
-      await writeAuditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
+      await auditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
       this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
     }
   }

@@ -97,9 +97,8 @@ export const keyRoutes = operator
     async (c) => {
       const { db, workspace, by } = c.var;
       const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
-      const created = await createKey(db, workspace.id, { ...fields, expiresAt, payloadTemplate: template }, by);
-      if (!created.ok) return refused(c, "key", created.refusal.reason);
-      return answer(c, createdKey, withValue(created.value), 201);
+      const key = { ...fields, expiresAt, payloadTemplate: template };
+      return answerCreated(c, await createKey(db, workspace.id, key, by));
     },
   )
   .post(
@@ -117,11 +116,7 @@ export const keyRoutes = operator
     async (c) => {
       const { db, workspace, by } = c.var;
       const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
-      const rotated = await replaceKey(c.env, db, workspace.id, rotation, by);
-      if (rotated.ok) return answer(c, createdKey, withValue(rotated.value), 201);
-      const { reason } = rotated.refusal;
-      if (reason === "made_before") throw new Error("A rotation without a form's token cannot be a repetition.");
-      return refused(c, "key", reason);
+      return answerCreated(c, await replaceKey(c.env, db, workspace.id, rotation, by));
     },
   )
   .patch(
@@ -169,6 +164,13 @@ export const keyRoutes = operator
       return answerKey(c, await endKey(c.env, db, workspace.id, c.req.param("key_id"), by));
     },
   );
+
+function answerCreated(c: Context<OperatorEnv>, created: Awaited<ReturnType<typeof replaceKey>>): Response {
+  if (created.ok) return answer(c, createdKey, withValue(created.value), 201);
+  const { reason } = created.refusal;
+  if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
+  return refused(c, "key", reason);
+}
 
 async function answerKey(c: Context<OperatorEnv>, key: ApiKey | null): Promise<Response> {
   if (key === null) return notFound(c, "key");

@@ -3,7 +3,7 @@
  * then the audit entry is written, without secrets. A deletion runs in the opposite order.
  */
 import * as z from "zod";
-import { writeAuditEntry } from "../control/audit.ts";
+import { auditEntry } from "../control/audit.ts";
 import type { AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
@@ -189,7 +189,7 @@ export async function changeThresholds(call: DestinationsCall, scores: number[])
   const { env, db, workspace, by } = call;
   await destinationsOf(env, workspace.id).setThresholds(scores);
   const entry = { workspaceId: workspace.id, action: "thresholds.changed", target: workspace.id } as const;
-  await writeAuditEntry(db, by, { ...entry, detail: { thresholds: scores } });
+  await auditEntry(db, by, { ...entry, detail: { thresholds: scores } });
 }
 
 function pagesUrl({ origin, workspace }: DestinationsCall): string {
@@ -223,7 +223,7 @@ async function note(
   { id, name }: Destination,
   detail: JsonObject = {},
 ): Promise<void> {
-  await writeAuditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
+  await auditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
 }
 
 export const TARGET_PROBLEMS = {
