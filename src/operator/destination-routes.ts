@@ -326,11 +326,25 @@ function changed(
 }
 
 function refusal(c: Context<OperatorEnv>, problem: destinations.DestinationProblem, noun = "destination"): Response {
-  if (problem.reason === "target") {
-    return validationFailed(c, [{ path: "target", message: destinations.TARGET_PROBLEMS[problem.problem] }]);
-  }
-  if (problem.reason === "type_not_offered") {
+  if (problem === "type_not_offered") {
     return validationFailed(c, [{ path: "type", message: "this deployment sends no email" }]);
   }
-  return refused(c, noun, problem.reason);
+  if (!isTargetProblem(problem)) return refused(c, noun, problem);
+  return validationFailed(c, [{ path: "target", message: TARGET_PROBLEMS[problem] }]);
+}
+
+const TARGET_PROBLEMS = {
+  not_a_url: "not a URL",
+  too_long: "too long",
+  not_https: "must begin with https://",
+  credentials: "must hold no user name and no password",
+  address: "must have a name as its host, not an address",
+  not_public: "must have a public name as its host",
+  port: "must have no port, or one from 1024 on",
+  own_host: "leads to this service itself",
+  not_an_email: "not an email address",
+} as const satisfies Record<destinations.TargetProblem, string>;
+
+function isTargetProblem(problem: destinations.DestinationProblem): problem is destinations.TargetProblem {
+  return problem in TARGET_PROBLEMS;
 }

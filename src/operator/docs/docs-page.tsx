@@ -21,7 +21,7 @@ import {
   type ApiParameter,
   type JsonSchema,
 } from "./openapi.ts";
-import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../workspace/webhook-calls.ts";
+import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../domain/webhook-calls.ts";
 
 const PAGE_HEADERS = {
   "content-security-policy":
