@@ -217,8 +217,9 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
   const { held } = state;
   const blanking = new Blanking(state);
   for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
-    const segment = held.ended(nowMs);
-    if (segment === null) break;
+    const next = held.nextToEnd();
+    if (next === null || next.endMs > nowMs) break;
+    const segment = next.read();
     blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);
     left -= segment.length;
     // Updates the row of a sealed segment, because its other lines may end later or have been released.
@@ -231,7 +232,7 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
 
 /** When the next held signals end, in milliseconds since 1970; null when there are none. */
 export function nextPurgeMs({ held }: StoreState): number | null {
-  return held.nextEndMs();
+  return held.nextToEnd()?.endMs ?? null;
 }
 
 /** Numbers of the lines whose period has ended: a segment may hold signals of several periods. */

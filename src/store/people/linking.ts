@@ -17,10 +17,8 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { wants } from "../state/raise-events.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
@@ -238,7 +236,7 @@ export class Linking {
     const { sql, signals } = this.#state;
     const left = listed.flatMap(({ seqs }) => seqs).filter((seq) => !this.#done.has(seq));
     // Of lines that no segment has any more nothing is left to be linked.
-    const gone = signals.goneOf(left);
+    const gone = new Set(left.filter((seq) => signals.isGone(seq)));
     const lacking = listed.flatMap(({ visitor, seqs }) => {
       for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
       const isIdle = seqs.every((seq) => !this.#done.has(seq) && !gone.has(seq));

@@ -9,7 +9,7 @@ import { storeMaxBytes } from "../../env.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { RestorableObject } from "../../platform/restorable-object.ts";
 import { findDeletion, findDeletionById } from "../deletion/person-deletions.ts";
-import { FailingChores } from "../chore-runner.ts";
+import { failingChores } from "../chores.ts";
 import { ColdObjects } from "../log/cold.ts";
 import type {
   Account,
@@ -61,15 +61,16 @@ import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends RestorableObject {
   protected readonly workspaceId: string;
-  protected readonly failing = new FailingChores(this.ctx.storage.kv);
   #state: StoreState | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.workspaceId = ctx.id.name ?? "";
     void ctx.blockConcurrencyWhile(async () => {
-      const { migrateStore } = await import("../migrate.ts");
-      await migrateStore(ctx.storage);
+      const { drizzle } = await import("drizzle-orm/durable-sqlite");
+      const { migrate } = await import("drizzle-orm/durable-sqlite/migrator");
+      const { default: migrations } = await import("../../../migrations/signal-store/migrations.js");
+      await migrate(drizzle(ctx.storage), migrations);
     });
   }
 
@@ -110,7 +111,10 @@ export class StoreReads extends RestorableObject {
 
   /** State of the store. */
   health(): StoreHealth {
-    return storeHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
+    return storeHealth(this.state, {
+      failingJobs: failingChores(this.ctx.storage.kv),
+      maxBytes: storeMaxBytes(this.env),
+    });
   }
 
   protected isFull(): boolean {
@@ -245,12 +249,12 @@ export class StoreReads extends RestorableObject {
 /** Fill level of the store. Freed database pages do not count, so deletions make room at once. */
 function storeHealth(
   { sql, originals, books }: StoreState,
-  { failingJobs, maxBytes }: { failingJobs: Readonly<StoreHealth["failingJobs"]>; maxBytes: number },
+  { failingJobs, maxBytes }: Pick<StoreHealth, "failingJobs" | "maxBytes">,
 ): StoreHealth {
   return {
     totals: readTotals(books.totals, undefined),
     deadLetterMs: latestDeadLetterMs(sql),
-    failingJobs: [...failingJobs],
+    failingJobs,
     bytes: sql.databaseSize,
     maxBytes,
     duplicatesCoveredMs: originals.coveredMs(Date.now()),

@@ -12,10 +12,8 @@ import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mappi
 import type { CompiledRules, MappingRule, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
 import { readEntries, scoredBy } from "../people/timelines.ts";

@@ -40,19 +40,6 @@ const EMPTY_BOOKS: BooksMeta = {
   deadLetterNews: null,
 };
 
-/** The log of recorded signals. Its head has pending changes of event groups and rules' counts. */
-class SignalsLog extends Log<BooksMeta> {
-  constructor(sql: SqlStorage) {
-    super(sql, "signals", EMPTY_BOOKS);
-  }
-
-  protected override emptyMeta(): void {
-    const stored = { sql: this.sql, books: this.meta };
-    updateGroups(stored);
-    updateRuleDays(stored);
-  }
-}
-
 export class StoreState {
   readonly sql: SqlStorage;
   /** All recorded signals but held signals and dead letters. */
@@ -66,7 +53,10 @@ export class StoreState {
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
-    this.signals = new SignalsLog(sql);
+    this.signals = new Log(sql, "signals", EMPTY_BOOKS, () => {
+      updateGroups(this);
+      updateRuleDays(this);
+    });
     this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
     this.outcomes = new RuleOutcomes(sql);

@@ -10,7 +10,7 @@ import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
-import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
+import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import { stepReturns } from "../../../src/store/return-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";

@@ -124,7 +124,7 @@ describe("a segment", () => {
         expect(stored(store)).toEqual([young, named]);
         expect([old, older].map((id) => store.state.signals.find(id))).toEqual([null, null]);
         expect([2, 4].map((seq) => store.state.signals.read(seq))).toEqual([null, null]);
-        expect([...store.state.signals.readAll([1, 2, 3, 4]).keys()]).toEqual([1, 3]);
+        expect([1, 2, 3, 4].filter((seq) => store.state.signals.read(seq) !== null)).toEqual([1, 3]);
         const left = await all();
         expect(/.{0,80}(?:v-old|old-path).{0,20}/u.exec(left.replace(/event_groups.*/gu, ""))?.[0]).toBeUndefined();
         expect(left).not.toContain(old);
