@@ -39,8 +39,22 @@ export interface ApiKey extends Pick<
 }
 
 export function toApiKey(row: KeyRow): ApiKey {
-  const { workspaceId: _, keyHash: _hash, keyFirst8: first8, keyLast4: last4, secretHash, formToken, ...shown } = row;
-  return { ...shown, maskedKey: maskedKey({ first8, last4 }), endsAt: keyEnd(row), hasSecret: secretHash !== null };
+  const {
+    workspaceId: _w,
+    keyHash: _h,
+    formToken: _f,
+    overlapEndsAt: _o,
+    keyFirst8,
+    keyLast4,
+    secretHash,
+    ...shown
+  } = row;
+  return {
+    ...shown,
+    maskedKey: maskedKey({ first8: keyFirst8, last4: keyLast4 }),
+    endsAt: keyEnd(row),
+    hasSecret: secretHash !== null,
+  };
 }
 
 export function isKey(workspaceId: string, keyId: string) {
