@@ -5,7 +5,7 @@ import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld, deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/raise-events.ts";
 import { type ColdObjects, coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
-import { nextLinkJobMs } from "./people/link-jobs.ts";
+import { nextLinkJobMs } from "./people/linking.ts";
 import { hasRecounts, stepRecounts, hasReplacements, stepReplacements } from "./people/recount.ts";
 import type { StoreConfig } from "./protocol/store-operations.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";

@@ -16,9 +16,9 @@ import { hashBytes } from "./log/originals.ts";
 import type { Candidate, Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
-import { insertEntries, scoredBy } from "./people/timelines.ts";
+import { insertEntries } from "./people/timelines.ts";
 import type { Entry } from "./people/timelines.ts";
-import { visitorList, visitorOfPayload } from "./people/visitors.ts";
+import { idsOf, visitorList, visitorOfPayload } from "./people/visitors.ts";
 import type { VisitorId } from "./people/visitors.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./state/dead-letters.ts";
@@ -284,23 +284,15 @@ function listedBy({ owner, visitorWork }: PendingSignal): ListingId[] {
 
 /** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
-  { status, visitorWork, owner, order, seq }: PendingSignal,
+  { status, visitorWork, owner, seq }: PendingSignal,
   facts: Facts,
   people: People,
   lists: Map<string, Entry[]>,
   waiting: VisitorId[],
 ): void {
   if ((status !== "processed" && status !== "anonymous") || visitorWork === null) return;
-  const { userId, anonymousId, traits } = visitorWork.normalised;
-  if (owner !== null) {
-    people.enrich(owner.personId, traits, order);
-    people.seen(owner.personId, order.receivedAtMs);
-    people.own(owner.personId, { seq, scored: scoredBy(facts) }, facts.event);
-  }
-  for (const kind of facts.listedBy) {
-    const value = kind === "user_id" ? userId : anonymousId;
-    if (value === undefined) continue;
-    const id: VisitorId = { kind, value };
+  if (owner !== null) people.own(owner.personId, seq, facts);
+  for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
     const entries = lists.get(key) ?? [];
     entries.push({ seq, scored: null });

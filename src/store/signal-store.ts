@@ -25,8 +25,7 @@ import {
 import { setRetention } from "./deletion/retention.ts";
 import { compareWithR2, removeUnknown } from "./log/cold.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
-import { stepLinkJobs } from "./people/linking.ts";
+import { hasFreshLinkJob, hurryLinkJobs, stepLinkJobs } from "./people/linking.ts";
 import type {
   BeforeStoreRestore,
   DeletionReceipt,

@@ -10,7 +10,7 @@ import { afterDeletion } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce, claimsInStore } from "../people/identities.ts";
 import type { IdClaim } from "../people/identities.ts";
-import { namesOnLine, visitorOfPayload } from "../people/visitors.ts";
+import { idsOf, visitorOfPayload } from "../people/visitors.ts";
 import type { VisitorId, VisitorNames } from "../people/visitors.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 import type { DeadLetterRow } from "../state/dead-letters.ts";
@@ -69,7 +69,7 @@ export function isOfDeleted(
   claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
   const { email } = visitor;
-  if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt).length > 0;
+  if (typeof email === "string") return deletedSince(sql, { kind: "email", value: email }, receipt).length > 0;
   for (const id of idsOf(visitor)) {
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
@@ -87,7 +87,7 @@ export function isOfDeleted(
  * are remembered from the start.
  */
 export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: ReceivedOrder): boolean {
-  if (visitor.email !== undefined) return false;
+  if (typeof visitor.email === "string") return false;
   const claims = idsOf(visitor).map((id) => claimInForce(claimsInStore(sql, id), receipt));
   const owner = claims.find((claim) => claim !== undefined);
   if (owner === undefined) return false;
@@ -97,14 +97,6 @@ export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, rece
     receipt.receivedAtMs,
   );
   return jobs.toArray().length > 0;
-}
-
-/** Ids of a visitor, highest priority first. */
-function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
-  const ids: VisitorId[] = [];
-  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
-  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
-  return ids;
 }
 
 /** Since when a name was theirs, of each person who had it and was deleted after the receipt. */
@@ -137,7 +129,7 @@ export class BeingDeleted {
   factsOf(facts: Facts, nowMs: number): Facts {
     if (!this.#isAnybody || facts.deletedAtMs !== null) return facts;
     const { owner, admission } = facts;
-    const isLeaving = owner === null ? this.#names(namesOnLine(facts), admission) : !this.#isThere(owner.personId);
+    const isLeaving = owner === null ? this.#names(facts, admission) : !this.#isThere(owner.personId);
     return isLeaving ? afterDeletion(facts, nowMs) : facts;
   }
 

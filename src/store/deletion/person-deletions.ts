@@ -15,19 +15,12 @@ import type { Facts } from "../log/line.ts";
 import { freeMomentMs, isOfDeleted, rememberHash, rememberName } from "./deleted-names.ts";
 import { claimInForce, claimsInStore, deletePairs } from "../people/identities.ts";
 import type { IdClaim } from "../people/identities.ts";
-import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
+import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
 import { People } from "../people/people.ts";
 import { writeAndRecount } from "../people/recount.ts";
-import { changeEntries, entriesBehind, firstEntries, insertEntries, readEntries } from "../people/timelines.ts";
+import { changeEntries, entriesAfter, insertEntries, readEntries } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
-import {
-  namesOnLine,
-  personList,
-  visitorKey,
-  visitorList,
-  visitorOfKey,
-  visitorOfPayload,
-} from "../people/visitors.ts";
+import { personList, visitorKey, visitorList, visitorOfKey, visitorOfPayload } from "../people/visitors.ts";
 import type { VisitorId, VisitorNames } from "../people/visitors.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import { admissionOf } from "../state/dead-letters.ts";
@@ -249,7 +242,7 @@ class DeletionStep {
     );
     if (row === undefined) return this.#goOn("lines");
     const id = visitorOfKey(row.key);
-    const entries = this.#portionOf(entriesBehind(sql, visitorList(id), this.#job.position));
+    const entries = this.#portionOf(entriesAfter(sql, visitorList(id), this.#job.position));
     const last = entries.at(-1);
     if (last === undefined) {
       this.#deleteId(id);
@@ -309,7 +302,7 @@ class DeletionStep {
     const { sql, outcomes, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
-    const entries = this.#portionOf(firstEntries(sql, list));
+    const entries = this.#portionOf(entriesAfter(sql, list));
     if (entries.length === 0) return this.#goOn("held");
     this.#deleteLines(entries, () => true);
     for (const { scored } of entries) {
@@ -352,7 +345,7 @@ class DeletionStep {
     for (const segment of held.walk(this.#job.position, { status: "held" })) {
       const theirs = segment.seqs().filter((seq) => {
         const facts = segment.facts(seq);
-        return facts.status === "held" && this.#names(namesOnLine(facts), facts.admission);
+        return facts.status === "held" && this.#names(facts, facts.admission);
       });
       this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) =>
         afterDeletion(facts, this.#nowMs),

@@ -19,7 +19,7 @@ import {
 } from "../../../../src/store/deletion/person-deletions.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
-import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
+import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
 import { personList } from "../../../../src/store/people/visitors.ts";
