@@ -8,8 +8,7 @@ import { type ColdObjects, coldAfterMs, moveToCold, nextColdWorkMs, removeObject
 import { nextLinkJobMs } from "./people/linking.ts";
 import { hasRecounts, stepRecounts, hasReplacements, stepReplacements } from "./people/recount.ts";
 import type { StoreConfig } from "./protocol/store-operations.ts";
-import { stepRuleJob } from "./rules/rule-job-steps.ts";
-import { hasRuleJobs, nextRuleJobMs } from "./rules/rule-jobs.ts";
+import { hasRuleJobs, nextRuleJobMs, stepRuleJob } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
 
 export interface ChoreWork {

@@ -41,6 +41,8 @@ export interface LinkWork {
   objects: ColdObjects;
   /** Reads the workspace's current rules. */
   rules: () => Promise<WorkspaceRules>;
+  /** Whether the last step had to be repeated because newer rules were applied meanwhile. */
+  isRepeated?: boolean;
 }
 
 /** The oldest lines of a visitor's timeline. */
@@ -84,17 +86,21 @@ export function linkAtOnce(
 /**
  * Takes a step of the jobs. A job whose payloads cannot be read waits for a while.
  *
- * @returns whether the next step can follow at once. @throws when the rules cannot be read, or newer rules have been applied meanwhile.
+ * @returns whether the next step can follow at once. @throws when the rules cannot be read, or are older than applied rules.
  */
-export async function stepLinkJobs({ state, storage, objects, rules }: LinkWork): Promise<boolean> {
+export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
+  const { state, storage, objects } = work;
   const { sql, signals } = state;
   const visitors = dueLinkJobs(sql, Date.now() + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
   if (visitors.length === 0) return false;
-  const current = await rules();
+  const current = await work.rules();
   const segments = segmentsOf(state, linesOf(state, visitors));
   const payloads = await readPayloads(signals, objects, linesToEvaluate(state, segments, current));
   return transact(storage, state, () => {
-    if (isStale(sql, current.version)) throw new Error("newer mapping rules have been applied meanwhile");
+    if (isStale(sql, current.version)) {
+      if (work.isRepeated === true) throw new Error("the mapping rules are older than rules that have been applied");
+      return (work.isRepeated = true);
+    }
     const nowMs = Date.now();
     const changes = { people: new People(state), groups: new EventGroupChanges() };
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.

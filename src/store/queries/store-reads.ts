@@ -49,7 +49,7 @@ import type {
 } from "../protocol/stored-signals.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../state/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
-import { hasScoringSignals, ruleFacts, appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
+import { ruleFacts, appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
 import { readTotals } from "../state/status-change.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import { StoreState } from "../state/store-state.ts";
@@ -236,10 +236,6 @@ export class StoreReads extends RestorableObject {
   /** Results of rules, see rules/rule-facts.ts. */
   ruleFacts(ruleIds: string[]): RuleFacts[] {
     return ruleFacts(this.state, ruleIds);
-  }
-
-  hasScoringSignals(ruleId: string): boolean {
-    return hasScoringSignals(this.state, ruleId);
   }
 }
 

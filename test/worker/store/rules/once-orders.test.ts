@@ -24,7 +24,7 @@ import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
 import { personList } from "../../../../src/store/people/visitors.ts";
 import { hasRuleJobs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { recordSignals } from "../../../../src/store/record-signals.ts";
 import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
