@@ -2,7 +2,7 @@
 import type { HandOn } from "../notifications/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
 import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
-import { nextPurgeMs, purgeHeld, deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
+import { purgeHeld, deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/raise-events.ts";
 import { type ColdObjects, coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/linking.ts";
@@ -32,7 +32,7 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
   return [
     {
       name: "purge",
-      due: () => nextPurgeMs(store.state()),
+      due: () => store.state().held.nextEndMs(),
       step: (nowMs) => store.transact(() => purgeHeld(store.state(), nowMs)),
     },
     {

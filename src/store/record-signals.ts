@@ -9,7 +9,7 @@ import { groupSource } from "../domain/signal/identity.ts";
 import { isLater } from "../wire/admission.ts";
 import type { ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
-import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
+import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge } from "./log/line.ts";
 import type { Facts, LineStatus, ListingId, Owner } from "./log/line.ts";
 import { hashBytes } from "./log/originals.ts";
@@ -159,9 +159,7 @@ function isOfDeletedPerson(
       ? visitorOfPayload(signal.payload, signal.admission)
       : (visitorWork?.normalised ?? null);
   if (visitor === null) return false;
-  return (
-    isOfDeleted(sql, visitor, order, (id) => people.identities.claimsOf(id)) || isOfOneBeingDeleted(sql, visitor, order)
-  );
+  return isOfDeleted(sql, people.identities, visitor, order);
 }
 
 /**

@@ -56,8 +56,7 @@ import { StoreState } from "../state/store-state.ts";
 import { latestSignals, findSignals } from "./newest-signals.ts";
 import { readPeople, findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
-import { findGroup, queuePage, recentNames, listEventGroups } from "./queue-page.ts";
-import { suggestForRule } from "./rule-suggestions.ts";
+import { findGroup, listEventGroups, queuePage, recentNames, suggestForRule } from "./event-groups.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends RestorableObject {
