@@ -94,19 +94,15 @@ const SCORE_COLUMNS: Columns = {
 
 /** A page of an export. @throws when payloads in R2 cannot be read: an export never omits data silently. */
 export async function exportPage(state: StoreState, objects: ColdObjects, range: ExportRange): Promise<ExportPage> {
+  const place: unknown = range.cursor === null ? null : JSON.parse(range.cursor);
   switch (range.records) {
     case "signals":
-      return exportSignals(state, objects, range);
+      return exportSignals(state, objects, range, place as SignalPlace | null);
     case "people":
-      return pageOf(peopleSteps(state, placeOf(range)), PEOPLE_COLUMNS, range);
+      return pageOf(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
     case "scoring_signals":
-      return pageOf(scoreSteps(state, placeOf(range)), SCORE_COLUMNS, range);
+      return pageOf(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
   }
-}
-
-/** Null: the export begins. */
-function placeOf<Place>({ cursor }: ExportRange): Place | null {
-  return cursor === null ? null : (JSON.parse(cursor) as Place);
 }
 
 function pageOf(
@@ -194,11 +190,16 @@ interface SignalPlace {
   ends: { signals: number; held: number } | null;
 }
 
-async function exportSignals(state: StoreState, objects: ColdObjects, range: ExportRange): Promise<ExportPage> {
+async function exportSignals(
+  state: StoreState,
+  objects: ColdObjects,
+  range: ExportRange,
+  place: SignalPlace | null,
+): Promise<ExportPage> {
   let cold: Payloads = new Map();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const steps = new SignalSteps(state, cold);
-    const page = pageOf(steps.from(placeOf(range)), SIGNAL_COLUMNS, range);
+    const page = pageOf(steps.from(place), SIGNAL_COLUMNS, range);
     if (steps.missing.length === 0) return page;
     // oxlint-disable-next-line no-await-in-loop -- the page is read again, because people may be deleted meanwhile
     cold = await readPayloads(state.signals, objects, steps.missing);
