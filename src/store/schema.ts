@@ -191,7 +191,7 @@ export const ruleDays = sqliteTable("rule_days", {
   days: text("days").$type<DayCounts>().notNull(),
 });
 
-/** Releases and replays, see returns/return-jobs.ts. Kept until a day after the audit log has their numbers. */
+/** Releases and replays, see return-jobs.ts. Kept until a day after the audit log has their numbers. */
 export const returns = sqliteTable("returns", {
   /** Id of the audit entry of the call that began the job. */
   id: text("id").primaryKey(),
@@ -221,9 +221,9 @@ export const people = sqliteTable(
     id: integer("id").primaryKey(),
     email: text("email").notNull(),
     ...eachTrait(() => text()),
-    /** Searchable traits in their search form: see stored-person.ts. */
+    /** The searchable traits as they are searched, see people/people.ts. */
     names: text("names").notNull().default(""),
-    /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
+    /** Received order of the signals that the traits came from: the latest wins, field by field. */
     traitOrders: text("trait_orders").notNull().default(""),
     /** Sum of the points that the person's signals have scored. */
     score: integer("score").notNull().default(0),
@@ -248,14 +248,14 @@ export const people = sqliteTable(
       .on(table.score)
       .where(sql`score <> 0`),
     // This index finds people by their email, and by a part of it or of the traits. No two have the same email:
-    // known-people.ts looks first.
+    // people/people.ts looks first.
     index("people_email").on(table.email, table.names),
   ],
 );
 
 /**
  * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
- * of receipt (claims.ts). Keys: visitor-keys.ts. WITHOUT ROWID: the migration says so by hand.
+ * of receipt (people/identities.ts). Keys: people/visitors.ts. WITHOUT ROWID: the migration says so by hand.
  */
 export const identities = sqliteTable(
   "identities",
@@ -314,7 +314,7 @@ export const recounts = sqliteTable("recounts", {
 
 /**
  * Rules that score once a day, or once ever, with a removed match: the person's line after which a replacing match is
- * searched. See replacements.ts. WITHOUT ROWID.
+ * searched. See people/scoring.ts. WITHOUT ROWID.
  */
 export const replacements = sqliteTable(
   "replacements",
@@ -397,7 +397,7 @@ export const deletions = sqliteTable(
   "deletions",
   {
     id: text("id").primaryKey(),
-    /** The email's hash, by which a receipt is found: see people/deleted-names.ts. */
+    /** The email's hash, by which a receipt is found: see deletion/deleted-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
     /** Latest request for the deletion: signals received later belong to a new person. */
