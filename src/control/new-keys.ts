@@ -101,7 +101,7 @@ export async function rotateKey(
   workspaceId: string,
   { keyId, overlapMs, expiresAt, formToken }: Rotation,
   by: Change,
-): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore | LimitReached>> {
+): Promise<Result<CreatedKey, { reason: "not_found" | "key_inactive" } | MadeBefore | LimitReached>> {
   const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
   if (old === undefined) return refuse({ reason: "not_found" });
   const settings = { ...old, secret: old.secretHash !== null };
@@ -110,7 +110,7 @@ export async function rotateKey(
   // Checked before the status: a repeated rotation without overlap finds the old key already ended.
   const before = formToken === null ? undefined : await madeBy(db, draft.row);
   if (before !== undefined) return refuse({ reason: "made_before", key: toApiKey(before) });
-  if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
+  if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "key_inactive" });
 
   const ends = iso(by.nowMs + overlapMs);
   const neverLater = sql<string>`min(coalesce(${apiKeys.overlapEndsAt}, ${ends}), ${ends})`;

@@ -76,7 +76,7 @@ interface ChangedOn {
 /**
  * Changes a rule. A change without effect keeps the version.
  *
- * @returns `not_found`: unknown rule; `changed_meanwhile`: the rule has another version by now.
+ * @returns `not_found`: unknown rule; `rule_changed`: the rule has another version by now.
  */
 export async function updateRule(
   db: ControlDatabase,
@@ -85,7 +85,7 @@ export async function updateRule(
   change: RuleChange,
   by: Change,
   { version, backTo }: ChangedOn = {},
-): Promise<Result<StoredRule, "not_found" | "changed_meanwhile" | "rules_too_large">> {
+): Promise<Result<StoredRule, "not_found" | "rule_changed" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
@@ -116,7 +116,7 @@ export async function updateRule(
     // oxlint-disable-next-line no-await-in-loop
     if ((await findRule(db, workspaceId, ruleId))?.version === before.version) return refuse("rules_too_large");
   }
-  return refuse("changed_meanwhile");
+  return refuse("rule_changed");
 }
 
 /** Attempts at a change without a version while other people change the same rule. */

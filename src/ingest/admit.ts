@@ -6,8 +6,7 @@ import { normalise } from "../domain/signal/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import { ordinalsTaken, verdictInRun } from "../domain/quota/quota.ts";
-import type { Verdict } from "../domain/signal/signal.ts";
+import { ordinalsTaken, verdictInRun, type AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -31,7 +30,7 @@ export const ADMIT_SLICE_MAX_BYTES = 500_000;
 type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
 
 export type Outcome =
-  | { status: Verdict; id: string }
+  | { status: AdmittedVerdict; id: string }
   | { status: "rejected"; refusal: SignalRefusal | LimitRefusal | BrokenOff };
 
 interface Limits {

@@ -26,7 +26,11 @@ export interface DestinationChange {
 }
 
 /** Reasons to refuse a change of a destination. */
-export type DestinationRefusal = "not_found" | "too_many" | "not_active" | "not_a_webhook";
+export type DestinationRefusal =
+  | "not_found"
+  | "too_many_destinations"
+  | "destination_not_active"
+  | "destination_without_secret";
 
 /** A destination with its new secret. No other answer contains the secret. */
 export interface CreatedDestination {

@@ -96,7 +96,7 @@ export class Destinations extends RestorableObject {
   async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
-    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many");
+    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many_destinations");
     const secret = destination.type === "webhook" ? newSecret() : null;
     await this.#runAndTell((nowMs) => this.#roster.add(destination, secret, nowMs));
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
@@ -146,7 +146,7 @@ export class Destinations extends RestorableObject {
   rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
     const destination = this.#roster.find(id);
     if (destination === null) return refuse("not_found");
-    if (destination.secret === null) return refuse("not_a_webhook");
+    if (destination.secret === null) return refuse("destination_without_secret");
     const secret = newSecret();
     const [before, nowMs] = [destination.secret, Date.now()];
     this.ctx.storage.transactionSync(() => {
@@ -207,7 +207,7 @@ export class Destinations extends RestorableObject {
     const delivery = this.#deliveries.find(destinationId, id);
     if (delivery === null || destination === null || this.#deliveries.event(delivery) === null)
       return refuse("not_found");
-    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("not_active");
+    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("destination_not_active");
     this.#run(() => {
       this.#deliveries.startOver(delivery);
       if (destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });

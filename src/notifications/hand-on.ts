@@ -5,9 +5,8 @@
  */
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
-import { retryDelaySeconds } from "../platform/time-limit.ts";
+import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { within } from "../platform/time-limit.ts";
 import type { RaisedDeletion, RaisedEvents } from "./raised-events.ts";
 
 export interface HandOnOptions {

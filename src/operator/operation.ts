@@ -11,7 +11,8 @@ import { withoutCredentials } from "../domain/keys/echo.ts";
 import { readBody } from "../http/body.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
-import { JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import type { OperatorEnv } from "./environment.ts";
 
 /** Maximum size of a request body, unless its operation allows more. */
@@ -131,12 +132,19 @@ export function validationFailed(c: Context<OperatorEnv>, all: Iterable<FieldErr
   });
 }
 
-export function notFound(c: Context<OperatorEnv>, what: string): Response {
-  return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
+export function notFound(c: Context<OperatorEnv>, noun: string): Response {
+  return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${noun}.` });
 }
 
-export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string): Response {
-  return problem(c, { status: 409, code, title: "Conflict", detail });
+/** @param detail describes the conflict; only codes without a text in CONFLICTS need it. */
+export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail?: string): Response {
+  const { when, detail: fixed = when }: Conflict = CONFLICTS[code];
+  return problem(c, { status: 409, code, title: "Conflict", detail: detail ?? fixed });
+}
+
+/** Answers a refused change: 404 for `not_found`, 409 for a code. */
+export function refused(c: Context<OperatorEnv>, noun: string, refusal: "not_found" | ConflictCode): Response {
+  return refusal === "not_found" ? notFound(c, noun) : conflict(c, refusal);
 }
 
 /**
@@ -188,27 +196,72 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-/** Codes of the operator API's 409 answers, with their conditions. */
+interface Conflict {
+  when: string;
+  /** What the caller is told. Default: `when`. */
+  detail?: string;
+}
+
+/** Codes of the operator API's 409 answers. */
 const CONFLICTS = {
-  slug_taken: "Another workspace has this slug.",
-  email_taken: "The address is a member already.",
-  key_inactive: "The key is deactivated or expired: it cannot be rotated.",
-  too_many_keys: "The workspace has as many active API keys as it may have.",
-  too_many_keys_a_day: "The workspace has created as many API keys in 24 hours as it may create.",
-  templates_too_large: "All payload templates of the workspace together would have too many bytes.",
-  last_owner: "A workspace keeps at least one owner.",
-  too_many_members: "The workspace has as many members as it may have.",
-  too_many_rules: "The workspace has as many mapping rules as it may have.",
-  rules_too_large: "All mapping rules of the workspace together would have too many values.",
-  too_many_destinations: "The workspace has as many destinations as it may have.",
-  destination_not_active: "The destination is paused or switched off: resume it first.",
-  destination_without_secret: "Only what a webhook is sent is signed.",
-  rules_changed: "Others are changing mapping rules of the workspace; send the import again.",
-  not_restorable: "The platform has no backup of that moment; the detail says why.",
-  signals_wait: "Accepted signals wait to be recorded, and the restore would lose them.",
-  restore_unfinished: "Another restore of the workspace has begun and not finished.",
-  rule_changed: "Others are changing the same mapping rule; send the change again.",
-};
+  slug_taken: { when: "Another workspace has this slug." },
+  email_taken: {
+    when: "The address is a member already.",
+    detail: "This address is a member already. Change its role with PATCH.",
+  },
+  key_inactive: {
+    when: "The key is deactivated or expired: it cannot be rotated.",
+    detail: "The key has ended. Create a new one instead.",
+  },
+  too_many_keys: {
+    when: "The workspace has as many active API keys as it may have.",
+    detail: LIMIT_COPY.too_many_keys,
+  },
+  too_many_keys_a_day: {
+    when: "The workspace has created as many API keys in 24 hours as it may create.",
+    detail: LIMIT_COPY.too_many_keys_a_day,
+  },
+  templates_too_large: {
+    when: "All payload templates of the workspace together would have too many bytes.",
+    detail: LIMIT_COPY.templates_too_large,
+  },
+  last_owner: {
+    when: "A workspace keeps at least one owner.",
+    detail: "This is the last owner. Make another member an owner first.",
+  },
+  too_many_members: {
+    when: "The workspace has as many members as it may have.",
+    detail: LIMIT_COPY.too_many_members,
+  },
+  too_many_rules: {
+    when: "The workspace has as many mapping rules as it may have.",
+    detail: LIMIT_COPY.too_many_rules,
+  },
+  rules_too_large: {
+    when: "All mapping rules of the workspace together would have too many values.",
+    detail: LIMIT_COPY.rules_too_large,
+  },
+  too_many_destinations: {
+    when: "The workspace has as many destinations as it may have.",
+    detail: `A workspace has at most ${DESTINATIONS_MAX} destinations.`,
+  },
+  destination_not_active: {
+    when: "The destination is paused or switched off: resume it first.",
+    detail: "The destination is paused or switched off. Resume it first.",
+  },
+  destination_without_secret: { when: "Only deliveries to a webhook are signed." },
+  rules_changed: {
+    when: "Mapping rules of the workspace are being changed at the same time; send the import again.",
+    detail: "The rules are being changed at the same time. Send the import again.",
+  },
+  not_restorable: { when: "The platform has no backup of that moment; the detail says why." },
+  signals_wait: { when: "Accepted signals wait to be recorded, and the restore would lose them." },
+  restore_unfinished: { when: "Another restore of the workspace has begun and not finished." },
+  rule_changed: {
+    when: "The mapping rule is being changed at the same time; send the change again.",
+    detail: "The rule is being changed at the same time. Send the change again.",
+  },
+} satisfies Record<string, Conflict>;
 type ConflictCode = keyof typeof CONFLICTS;
 
 interface DescribedCode {
@@ -220,6 +273,6 @@ interface DescribedCode {
 export function allCodes(): DescribedCode[] {
   const refusals = Object.entries(REFUSALS).map(([code, { status, when }]) => ({ code, status, when }));
   const otherCodes = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
-  const conflicts = Object.entries(CONFLICTS).map(([code, when]) => ({ code, status: 409, when }));
+  const conflicts = Object.entries(CONFLICTS).map(([code, { when }]) => ({ code, status: 409, when }));
   return [...refusals, ...otherCodes, ...conflicts].sort((a, b) => a.status - b.status);
 }

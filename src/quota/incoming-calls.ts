@@ -23,6 +23,7 @@ import type { AdmitCall, AdmitResult, PeriodState, RefusedCall, RefusedResult } 
 
 interface IncomingCallsOptions {
   workspaceId: string;
+  storage: DurableObjectStorage;
   revoked: RevokedKeys;
   state: LedgerState;
   counts: CallCounts;
@@ -38,7 +39,10 @@ export class IncomingCalls {
   constructor(rate: RequestRate, options: IncomingCallsOptions) {
     this.#options = options;
     this.#buckets = new RequestBuckets(rate);
-    this.#commits = new SharedCommits((calls) => this.#commit(calls));
+    this.#commits = new SharedCommits(
+      (calls) => this.#commit(calls),
+      () => options.storage.sync(),
+    );
   }
 
   /** @throws if the commit fails; then no call of the commit has been counted. */
@@ -136,8 +140,10 @@ export class RequestBuckets {
   }
 }
 
-/** Minimum time between two commits. The wait is short compared with the way from a sender, and a commit costs a row. */
+/** Minimum time between two shared commits. The wait is short compared with the way from a sender, and a commit costs a row. */
 export const COMMIT_INTERVAL_MS = 8;
+/** Time for which calls share commits after two calls have overlapped. */
+export const SHARE_MS = 100;
 
 interface WaitingCall<Call, Result> {
   call: Call;
@@ -145,25 +151,40 @@ interface WaitingCall<Call, Result> {
   reject: (error: unknown) => void;
 }
 
-/** Commits calls. A call that comes alone is committed at once; calls within COMMIT_INTERVAL_MS of a commit share the next. */
+/**
+ * Commits calls. A sender that waits for each answer never has two calls at the same time, and each of its calls is
+ * committed at once. Calls overlap if one arrives before another is durable: then there are several senders. For the next
+ * SHARE_MS, calls within COMMIT_INTERVAL_MS of a commit share the next one.
+ */
 export class SharedCommits<Call, Result> {
   readonly #commit: (calls: Call[]) => Result[];
+  readonly #durable: () => Promise<unknown>;
   #waiting: WaitingCall<Call, Result>[] = [];
   #isScheduled = false;
   #lastCommitMs = 0;
+  /** Number of commits that are not durable yet. */
+  #inProgress = 0;
+  #overlapMs = Number.NEGATIVE_INFINITY;
 
-  /** @param commit returns a result for each call; if it throws, all of these calls fail. */
-  constructor(commit: (calls: Call[]) => Result[]) {
+  /**
+   * @param commit returns a result for each call; if it throws, all of these calls fail.
+   * @param durable resolves when all earlier writes are durable.
+   */
+  constructor(commit: (calls: Call[]) => Result[], durable: () => Promise<unknown>) {
     this.#commit = commit;
+    this.#durable = durable;
   }
 
   submit(call: Call): Promise<Result> {
     return new Promise((resolve, reject) => {
+      const nowMs = Date.now();
+      if (this.#inProgress > 0 || this.#waiting.length > 0) this.#overlapMs = nowMs;
       this.#waiting.push({ call, resolve, reject });
       if (this.#isScheduled) return;
-      const sinceLastMs = Date.now() - this.#lastCommitMs;
+      const sinceLastMs = nowMs - this.#lastCommitMs;
       // A negative time means that the clock was set back.
-      if (sinceLastMs < 0 || sinceLastMs >= COMMIT_INTERVAL_MS) return this.#commitWaiting();
+      const isShared = nowMs - this.#overlapMs < SHARE_MS && sinceLastMs >= 0 && sinceLastMs < COMMIT_INTERVAL_MS;
+      if (!isShared) return this.#commitWaiting();
       this.#isScheduled = true;
       setTimeout(() => this.#commitWaiting(), COMMIT_INTERVAL_MS - sinceLastMs);
     });
@@ -177,9 +198,17 @@ export class SharedCommits<Call, Result> {
     try {
       const results = this.#commit(calls.map(({ call }) => call));
       calls.forEach(({ resolve }, index) => resolve(results[index] as Result));
+      void this.#untilDurable();
     } catch (error) {
       for (const { reject } of calls) reject(error);
     }
+  }
+
+  async #untilDurable(): Promise<void> {
+    this.#inProgress++;
+    // A failed write ends the object, so its error needs no handling here.
+    await this.#durable().catch(() => undefined);
+    this.#inProgress--;
   }
 }
 

@@ -8,7 +8,7 @@ import { DAY_MS } from "../domain/duration.ts";
 import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
-import { countingDay, endedDay, lastDay, utcDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
+import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Usage, UsageByDay } from "./protocol.ts";
 
@@ -166,7 +166,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
 export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
-    const day = lastDay(ledger);
+    const day = entryOf(ledger);
     if (day !== null) writeDay(sql, day);
     const after = closePeriod(ledger, {
       count: ordinalsTaken(ledger),
@@ -290,11 +290,11 @@ function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejec
   sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
 }
 
-/** Moves the ledger to the day of `nowMs`. @returns whether the day changed. */
-export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolean {
-  const dayMs = countingDay(ledger.dayMs, nowMs);
-  if (dayMs === ledger.dayMs) return false;
-  const ended = endedDay(ledger, nowMs);
+/** Moves the ledger to the day of `nowMs`, unless the clock went back. @returns whether the day changed. */
+export function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
+  const dayMs = utcDay(nowMs);
+  if (dayMs <= ledger.dayMs) return false;
+  const ended = entryOf(ledger);
   ledger.dayMs = dayMs;
   if (ended === null) return true;
   writeDay(sql, ended);

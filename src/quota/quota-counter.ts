@@ -75,6 +75,7 @@ export class QuotaCounter extends RestorableObject {
     this.#resent = new ResentSignals(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
     this.#calls = new IncomingCalls(configuredRate(env), {
       workspaceId,
+      storage: ctx.storage,
       revoked,
       state,
       counts,

@@ -6,12 +6,13 @@
  */
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import { groupSource } from "../domain/signal/identity.ts";
+import type { LineStatus } from "../domain/signal/signal.ts";
 import { isLater } from "../wire/admission.ts";
 import type { ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge } from "./log/line.ts";
-import type { Facts, LineStatus, ListingId, Owner } from "./log/line.ts";
+import type { Facts, ListingId, Owner } from "./log/line.ts";
 import { hashBytes } from "./log/originals.ts";
 import type { Candidate, Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
@@ -22,10 +23,9 @@ import { idsOf, visitorList, visitorOfPayload } from "./people/visitors.ts";
 import type { VisitorId } from "./people/visitors.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./state/dead-letters.ts";
-import { EventGroupChanges } from "./state/event-group-changes.ts";
 import { noteDeadLetters } from "./state/raise-events.ts";
-import { changeStatus, countedSignal } from "./state/status-change.ts";
-import type { SignalCounts } from "./state/status-change.ts";
+import { changeStatus, countedSignal, noteReceived } from "./state/status-change.ts";
+import type { Books } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
 
 type Work = SignalToRecord["work"];
@@ -57,9 +57,7 @@ export function recordSignals(
   nowMs: number,
   rulesVersion: number | null = null,
 ): void {
-  const groups = new EventGroupChanges();
-  const counts = { books: state.books, groups };
-  const resent = new ResentSignals(state, counts);
+  const resent = new ResentSignals(state);
   const people = new People(state);
   const accounts = new Accounts(state.sql);
   const batchSignals = batch
@@ -78,14 +76,13 @@ export function recordSignals(
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
     if (facts?.status === "anonymous") noteJudged(state, pending, rulesVersion);
-    count(pending, counts);
+    count(pending, state.books);
   }
 
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
-  linkAtOnce(state, { people, groups }, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
+  linkAtOnce(state, people, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
   people.write();
   accounts.write();
-  groups.write(state);
   resent.write();
   raiseEvents(state, batchSignals, people, nowMs);
   state.signals.flush();
@@ -306,15 +303,15 @@ function noteJudged({ books }: StoreState, { seq, visitorWork }: PendingSignal, 
   else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
 }
 
-function count({ signal, status, visitorWork, original, order, seq }: PendingSignal, counts: SignalCounts): void {
+function count({ signal, status, visitorWork, original, order, seq }: PendingSignal, books: Books): void {
   const { admission } = signal;
   const visitor = visitorWork?.kind === "signal" ? visitorWork.normalised : null;
   const group = visitor === null ? null : { event: visitor.event, source: groupSource(visitor.source, visitor) };
   if (group !== null && status !== "purged" && status !== "dead") {
     const sample = original === null ? { id: admission.id, seq } : { id: idOfOriginal(original), seq: original.seq };
-    counts.groups.received(group, order, sample);
+    noteReceived(books, group, order, sample);
   }
-  changeStatus(counts, { admission, group }, "unrecorded", status);
+  changeStatus(books, { admission, group }, "unrecorded", status);
 }
 
 /** Raises the events of the whole batch in one row. */
@@ -335,13 +332,11 @@ function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news 
  */
 class ResentSignals {
   readonly #state: StoreState;
-  readonly #counts: SignalCounts;
   /** Facts that are left of released held signals, by line. */
   readonly #released = new Map<number, Facts>();
 
-  constructor(state: StoreState, counts: SignalCounts) {
+  constructor(state: StoreState) {
     this.#state = state;
-    this.#counts = counts;
   }
 
   /** Returns whether to record the signal: always if it is new. */
@@ -367,7 +362,7 @@ class ResentSignals {
     if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
     const { status } = facts;
     if (status !== "held" && status !== "purged") return false;
-    changeStatus(this.#counts, countedSignal(facts), status, "released");
+    changeStatus(this.#state.books, countedSignal(facts), status, "released");
     this.#released.set(place, { ...afterPurge(facts), status: "released" });
     return true;
   }
@@ -376,7 +371,7 @@ class ResentSignals {
   #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
     const row = readDeadLetter(this.#state.sql, place);
     if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
-    changeStatus(this.#counts, { admission: admissionOf(row), group: null }, "dead", "released");
+    changeStatus(this.#state.books, { admission: admissionOf(row), group: null }, "dead", "released");
     deleteDeadLetter(this.#state.sql, place);
     return true;
   }

@@ -7,13 +7,12 @@
  * (record/record-signals.ts).
  */
 import { DAY_MS } from "../domain/duration.ts";
-import type { Verdict } from "../domain/signal/signal.ts";
+import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import { envelopeOfResent } from "../wire/admission.ts";
 import type { Admission } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";
-import type { Facts } from "./log/line.ts";
 import type { Segment } from "./log/segment.ts";
 import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
 import type { DeadLetterRow } from "./state/dead-letters.ts";
@@ -196,16 +195,10 @@ function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
 }
 
-function toResent(signal: StoredSignal, verdict: Verdict) {
+function toResent(signal: StoredSignal, verdict: AdmittedVerdict) {
   const { admission, payload, from, place } = signal;
   const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
-}
-
-interface HeldLine {
-  seq: number;
-  facts: Facts;
-  segment: Segment;
 }
 
 /** The start of a page, and the last place of the job. */
@@ -221,33 +214,24 @@ export function heldSignals(
   { cursor, last: lastPlace }: PlacesToRead,
   limit: number,
 ): StoredSignal[] {
-  const matches = ({ status, admission }: Facts, seq: number): boolean =>
-    status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
-  let first = linesOf(held.open(), matches).slice(0, limit);
+  let first: StoredSignal[] = [];
+  const add = (segment: Segment): void => {
+    const payloads = held.payloadsOf(segment) ?? [];
+    const signals = segment.seqs().flatMap((seq, index): StoredSignal[] => {
+      const { status, admission } = segment.facts(seq);
+      const { ordinal } = admission;
+      if (status !== "held" || seq > lastPlace || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
+      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq, cursor: ordinal }];
+    });
+    first = [...first, ...signals].sort((a, b) => a.cursor - b.cursor).slice(0, limit);
+  };
+  add(held.open());
   for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
-    if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
-    first = [...first, ...linesOf(read(), matches)].sort(byOrdinal).slice(0, limit);
+    if (last !== undefined && last.cursor < firstOrdinal) break;
+    add(read());
   }
-  return first.map(({ seq, facts, segment }) => ({
-    admission: facts.admission,
-    payload: held.payloadsOf(segment)?.[seq - segment.firstSeq] ?? missing(),
-    from: "held",
-    place: seq,
-    cursor: facts.admission.ordinal,
-  }));
-}
-
-function linesOf(segment: Segment, matches: (facts: Facts, seq: number) => boolean): HeldLine[] {
-  return segment
-    .seqs()
-    .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
-    .filter(({ facts, seq }) => matches(facts, seq))
-    .sort(byOrdinal);
-}
-
-function byOrdinal(a: HeldLine, b: HeldLine): number {
-  return a.facts.admission.ordinal - b.facts.admission.ordinal;
+  return first;
 }
 
 export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {

@@ -7,6 +7,7 @@ import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import type { DayCounts } from "../domain/quota/day-counts.ts";
 import type { MappingRule, RuleMatch } from "../domain/rules/mapping-rule.ts";
+import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
 import type { ValueClaims } from "./accounts/accounts.ts";
 import type { Crossings } from "./state/raise-events.ts";
@@ -121,7 +122,7 @@ export const deadLetters = sqliteTable(
   {
     seq: integer("seq").primaryKey({ autoIncrement: true }),
     id: text("id").notNull(),
-    status: text("status").$type<"dead" | "purged">().notNull(),
+    status: text("status").$type<DeadLetterStatus>().notNull(),
     admission: text("admission").notNull(),
     reason: text("reason").notNull(),
     payload: text("payload"),

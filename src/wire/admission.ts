@@ -2,7 +2,8 @@
  * The admission of a signal: how and when the Quota Counter admitted it. A new signal shares most of its admission with its outbox
  * row. A resent signal (a released held signal, or a replayed dead letter) carries its first admission in its envelope.
  */
-import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
+import type { AdmittedVerdict } from "../domain/quota/quota.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 
 /** The order of a workspace's signals. Signals of one commit share the time, so the ordinal decides. */
 export interface ReceivedOrder {
@@ -20,7 +21,7 @@ export interface Admission {
   id: string;
   keyId: string;
   endpoint: EndpointType;
-  verdict: Verdict;
+  verdict: AdmittedVerdict;
   /** Ordinal of the signal in its billing period, and the plan's limit at that time. */
   ordinal: number;
   signalLimit: number;
@@ -71,7 +72,7 @@ export interface Envelope {
 }
 
 export interface Resent extends PlaceInStore {
-  verdict: Verdict;
+  verdict: AdmittedVerdict;
   ordinal: number;
   at: number;
   period_start: number;

@@ -13,7 +13,7 @@ import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../domain/rules/rule-import.ts";
 import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/rule-import.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
-import { newRule } from "./input-schemas.ts";
+import { newRule } from "./rule-schema.ts";
 
 /** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {

@@ -2,6 +2,7 @@
  * Manages the destinations of a workspace for the operator API and the pages. The Destinations object changes first;
  * then the audit entry is written, without secrets. A deletion runs in the opposite order.
  */
+import * as z from "zod";
 import { writeAuditEntry } from "../control/audit.ts";
 import type { AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
@@ -12,8 +13,9 @@ import type { EventType } from "../domain/events/workspace-event.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { Result } from "../domain/result.ts";
-import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { configuredEmail, isLocal } from "../env.ts";
+import { THRESHOLDS_MAX } from "../limits.ts";
 import type {
   CreatedDestination,
   Delivery,
@@ -22,9 +24,8 @@ import type {
   DestinationRefusal,
 } from "../notifications/destination-calls.ts";
 import { newId } from "../platform/ids.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
-import { OVERLAP_MS } from "./end-key.ts";
-import type { Overlap } from "./end-key.ts";
+import { OVERLAP_MS } from "./manage-keys.ts";
+import type { Overlap } from "./manage-keys.ts";
 import { destinationsOf } from "./objects.ts";
 
 /** The workspace, the acting person and the service's address. */
@@ -54,14 +55,6 @@ export interface DestinationWanted {
 /** Destination types that this deployment supports. */
 export function offeredTypes(env: Env): DestinationType[] {
   return configuredEmail(env) === null ? ["webhook", "slack"] : ["webhook", "slack", "email"];
-}
-
-export function listDestinations(env: Env, workspaceId: string): Promise<Destination[]> {
-  return destinationsOf(env, workspaceId).list();
-}
-
-export function findDestination(env: Env, workspaceId: string, id: string): Promise<Destination | null> {
-  return destinationsOf(env, workspaceId).find(id);
 }
 
 /**
@@ -155,16 +148,6 @@ export async function sendTest(call: DestinationsCall, id: string): Promise<Resu
   return sent;
 }
 
-/** Deliveries of a destination, latest first, about 200 at most. Null: unknown destination. */
-export function listDeliveries(
-  env: Env,
-  workspaceId: string,
-  destinationId: string,
-  page: Page,
-): Promise<PageOf<Delivery> | null> {
-  return destinationsOf(env, workspaceId).listDeliveries(destinationId, page);
-}
-
 /** A delivery and its body as sent; the body is null if it held data of a deleted person. Null: unknown delivery. */
 export async function findDelivery(
   env: Env,
@@ -193,16 +176,20 @@ export async function deliverAgain(
   return again;
 }
 
-export function readThresholds(env: Env, workspaceId: string): Promise<number[]> {
-  return destinationsOf(env, workspaceId).thresholds();
-}
+/** Thresholds without repetitions, sorted ascending. */
+export const thresholds = z
+  .array(z.int().min(-1_000_000).max(1_000_000))
+  .max(THRESHOLDS_MAX)
+  .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
+  .transform((scores) => scores.toSorted((a, b) => a - b))
+  .meta({ description: `Scores whose crossing is told, at most ${THRESHOLDS_MAX}.`, example: [50, 100] });
 
-/** @param thresholds ascending, each once (destination-schemas.ts). */
-export async function changeThresholds(call: DestinationsCall, thresholds: number[]): Promise<void> {
+/** @param scores ascending, each once. */
+export async function changeThresholds(call: DestinationsCall, scores: number[]): Promise<void> {
   const { env, db, workspace, by } = call;
-  await destinationsOf(env, workspace.id).setThresholds(thresholds);
+  await destinationsOf(env, workspace.id).setThresholds(scores);
   const entry = { workspaceId: workspace.id, action: "thresholds.changed", target: workspace.id } as const;
-  await writeAuditEntry(db, by, { ...entry, detail: { thresholds } });
+  await writeAuditEntry(db, by, { ...entry, detail: { thresholds: scores } });
 }
 
 function pagesUrl({ origin, workspace }: DestinationsCall): string {

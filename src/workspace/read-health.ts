@@ -4,7 +4,7 @@
  */
 import { alarmsOf, notAsked, unreachable, roomLevel } from "../domain/health/alarm.ts";
 import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
-import { balanceBooks, readAgain } from "../domain/quota/balance.ts";
+import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
@@ -128,7 +128,7 @@ export async function readBooks(env: Env, workspaceId: string, periodStartMs: nu
     const before = await counter.books(periodStartMs);
     const totals = await signalStore(env, workspaceId).totals(periodStartMs);
     const after = await counter.books(periodStartMs);
-    if (!readAgain(before, after) || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
+    if (before.admitted === after.admitted || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
   }
 }
 

@@ -48,7 +48,7 @@ export type RestoreRefusal =
   /** Accepted signals that wait to be recorded and would be lost; nothing was changed. */
   | { reason: "signals_wait"; signals: number }
   /** Another restore has begun: repeat that one first. */
-  | { reason: "unfinished"; restore: Restore }
+  | { reason: "restore_unfinished"; restore: Restore }
   | { reason: "no_such_restore" };
 
 export interface RestoreDone {
@@ -65,7 +65,8 @@ export async function restoreWorkspace(
   { force, ...by }: Change & { force: boolean },
 ): Promise<Result<RestoreDone, RestoreRefusal>> {
   const unfinished = await unfinishedRestore(db, workspaceId);
-  if (unfinished !== null && !isSame(unfinished, target)) return refuse({ reason: "unfinished", restore: unfinished });
+  if (unfinished !== null && !isSame(unfinished, target))
+    return refuse({ reason: "restore_unfinished", restore: unfinished });
   let restore = unfinished;
   if (restore === null) {
     const undone = "undo" in target ? await findRestore(db, workspaceId, target.undo) : null;

@@ -5,14 +5,14 @@
  */
 
 /** The counter's side: all admitted signals, those in unsettled outbox rows, and those lost in restores. */
-export interface Admissions {
+interface Admissions {
   admitted: number;
   unsettled: number;
   lost: number;
 }
 
 /** The store's side: every recorded signal is in exactly one of these counts. */
-export interface RecordedCounts {
+interface RecordedCounts {
   processed: number;
   duplicates: number;
   held: number;
@@ -29,27 +29,12 @@ export interface Balance extends RecordedCounts {
 
 /**
  * Signals that are admitted but not recorded count as in flight. That is right only if they still wait in the outbox:
- * there may be no more than were unsettled before the store was read, plus those admitted since. At rest, with
- * nothing unsettled, any discrepancy shows.
+ * there may be no more than were unsettled before the store was read, plus those admitted since.
  */
 export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
-  const missing = after.admitted - after.lost - (processed + duplicates + held + purged + deadLettered);
-  const admittedMeanwhile = after.admitted - before.admitted;
-  return {
-    accepted: after.admitted,
-    processed,
-    duplicates,
-    held,
-    purged,
-    deadLettered,
-    inFlight: missing,
-    lost: after.lost,
-    balanced: missing >= 0 && missing <= before.unsettled + admittedMeanwhile,
-  };
-}
-
-/** Whether signals were admitted while the store was read, so that another reading may be more exact. */
-export function readAgain(before: Admissions, after: Admissions): boolean {
-  return before.admitted !== after.admitted;
+  const { admitted: accepted, lost } = after;
+  const inFlight = accepted - lost - (processed + duplicates + held + purged + deadLettered);
+  const balanced = inFlight >= 0 && inFlight <= before.unsettled + accepted - before.admitted;
+  return { accepted, processed, duplicates, held, purged, deadLettered, inFlight, lost, balanced };
 }

@@ -8,7 +8,6 @@ const FORECAST_DAYS = 7;
 
 const HOUR_MS = 3_600_000;
 
-/** Signals per day, and the number of days in the average. */
 export interface Pace {
   perDay: number;
   /** Full days in the average; 0: a rough pace over the time since counting began. */
@@ -22,7 +21,6 @@ export interface Pace {
  *
  * @param days in order; all of the current period and of the one before it.
  * @param firstDayMs the day of the first signal; null: today.
- * @param now.used accepted and held in the current period.
  */
 export function paceOf(
   days: readonly UsageDay[],

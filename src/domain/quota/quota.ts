@@ -4,9 +4,7 @@
  */
 
 export interface QuotaPlan {
-  /** The plan's signal limit L (the allowance) per billing period. */
   signalLimit: number;
-  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
   /** Whether three consecutive billing periods ended over the allowance (spec §8.5). */
   extraRoomRemoved: boolean;
@@ -22,7 +20,7 @@ export interface QuotaBounds {
 }
 
 /**
- * The one place where the bounds stand. For the `n`-th signal, in this order:
+ * The bounds for the `n`-th signal, in this order:
  *
  * 1. overages on → accept (§8.6)
  * 2. n ≤ L → accept (§8.2)
@@ -42,23 +40,28 @@ export function quotaCeiling(plan: QuotaPlan): number | null {
   return hold === Infinity ? null : hold;
 }
 
-export interface VerdictCounts {
-  accepted: number;
-  held: number;
-  rejected: number;
+/** The verdicts that keep a signal: each takes an ordinal. Stored lines hold the index in this list, so append only. */
+export const ADMITTED_VERDICTS = ["accepted", "held"] as const;
+export type AdmittedVerdict = (typeof ADMITTED_VERDICTS)[number];
+
+/** All verdicts, in the order in which the signals of a run receive them. Counts, columns and answers derive from it. */
+export const VERDICTS = [...ADMITTED_VERDICTS, "rejected"] as const;
+export type Verdict = (typeof VERDICTS)[number];
+
+export type VerdictCounts = Record<Verdict, number>;
+
+export const NO_VERDICTS = eachVerdict(() => 0);
+
+export function verdictCounts(counts: VerdictCounts): VerdictCounts {
+  return eachVerdict((verdict) => counts[verdict]);
 }
 
-/** The counts of an idle billing period. */
-export const NO_VERDICTS: Readonly<VerdictCounts> = { accepted: 0, held: 0, rejected: 0 };
-
-/** Copies the counts without any further fields. */
-export function verdictCounts({ accepted, held, rejected }: VerdictCounts): VerdictCounts {
-  return { accepted, held, rejected };
+export function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
+  return Object.fromEntries(VERDICTS.map((verdict) => [verdict, valueOf(verdict)])) as Record<Verdict, Value>;
 }
 
-/** Ordinals taken by signals with these verdicts; a refused signal takes none. */
-export function ordinalsTaken({ accepted, held }: Omit<VerdictCounts, "rejected">): number {
-  return accepted + held;
+export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {
+  return ADMITTED_VERDICTS.reduce((sum, verdict) => sum + counts[verdict], 0);
 }
 
 /** Verdicts of `count` consecutive signals: first the accepted ones, then the held, then the refused. */
@@ -67,9 +70,9 @@ export interface QuotaRun extends VerdictCounts {
 }
 
 /** The verdict of a signal in a run. @param nth from 0, in the order of the signals. */
-export function verdictInRun(nth: number, run: VerdictCounts): keyof VerdictCounts {
-  if (nth < run.accepted) return "accepted";
-  return nth < ordinalsTaken(run) ? "held" : "rejected";
+export function verdictInRun(nth: number, run: VerdictCounts): Verdict {
+  let end = 0;
+  return VERDICTS.find((verdict) => nth < (end += run[verdict])) ?? "rejected";
 }
 
 /** Verdicts of the ordinals `used + 1 … used + count`. */

@@ -5,31 +5,27 @@
 
 export interface RequestRate {
   perSecond: number;
-  /** Requests that may arrive at once. */
   burst: number;
 }
 
 export interface RateState {
-  /** Requests that may still arrive at once. */
   remaining: number;
   /** Milliseconds until the whole burst is available again. */
   resetMs: number;
 }
 
-/** The state of a key's bucket. Times are milliseconds since 1970. */
+/** Times are milliseconds since 1970. */
 export interface RateBucket {
   /** Time at which the debt is paid off. */
   readonly emptyAtMs: number;
-  /** Time at which the state was written. A clock below it was set back. */
+  /** A clock below this time was set back. */
   readonly writtenAtMs: number;
 }
 
-/** The bucket of a new key. */
 export const FULL_BUCKET: RateBucket = { emptyAtMs: 0, writtenAtMs: 0 };
 
 export interface RateDecision extends RateState {
   allowed: boolean;
-  /** The key's new state. A refused request adds no debt. */
   bucket: RateBucket;
   /** Milliseconds until a request is allowed; 0 if this one was. */
   retryAfterMs: number;
@@ -64,7 +60,6 @@ const REQUEST_TICKS = 1_000;
 /** Maximum debt in bursts: one from calls, and one from large bodies that arrived at the same time. */
 const MAX_BURSTS_OWED = 2;
 
-/** The state of a key, without taking a request. */
 export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRate): RateState {
   return stateOf(debtTicks(bucket, nowMs, rate), rate);
 }
@@ -74,7 +69,6 @@ export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRat
  * then waits longer. So every body gets through, whatever the burst. No body counts as more than a burst.
  *
  * @param nowMs whole milliseconds since 1970.
- * @param requests number of requests that the call counts as.
  */
 export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate, requests = 1): RateDecision {
   const burstTicks = rate.burst * REQUEST_TICKS;
@@ -89,12 +83,7 @@ export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate
   };
 }
 
-/**
- * Charges a call that turned out, after it was allowed, to count as more requests.
- *
- * @param bucket state after the call was allowed.
- * @param more requests beyond the one that was taken.
- */
+/** Charges an allowed call that turned out to count as `more` requests than the one that was taken. */
 export function chargeRequests(bucket: RateBucket, nowMs: number, rate: RequestRate, more: number): RateBucket {
   const debt = debtTicks(bucket, nowMs, rate) + more * REQUEST_TICKS;
   return bucketOf(Math.min(MAX_BURSTS_OWED * rate.burst * REQUEST_TICKS, debt), nowMs, rate);

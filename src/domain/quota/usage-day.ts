@@ -9,32 +9,18 @@ import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from ".
 /** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
   periodStartMs: number;
-  /** Midnight UTC at which the day began. */
   dayMs: number;
 }
-
-/** Counts of the current period; `dayMs` is the day of the last counted signal. */
-export type Counting = UsageDay;
 
 export function utcDay(ms: number): number {
   return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 
-/** The day to count now. A clock that goes back does not reopen an ended day. */
-export function countingDay(dayMs: number, nowMs: number): number {
-  return Math.max(dayMs, utcDay(nowMs));
-}
-
-/** The entry to write now; null on the same day, and if nothing was counted. */
-export function endedDay(counting: Counting, nowMs: number): UsageDay | null {
-  return counting.dayMs < utcDay(nowMs) ? lastDay(counting) : null;
-}
-
-/** The last entry of a closing period; null if it was idle. */
-export function lastDay(counting: Counting): UsageDay | null {
+/** The entry to write at the end of a day or of a period, without any further fields; null if the period was idle. */
+export function entryOf(counting: UsageDay): UsageDay | null {
   const { periodStartMs, dayMs } = counting;
-  const isIdle = ordinalsTaken(counting) + counting.rejected === 0;
-  return isIdle ? null : { ...verdictCounts(counting), periodStartMs, dayMs };
+  const counts = verdictCounts(counting);
+  return Object.values(counts).every((count) => count === 0) ? null : { ...counts, periodStartMs, dayMs };
 }
 
 export interface CurvePoint extends VerdictCounts {
@@ -45,7 +31,6 @@ export interface CurvePoint extends VerdictCounts {
  * The curve of a period: zero at its start, the end of each day, idle ones included, and the present counts.
  *
  * @param days in order; those of other periods are ignored.
- * @param now the counts at `nowMs`.
  */
 export function usageCurve(
   days: readonly UsageDay[],

@@ -7,18 +7,32 @@ export const ENDPOINT_TYPES = ["signal_staging", "product_org"] as const;
 export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
 /**
- * The verdict of the Quota Counter on an admitted signal (spec §3.2, §8). Stored lines hold the index in this list,
- * so append only.
- */
-export const VERDICTS = ["accepted", "held"] as const;
-export type Verdict = (typeof VERDICTS)[number];
-
-/**
  * The state of a signal in the Signal Store, in the order of its life. `held` waits for room in the plan, `purged`
  * was held when its period ended, `dead` could not be processed.
  */
 export const SIGNAL_STATUSES = ["processed", "anonymous", "held", "duplicate", "purged", "dead"] as const;
 export type SignalStatus = (typeof SIGNAL_STATUSES)[number];
+
+/** The statuses of a trace. `in_flight`: accepted, but not recorded yet. */
+export const TRACE_STATUSES = [...SIGNAL_STATUSES, "in_flight"] as const;
+export type TraceStatus = (typeof TRACE_STATUSES)[number];
+
+/**
+ * The statuses of a line in the log. `released`: the signal has left this place. Stored lines hold the index in this
+ * list, so append only.
+ */
+export const LINE_STATUSES = ["processed", "anonymous", "duplicate", "purged", "held", "released"] as const satisfies (
+  | SignalStatus
+  | "released"
+)[];
+export type LineStatus = (typeof LINE_STATUSES)[number];
+
+/** The statuses of a dead letter. `purged`: what a deletion leaves of it. */
+export type DeadLetterStatus = Extract<SignalStatus, "dead" | "purged">;
+
+/** The kinds of recorded signals. Stored lines hold the index in this list, so append only. */
+export const SIGNAL_KINDS = ["signal", "identify", "account"] as const;
+export type SignalKind = (typeof SIGNAL_KINDS)[number];
 
 /** The six call types of customer data platforms (spec §6). */
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;
@@ -28,7 +42,7 @@ export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "
  * have `event: "identify"` and affect identities only; they do not appear in the signal queue.
  */
 export interface NormalisedSignal {
-  kind: "signal" | "identify";
+  kind: Exclude<SignalKind, "account">;
   /** The event that mapping rules match on; for a page view `Page Viewed`. */
   event: string;
   source: string;

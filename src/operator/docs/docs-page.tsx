@@ -1,9 +1,18 @@
-/** The /docs page: the OpenAPI document as server-rendered HTML, without scripts or third-party files. */
+/**
+ * Public routes: the OpenAPI document, the liveness check, and the /docs page, which shows the OpenAPI document as HTML
+ * without scripts or third-party files.
+ */
+import { Hono } from "hono";
+import { html } from "hono/html";
 import type { Child } from "hono/jsx";
+import type { RouterRoute } from "hono/types";
+import type { AppEnv } from "../../env.ts";
+import { methodNotAllowed } from "../../http/problem.ts";
 import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import {
+  openApiDocument,
   resolve,
   schemaName,
   type ApiContent,
@@ -14,13 +23,42 @@ import {
 } from "./openapi.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../workspace/webhook-calls.ts";
 
+const PAGE_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+};
+
+/** @param routes the operator API's. The document is made with the first request for it, not at the start of the Worker. */
+export function createDocumentRoutes(routes: readonly RouterRoute[]) {
+  let made: ApiDocument | undefined;
+  const document = (): ApiDocument => (made ??= openApiDocument(routes));
+
+  const app = new Hono<AppEnv>()
+    .get("/healthz", (c) => c.json({ status: "ok" }))
+    .get("/openapi.json", (c) => c.json(document()))
+    .get("/docs/style.css", (c) => c.body(DOCS_STYLE, 200, { "content-type": "text/css; charset=utf-8" }))
+    .get("/docs", (c) => {
+      for (const [name, value] of Object.entries(PAGE_HEADERS)) c.header(name, value);
+      return c.html(html`<!doctype html>${<DocsPage document={document()} origin={new URL(c.req.url).origin} />}`);
+    });
+  for (const path of app.routes.map((route) => route.path)) app.all(path, (c) => methodNotAllowed(c, "GET, HEAD"));
+  return app;
+}
+
 interface Entry {
   method: string;
   path: string;
   operation: ApiOperation;
 }
 
-export function DocsPage({ document, origin }: { document: ApiDocument; origin: string }) {
+interface Group {
+  name: string;
+  entries: Entry[];
+}
+
+function DocsPage({ document, origin }: { document: ApiDocument; origin: string }) {
   const entries = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]): Entry => ({ method: method.toUpperCase(), path, operation })),
   );
@@ -39,38 +77,13 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
         <link rel="stylesheet" href="/docs/style.css" />
       </head>
       <body>
-        <nav aria-label="Contents">
-          <section>
-            <h2>Guide</h2>
-            <ul>
-              {GUIDE.map(({ id, title }) => (
-                <li>
-                  <a href={`#${id}`}>{title}</a>
-                </li>
-              ))}
-            </ul>
-          </section>
-          {groups.map((group) => (
-            <section>
-              <h2>{group.name}</h2>
-              <ul>
-                {group.entries.map(({ operation }) => (
-                  <li>
-                    <a href={`#${operation.operationId}`}>{operation.summary}</a>
-                  </li>
-                ))}
-              </ul>
-            </section>
-          ))}
-          <p>
-            <a href="#events">Events</a> · <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
-            <a href="/openapi.json">openapi.json</a>
-          </p>
-        </nav>
+        <Contents groups={groups} />
         <main>
           <h1>{info.title}</h1>
           <p>{marked(info.description)}</p>
-          <Guide origin={origin} codes={document["x-error-codes"]} />
+          <FirstCall origin={origin} />
+          <SendingRules />
+          <Advice codes={document["x-error-codes"]} />
           {groups.map((group) => (
             <section>
               <h2>{group.name}</h2>
@@ -79,41 +92,40 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
               ))}
             </section>
           ))}
-          <section id="events">
-            <h2>Events</h2>
-            <Events document={document} />
-          </section>
-          <section id="schemas">
-            <h2>Schemas</h2>
-            {Object.entries(document.components.schemas).map(([name, schema]) => (
-              <section id={`schema-${name}`}>
-                <h3>{name}</h3>
-                {schema.description !== undefined && <p>{marked(schema.description)}</p>}
-                <Fields schema={schema} />
-              </section>
-            ))}
-          </section>
-          <section id="errors">
-            <h2>Error codes</h2>
-            <p>
-              Errors are <a href="#schema-Problem">problem details</a> (RFC 9457), as{" "}
-              <code>application/problem+json</code>.
-            </p>
-            <DocsTable head={["Code", "Status", "When"]}>
-              {document["x-error-codes"].map(({ code, status, when }) => (
-                <tr id={code}>
-                  <td>
-                    <code>{code}</code>
-                  </td>
-                  <td>{status}</td>
-                  <td>{marked(when)}</td>
-                </tr>
-              ))}
-            </DocsTable>
-          </section>
+          <Events document={document} />
+          <Schemas document={document} />
+          <ErrorCodes codes={document["x-error-codes"]} />
         </main>
       </body>
     </html>
+  );
+}
+
+function Contents({ groups }: { groups: readonly Group[] }) {
+  const guide = { name: "Guide", links: GUIDE };
+  const operations = groups.map(({ name, entries }) => ({
+    name,
+    links: entries.map(({ operation }) => ({ id: operation.operationId, title: operation.summary })),
+  }));
+  return (
+    <nav aria-label="Contents">
+      {[guide, ...operations].map(({ name, links }) => (
+        <section>
+          <h2>{name}</h2>
+          <ul>
+            {links.map(({ id, title }) => (
+              <li>
+                <a href={`#${id}`}>{title}</a>
+              </li>
+            ))}
+          </ul>
+        </section>
+      ))}
+      <p>
+        <a href="#events">Events</a> · <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
+        <a href="/openapi.json">openapi.json</a>
+      </p>
+    </nav>
   );
 }
 
@@ -149,7 +161,8 @@ function Events({ document }: { document: ApiDocument }) {
   const events = Object.entries(document.webhooks);
   const first = events[0]?.[1].post;
   return (
-    <>
+    <section id="events">
+      <h2>Events</h2>
       <p>What a webhook that is a destination is sent, as a POST.</p>
       {first?.description !== undefined && <p>{marked(first.description)}</p>}
       {first?.parameters !== undefined && <Parameters parameters={first.parameters} />}
@@ -167,7 +180,44 @@ function Events({ document }: { document: ApiDocument }) {
           </article>
         );
       })}
-    </>
+    </section>
+  );
+}
+
+function Schemas({ document }: { document: ApiDocument }) {
+  return (
+    <section id="schemas">
+      <h2>Schemas</h2>
+      {Object.entries(document.components.schemas).map(([name, schema]) => (
+        <section id={`schema-${name}`}>
+          <h3>{name}</h3>
+          {schema.description !== undefined && <p>{marked(schema.description)}</p>}
+          <Fields schema={schema} />
+        </section>
+      ))}
+    </section>
+  );
+}
+
+function ErrorCodes({ codes }: { codes: ApiDocument["x-error-codes"] }) {
+  return (
+    <section id="errors">
+      <h2>Error codes</h2>
+      <p>
+        Errors are <a href="#schema-Problem">problem details</a> (RFC 9457), as <code>application/problem+json</code>.
+      </p>
+      <DocsTable head={["Code", "Status", "When"]}>
+        {codes.map(({ code, status, when }) => (
+          <tr id={code}>
+            <td>
+              <code>{code}</code>
+            </td>
+            <td>{status}</td>
+            <td>{marked(when)}</td>
+          </tr>
+        ))}
+      </DocsTable>
+    </section>
   );
 }
 
@@ -227,33 +277,33 @@ const GUIDE = [
 
 const KEY = "YOUR_API_KEY";
 
-interface Props {
-  origin: string;
-  codes: readonly { code: string; status: number }[];
-}
-
-function Guide({ origin, codes }: Props) {
+function FirstCall({ origin }: { origin: string }) {
   const [webhook] = webhooksOf(origin, { key: KEY, endpointType: "signal_staging", payloadTemplate: null });
   return (
+    <section id="first-call">
+      <h2>The first call</h2>
+      <p>
+        An owner or admin of the workspace creates an API key on its pages, under API Keys; it is shown once. Write it
+        in place of <code>{KEY}</code>. A key with a shared secret wants that in the header <code>X-Api-Secret</code>.
+      </p>
+      <h3>curl</h3>
+      <pre tabindex={0}>{curlLine(webhook, null)}</pre>
+      <h3>JavaScript</h3>
+      <pre tabindex={0}>{fetchCall(webhook, null)}</pre>
+      <h3>Python</h3>
+      <pre tabindex={0}>{pythonCall(webhook, null)}</pre>
+      <p>
+        <strong>202</strong> means that the signal is kept durably and will be processed. Its <code>id</code> leads to
+        it: search for it on the pages, or ask the operator API. The status <code>held</code> says that it came beyond
+        the plan's signal limit.
+      </p>
+    </section>
+  );
+}
+
+function SendingRules() {
+  return (
     <>
-      <section id="first-call">
-        <h2>The first call</h2>
-        <p>
-          An owner or admin of the workspace creates an API key on its pages, under API Keys; it is shown once. Write it
-          in place of <code>{KEY}</code>. A key with a shared secret wants that in the header <code>X-Api-Secret</code>.
-        </p>
-        <h3>curl</h3>
-        <pre tabindex={0}>{curlLine(webhook, null)}</pre>
-        <h3>JavaScript</h3>
-        <pre tabindex={0}>{fetchCall(webhook, null)}</pre>
-        <h3>Python</h3>
-        <pre tabindex={0}>{pythonCall(webhook, null)}</pre>
-        <p>
-          <strong>202</strong> means that the signal is kept durably and will be processed. Its <code>id</code> leads to
-          it: search for it on the pages, or ask the operator API. The status <code>held</code> says that it came beyond
-          the plan's signal limit.
-        </p>
-      </section>
       <section id="batches">
         <h2>Many signals in one call</h2>
         <p>
@@ -284,31 +334,36 @@ function Guide({ origin, codes }: Props) {
           </li>
         </ul>
       </section>
-      <section id="answers">
-        <h2>What to do for each code</h2>
-        <DocsTable head={["Code", "Status", "What to do"]}>
-          {codes.map(({ code, status }) =>
-            isRefusalCode(code) ? (
-              <tr>
-                <td>
-                  <a href={`#${code}`}>
-                    <code>{code}</code>
-                  </a>
-                </td>
-                <td>{status}</td>
-                <td>{REFUSALS[code].advice}</td>
-              </tr>
-            ) : (
-              <></>
-            ),
-          )}
-        </DocsTable>
-      </section>
     </>
   );
 }
 
-export function Parameters({ parameters }: { parameters: ApiParameter[] }) {
+function Advice({ codes }: { codes: ApiDocument["x-error-codes"] }) {
+  return (
+    <section id="answers">
+      <h2>What to do for each code</h2>
+      <DocsTable head={["Code", "Status", "What to do"]}>
+        {codes.map(({ code, status }) =>
+          isRefusalCode(code) ? (
+            <tr>
+              <td>
+                <a href={`#${code}`}>
+                  <code>{code}</code>
+                </a>
+              </td>
+              <td>{status}</td>
+              <td>{REFUSALS[code].advice}</td>
+            </tr>
+          ) : (
+            <></>
+          ),
+        )}
+      </DocsTable>
+    </section>
+  );
+}
+
+function Parameters({ parameters }: { parameters: ApiParameter[] }) {
   return (
     <DocsTable head={["Parameter", "In", "Type", "Meaning"]}>
       {parameters.map(({ name, in: place, required, schema = {}, description }) => (
@@ -328,7 +383,7 @@ export function Parameters({ parameters }: { parameters: ApiParameter[] }) {
   );
 }
 
-export function Fields({ schema }: { schema: JsonSchema }) {
+function Fields({ schema }: { schema: JsonSchema }) {
   if (schema.properties === undefined || Object.keys(schema.properties).length === 0) {
     return (
       <p>
@@ -355,7 +410,7 @@ export function Fields({ schema }: { schema: JsonSchema }) {
 }
 
 /** A schema's type: a link where the schema is named, else what it is made of. */
-export function Type({ schema }: { schema: JsonSchema }): Child {
+function Type({ schema }: { schema: JsonSchema }): Child {
   const name = schemaName(schema);
   if (name !== undefined) return <a href={`#schema-${name}`}>{name}</a>;
   const choices = schema.anyOf ?? schema.oneOf;
@@ -411,6 +466,45 @@ function DocsTable({ head, children }: { head: string[]; children: Child }) {
 }
 
 /** Renders the `code` in a text. */
-export function marked(text: string): Child {
+function marked(text: string): Child {
   return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
 }
+
+/** The style of the /docs page: light and dark, wide and narrow. */
+const DOCS_STYLE = `
+:root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --page: #fff; --panel: #f4f6f8; --line: #d5dae0; --link: #0a58ca; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e3e7ec; --quiet: #9aa4af; --page: #14171b; --panel: #1d2228; --line: #343b44; --link: #7db3ff; }
+}
+* { box-sizing: border-box; }
+html { scroll-behavior: smooth; scroll-padding-top: 1rem; }
+@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+body { margin: 0; font: 1rem/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); }
+a { color: var(--link); }
+a:focus-visible, summary:focus-visible, [tabindex]:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+nav { padding: 1rem; border-bottom: 1px solid var(--line); font-size: .9rem; }
+nav h2 { font-size: .9rem; margin: 1rem 0 .25rem; }
+nav ul { list-style: none; margin: 0; padding: 0; }
+main { padding: 1rem; max-width: 60rem; min-width: 0; }
+h1, h2, h3, h4 { line-height: 1.25; }
+main > section > h2 { border-bottom: 1px solid var(--line); padding-bottom: .25rem; margin-top: 2.5rem; }
+article { margin: 2rem 0 3rem; }
+h4 { margin: 1rem 0 .25rem; font-size: .9rem; color: var(--quiet); }
+code, pre { font-family: ui-monospace, monospace; font-size: .875rem; }
+code { overflow-wrap: anywhere; }
+pre, .table { overflow-x: auto; border: 1px solid var(--line); border-radius: .375rem; }
+pre { margin: .25rem 0; padding: .75rem; background: var(--panel); }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .75rem; border-top: 1px solid var(--line); }
+thead th { border-top: 0; color: var(--quiet); font-weight: 600; }
+tr:target, article:target, section:target { background: var(--panel); }
+em, small { color: var(--quiet); font-size: .8rem; }
+.address { margin: .25rem 0; }
+.method { font-weight: 700; }
+summary { cursor: pointer; }
+@media (min-width: 60rem) {
+  body { display: grid; grid-template-columns: 17rem minmax(0, 1fr); }
+  nav { position: sticky; top: 0; height: 100vh; overflow-y: auto; border-bottom: 0; border-right: 1px solid var(--line); }
+  main { padding: 1rem 2rem; }
+}
+`;

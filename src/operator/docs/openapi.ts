@@ -20,7 +20,8 @@ import {
 } from "../../domain/events/workspace-event.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
+import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
+import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
   BATCH_MAX_BYTES,
@@ -32,7 +33,7 @@ import {
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
 import { TAGS, allCodes, operationOf, type Operation } from "../operation.ts";
-import { count, idOf, instant, problemDetails } from "../schema-parts.ts";
+import { count, idOf, isoInstant as instant } from "../answers.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
@@ -196,7 +197,7 @@ const account = z
   .meta({ id: "AccountPayload", description: "Any object; the key's payload template says what its paths mean." });
 
 const oneAnswer = z
-  .object({ status: z.enum(VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
+  .object({ status: z.enum(ADMITTED_VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
   .meta({ id: "SignalAccepted", description: "Answer to one signal." });
 const severalAnswer = z
   .object({
@@ -207,7 +208,7 @@ const severalAnswer = z
     results: z.array(
       z.object({
         index: z.int(),
-        status: z.enum([...VERDICTS, "rejected"]),
+        status: z.enum(VERDICTS),
         id: z.string().optional(),
         code: z.string().optional(),
         detail: z.string().optional(),
@@ -254,6 +255,22 @@ function refusals(): ZodOpenApiResponsesObject {
   }
   return responses;
 }
+
+/** RFC 9457, with the members of this service. */
+const problemDetails = z
+  .object({
+    type: z.string().meta({ description: "Where the code is explained." }),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: "What was wrong with this request, and what to do." }),
+    code: z.string().meta({ description: "Stable, for programs." }),
+    request_id: z.string(),
+    errors: z
+      .array(z.object({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: "With `validation_failed`: every field that is wrong, of very many the first hundred." }),
+  })
+  .meta({ id: "Problem", description: "RFC 9457 problem details." });
 
 function problemResponse(codes: string[]) {
   return {

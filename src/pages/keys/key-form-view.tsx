@@ -1,4 +1,6 @@
 /** Settings › API Keys: the form of a new key (spec §2.1). Works without a script; with one, the mapped record is live. */
+import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
+import { ENDPOINT_LABEL } from "../copy.ts";
 import type { KeyFormErrors, Mapped, TypedKey } from "./key-form.ts";
 import { CheckField, Choice, FormErrors, TextField } from "../views/fields.tsx";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
@@ -14,14 +16,10 @@ interface KeyForm {
   mapped: Mapped;
 }
 
-const TYPES = [
-  { value: "signal_staging", label: "Signal Staging", hint: "Behavioural signals, into the signal queue." },
-  {
-    value: "product_org",
-    label: "Product Org Updates",
-    hint: "Workspace or account data, mapped by a payload template.",
-  },
-] as const;
+const TYPE_HINT = {
+  signal_staging: "Behavioural signals, into the signal queue.",
+  product_org: "Workspace or account data, mapped by a payload template.",
+} as const satisfies Record<EndpointType, string>;
 
 export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
   return (
@@ -58,14 +56,14 @@ export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
             />
             <fieldset class="field">
               <legend>Endpoint Type</legend>
-              {TYPES.map(({ value, label, hint }) => (
+              {ENDPOINT_TYPES.map((type) => (
                 <Choice
                   group="type"
                   name="endpoint_type"
-                  value={value}
-                  label={label}
-                  hint={hint}
-                  checked={typed.endpointType === value}
+                  value={type}
+                  label={ENDPOINT_LABEL[type]}
+                  hint={TYPE_HINT[type]}
+                  checked={typed.endpointType === type}
                 />
               ))}
             </fieldset>

@@ -5,9 +5,10 @@ import { compileTemplate, mapAccount } from "../../domain/accounts/payload-templ
 import type { AccountRecord, PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { readSample } from "../../domain/accounts/template-sample.ts";
-import type { EndpointType } from "../../domain/signal/signal.ts";
+import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate, name as keyName } from "../../workspace/input-schemas.ts";
+import { name as keyName } from "../../http/fields.ts";
+import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { formText } from "../form-text.ts";
 
@@ -51,7 +52,7 @@ export function emptyRow(target = ""): MappingRow {
 
 /** The endpoint type of a form or an address; Signal Staging where none is named. */
 function endpointTypeNamed(text: string | undefined): EndpointType {
-  return text === "product_org" ? "product_org" : "signal_staging";
+  return ENDPOINT_TYPES.find((type) => type === text) ?? "signal_staging";
 }
 
 /** @param type the endpoint type that the address asks for. */

@@ -2,7 +2,7 @@
 import { createKeyOnce } from "../../control/new-keys.ts";
 import { readSample, proposeTemplate } from "../../domain/accounts/template-sample.ts";
 import { readForm } from "../read-form.tsx";
-import { KEY_LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { fragment, page } from "../page.tsx";
 import { byMember, pages } from "../pages-env.ts";
 import { createdPage, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
@@ -37,7 +37,7 @@ export const newKeyPages = pages
     const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
-    return keyForm(c, typed, { ...NO_ERRORS, form: KEY_LIMIT_COPY[result.refusal.reason] }, 422);
+    return keyForm(c, typed, { ...NO_ERRORS, form: LIMIT_COPY[result.refusal.reason] }, 422);
   })
   .post("/new/preview", readForm(), (c) => {
     const typed = readKeyForm(c.get("form"), "");

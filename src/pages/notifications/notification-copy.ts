@@ -36,9 +36,9 @@ const TARGET_PROBLEM = {
 
 const PROBLEM = {
   type_not_offered: "This deployment sends no such notifications.",
-  too_many: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
-  not_active: "The destination is paused or switched off. Resume it first.",
-  not_a_webhook: "Only a webhook has a secret.",
+  too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
+  destination_not_active: "The destination is paused or switched off. Resume it first.",
+  destination_without_secret: "Only a webhook has a secret.",
   not_found: "It is not there any more.",
 } as const satisfies Record<Exclude<DestinationProblem["reason"], "target">, string>;
 

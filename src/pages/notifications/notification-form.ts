@@ -4,7 +4,8 @@ import { DESTINATION_TYPES, type DestinationType } from "../../domain/events/des
 import { eventTypes, type EventType } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
-import { name as nameSchema, thresholds as thresholdsSchema } from "../../workspace/input-schemas.ts";
+import { name as nameSchema } from "../../http/fields.ts";
+import { thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
 import type { DestinationWanted } from "../../workspace/manage-destinations.ts";
 import { formText } from "../form-text.ts";
 

@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import type { FileProblem } from "../../workspace/import-rules.ts";
 import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/import-rules.ts";
-import { NO_ROOM } from "../../workspace/input-schemas.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { Badge, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
@@ -149,7 +149,7 @@ export function ImportPreview({
       )}
       {noRoom !== null && (
         <Notice tone="bad" title="It cannot be imported.">
-          <p>{NO_ROOM[noRoom]}</p>
+          <p>{LIMIT_COPY[noRoom]}</p>
         </Notice>
       )}
       {of("refused").length > 0 && (

@@ -8,8 +8,15 @@ import { keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { VisitorLists } from "../people/timelines.ts";
-import { EventGroupChanges, updateGroups, type GroupName } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, groupOf, standingOf, type SignalCounts } from "../state/status-change.ts";
+import {
+  changeStatus,
+  countedSignal,
+  groupKey,
+  groupOf,
+  standingOf,
+  updateGroups,
+  type GroupName,
+} from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 
 /** Latest signals of an event among which a new sample is searched, and their segments: some 20 ms. */
@@ -32,7 +39,6 @@ interface FoundSample {
 
 export class Blanking {
   readonly #state: StoreState;
-  readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   /** Groups of blanked lines, with the lines as samples. */
   readonly #blanked = new Map<string, { group: GroupName; seqs: Set<number> }>();
@@ -41,10 +47,6 @@ export class Blanking {
 
   constructor(state: StoreState) {
     this.#state = state;
-  }
-
-  get counts(): SignalCounts {
-    return { books: this.#state.books, groups: this.#groups };
   }
 
   /** Removes the content of lines. Returns the lines that had any. @param become returns the facts that are left. */
@@ -56,10 +58,10 @@ export class Blanking {
       const after = become(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
-      changeStatus(this.counts, countedSignal(facts), standingOf(facts), standingOf(after));
+      changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));
       if (log.name === "signals") this.#lists.drop(seq, facts);
       if (group === null) continue;
-      const key = JSON.stringify([group.event, group.source]);
+      const key = groupKey(group);
       const ofGroup = this.#blanked.get(key) ?? { group, seqs: new Set() };
       ofGroup.seqs.add(sampleSeq(log, seq));
       this.#blanked.set(key, ofGroup);
@@ -71,7 +73,6 @@ export class Blanking {
   }
 
   write(): void {
-    this.#groups.write(this.#state);
     updateGroups(this.#state);
     this.#lists.write(this.#state.sql);
     this.#replaceSamples();

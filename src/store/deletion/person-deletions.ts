@@ -28,6 +28,7 @@ import {
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import type { DeletionStage } from "../schema.ts";
 import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking, type BlankedLine } from "./blanking.ts";
@@ -318,7 +319,7 @@ class DeletionStep {
     for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
       for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
         if (!once.release(personId, scored, match)) continue;
-        this.#people.ruleDays.add(match.ruleId, scored.atMs, -1);
+        countScore(this.#state.books, match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
     }
@@ -384,7 +385,7 @@ class DeletionStep {
         this.#nowMs,
         row.seq,
       );
-      changeStatus(this.#blanking.counts, { admission, group: null }, "dead", "purged");
+      changeStatus(this.#state.books, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
     if (rows.length < DEAD_LETTERS_AT_ONCE) this.#goOn("cold");

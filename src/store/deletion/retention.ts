@@ -17,8 +17,14 @@ import type { Segment } from "../log/segment.ts";
 import { VisitorLists } from "../people/timelines.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
 import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
-import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";
-import { changeStatus, countedSignal, standingOf, type CountedSignal, type Standing } from "../state/status-change.ts";
+import {
+  changeStatus,
+  countedSignal,
+  standingOf,
+  updateGroups,
+  type CountedSignal,
+  type Standing,
+} from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 
@@ -85,7 +91,6 @@ class RetentionStep {
   readonly #beforeMs: number;
   /** Other lines are dropped if they were received before this time. It changes once a day, so that a segment is rewritten once. */
   readonly #beforeDayMs: number;
-  readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
@@ -131,7 +136,6 @@ class RetentionStep {
 
   write(): void {
     const { sql } = this.#state;
-    this.#groups.write(this.#state);
     updateGroups(this.#state);
     this.#lists.write(sql);
     releaseObjects(sql, this.#objects);
@@ -163,7 +167,7 @@ class RetentionStep {
   }
 
   #count(signal: CountedSignal, standing: Standing): void {
-    changeStatus({ books: this.#state.books, groups: this.#groups }, signal, standing, "dropped");
+    changeStatus(this.#state.books, signal, standing, "dropped");
     this.#dropped++;
     this.untilMs = Math.max(this.untilMs, signal.admission.receivedAtMs);
   }
@@ -202,8 +206,9 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
   const { signals, held } = state;
   const blanking = new Blanking(state);
   for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
-    const segment = held.ended(nowMs);
-    if (segment === null) break;
+    const next = held.nextToEnd();
+    if (next === null || next.endMs > nowMs) break;
+    const segment = next.read();
     // A segment can have signals of several periods.
     const due = segment.seqs().filter((seq) => {
       const { status, admission } = segment.facts(seq);

@@ -2,17 +2,10 @@
  * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. The functions below decide what
  * a deletion, a purge and retention leave of a line.
  */
+import type { LineStatus, SignalKind } from "../../domain/signal/signal.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
-
-export type LineKind = "signal" | "identify" | "account";
-
-/**
- * `released`: the signal has left this place. A released held signal is recorded elsewhere; a line that retention dropped has
- * no id.
- */
-export type LineStatus = "processed" | "anonymous" | "duplicate" | "purged" | "held" | "released";
 
 export type ListingId = Exclude<NamedBy, "email">;
 
@@ -25,7 +18,8 @@ export interface Owner {
 export interface Facts {
   admission: Admission;
   recordedAtMs: number;
-  kind: LineKind;
+  kind: SignalKind;
+  /** `released`: a held signal that is recorded elsewhere now, or a line that retention dropped, which has no id. */
   status: LineStatus;
   event: string | null;
   source: string | null;

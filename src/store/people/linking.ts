@@ -9,16 +9,14 @@
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { evaluate, pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { isAboutEvent, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { readPayloads, type Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import { EventGroupChanges } from "../state/event-group-changes.ts";
 import { wants } from "../state/raise-events.ts";
 import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
@@ -56,15 +54,10 @@ interface SegmentLines {
   seqs: readonly number[];
 }
 
-interface Changes {
-  people: People;
-  groups: EventGroupChanges;
-}
-
 /** Links signals of visitors whom a batch identifies, in the transaction that records the batch. Jobs link the rest. */
 export function linkAtOnce(
   state: StoreState,
-  changes: Changes,
+  people: People,
   visitors: readonly VisitorId[],
   { rulesVersion, nowMs }: { rulesVersion: number | null; nowMs: number },
 ): void {
@@ -73,7 +66,7 @@ export function linkAtOnce(
   const waiting = read.filter(({ seqs }) => seqs.length > 0);
   if (rulesVersion !== null && waiting.length > 0) {
     const fresh = waiting.filter(({ visitor }) => !hasLinkJob(sql, visitor));
-    const linking = new Linking(state, changes, { version: rulesVersion, rules: null }, new Map(), nowMs);
+    const linking = new Linking(state, people, { version: rulesVersion, rules: null }, new Map(), nowMs);
     for (const { segment, seqs } of segmentsOf(state, fresh)) linking.link(segment, seqs);
     linking.unlist(fresh);
   }
@@ -102,26 +95,25 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       return (work.isRepeated = true);
     }
     const nowMs = Date.now();
-    const changes = { people: new People(state), groups: new EventGroupChanges() };
+    const people = new People(state);
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
     const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
     // Lines of an id without an owner wait for the next person whom the id names.
-    const isKnown = (visitor: VisitorId): boolean => changes.people.identities.claimsOf(visitor).length > 0;
+    const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const lines = linesOf(state, due.filter(isKnown));
     const listed = new Set(lines.flatMap(({ seqs }) => seqs));
-    const linking = new Linking(state, changes, current, payloads, nowMs);
+    const linking = new Linking(state, people, current, payloads, nowMs);
     for (const { segment, seqs } of segments) {
       // The next step takes lines that have changed meanwhile.
       const left = seqs.filter((seq) => listed.has(seq));
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
     for (const visitor of linking.unlist(lines)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
-    writeAndRecount(state, changes.people);
-    raiseLinked(state, changes.people, lines, linking.done, nowMs);
+    writeAndRecount(state, people);
+    raiseLinked(state, people, lines, linking.done, nowMs);
     for (const visitor of due) {
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     }
-    changes.groups.write(state);
     signals.flush();
     return hasFreshLinkJob(sql, nowMs);
   });
@@ -183,7 +175,6 @@ interface LinkCounts {
 class Linking {
   readonly #state: StoreState;
   readonly #people: People;
-  readonly #groups: EventGroupChanges;
   readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
@@ -196,14 +187,13 @@ class Linking {
   /** @param rules `rules.rules` is null while a batch is recorded: only lines with outcomes by this version are linked. */
   constructor(
     state: StoreState,
-    { people, groups }: Changes,
+    people: People,
     rules: { version: number; rules: CompiledRules | null },
     payloads: Payloads,
     nowMs: number,
   ) {
     this.#state = state;
     this.#people = people;
-    this.#groups = groups;
     this.#rules = rules;
     this.#payloads = payloads;
     this.#nowMs = nowMs;
@@ -224,7 +214,8 @@ class Linking {
   /** Removes lines that are done or gone from the timelines. Returns the visitors for whom nothing could be done without payloads. */
   unlist(lines: readonly VisitorLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
-    const gone = signals.goneOf(lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq)));
+    const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));
+    const gone = new Set(left.filter((seq) => signals.isGone(seq)));
     const lacking = lines.filter(({ visitor, seqs }) => {
       for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
       const isIdle = seqs.every((seq) => !this.done.has(seq) && !gone.has(seq));
@@ -258,8 +249,7 @@ class Linking {
       return null;
     }
     const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
-    const counts = { books: this.#state.books, groups: this.#groups };
-    changeStatus(counts, countedSignal(facts), facts.status, "processed");
+    changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
     const won = this.#people.own(owner.personId, seq, linked);
     this.done.set(seq, countsOf(owner.personId, lost, won));
@@ -281,8 +271,8 @@ class Linking {
     if (payload === undefined) return null;
     if (payload === null) return NO_OUTCOMES;
     const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluateSignal(rules, signal, email);
-    if (typeof evaluation === "string") return NO_OUTCOMES;
+    const evaluation = evaluate(rules, signal, email);
+    if (evaluation === null) return NO_OUTCOMES;
     return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }
 }

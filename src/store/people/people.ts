@@ -14,7 +14,6 @@ import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { ScoreNews } from "../state/raise-events.ts";
-import { RuleDayChanges } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Identities, portionsOf } from "./identities.ts";
 import { Scoring } from "./scoring.ts";
@@ -47,7 +46,6 @@ export class People {
   readonly #state: StoreState;
   readonly #known: KnownPeople;
   readonly identities: Identities;
-  readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
   /** People of whom a removed line was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
@@ -58,7 +56,7 @@ export class People {
     this.#state = state;
     this.#known = new KnownPeople(state);
     this.identities = new Identities(state.sql);
-    this.#scoring = new Scoring(state, this.ruleDays);
+    this.#scoring = new Scoring(state);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
@@ -166,7 +164,6 @@ export class People {
         ascendingEntries(this.#state.sql, personList(now.id), mergeEntries(readEntries(now.recent), entries), seq),
       );
     }
-    this.ruleDays.write(this.#state);
     for (const person of people) this.#write(person);
     return replaced;
   }

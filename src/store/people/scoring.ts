@@ -4,7 +4,7 @@
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { RuleDayChanges } from "../state/rule-outcomes.ts";
+import { countScore } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
@@ -19,15 +19,13 @@ interface Person {
 
 export class Scoring {
   readonly #state: StoreState;
-  readonly #ruleDays: RuleDayChanges;
   /** By person and rule: the line behind which to search for the match that replaces a removed match. */
   readonly #released = new Map<number, Map<string, number>>();
   /** Remaining entries to read. */
   #budget = REPLACE_STEP_ENTRIES;
 
-  constructor(state: StoreState, ruleDays: RuleDayChanges) {
+  constructor(state: StoreState) {
     this.#state = state;
-    this.#ruleDays = ruleDays;
   }
 
   /** Adds the score of a line to its person. Returns the matches that count. */
@@ -122,7 +120,7 @@ export class Scoring {
     const counted = outcomes.map((id) => this.#state.outcomes.get(id)).filter(counts);
     for (const { points, ruleId } of counted) {
       person.score += times * points;
-      this.#ruleDays.add(ruleId, atMs, times);
+      countScore(this.#state.books, ruleId, atMs, times);
     }
     return counted;
   }

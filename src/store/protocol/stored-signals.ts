@@ -4,7 +4,8 @@ import type { FailingJob } from "../../domain/health/alarm.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { EndpointType, NormalisedSignal, SignalStatus, Verdict } from "../../domain/signal/signal.ts";
+import type { AdmittedVerdict } from "../../domain/quota/quota.ts";
+import type { EndpointType, NormalisedSignal, SignalKind, SignalStatus } from "../../domain/signal/signal.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 
@@ -34,7 +35,7 @@ export interface SignalToRecord {
   payload: string;
   work:
     | (Deduplication & {
-        kind: "signal" | "identify";
+        kind: NormalisedSignal["kind"];
         /** Without properties: the consumer has already evaluated the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
         /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
@@ -65,7 +66,7 @@ export type NamedBy = "email" | "user_id" | "anonymous_id";
 export interface SignalSummary {
   id: string;
   status: SignalStatus;
-  kind: "signal" | "identify" | "account" | "unknown";
+  kind: SignalKind | "unknown";
   event: string | null;
   source: string | null;
   email: string | null;
@@ -95,7 +96,7 @@ export interface MatchedRule extends RuleMatch {
 export interface SignalTrace extends SignalSummary {
   endpoint: EndpointType;
   keyId: string;
-  verdict: Verdict;
+  verdict: AdmittedVerdict;
   ordinal: number;
   signalLimit: number;
   recordedAtMs: number;
@@ -125,17 +126,17 @@ export interface DeadLetter {
 }
 
 export interface SignalFilter {
-  event?: string;
-  email?: string;
-  status?: SignalStatus;
-  keyId?: string;
+  event?: string | undefined;
+  email?: string | undefined;
+  status?: SignalStatus | undefined;
+  keyId?: string | undefined;
   /** Received at or after `sinceMs` and before `untilMs`. */
-  sinceMs?: number;
-  untilMs?: number;
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
 }
 
 export interface FindFilter extends SignalFilter {
-  source?: string;
+  source?: string | undefined;
 }
 
 export interface FoundSignals extends PageOf<SignalSummary> {

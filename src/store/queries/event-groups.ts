@@ -10,13 +10,12 @@ import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/ma
 import { normalise } from "../../domain/signal/normalise.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import { readPayloads, type Payloads } from "../log/payloads.ts";
 import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
-import type { GroupName } from "../state/event-group-changes.ts";
+import type { GroupName } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
 import type { DayPlace, Values } from "./by-day.ts";

@@ -5,10 +5,9 @@
 import { stringify } from "csv-stringify/sync";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { eachTrait } from "../../domain/signal/traits.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import { readPayloads, type Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { ascendingEntries, readEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitors.ts";

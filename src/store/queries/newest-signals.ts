@@ -3,11 +3,11 @@
  * each signal, so its cursor has the place in each of the three.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import type { SignalStatus } from "../../domain/signal/signal.ts";
+import type { LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
 import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
@@ -130,7 +130,7 @@ export function toSummary({ facts, dead }: FoundSignal, names: Names): SignalSum
 }
 
 /** @throws for a released signal, which is recorded elsewhere and never shown. */
-export function shownStatus(status: SignalStatus | "released"): SignalStatus {
+export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
   if (status === "released") throw new Error("a released signal is recorded elsewhere");
   return status;
 }

@@ -68,7 +68,7 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
  */
 export function readPeople(
   state: StoreState,
-  { email, text = "" }: { email?: string; text?: string },
+  { email, text = "" }: { email?: string | undefined; text?: string | undefined },
   page: Page,
 ): PageOf<Person> {
   if (email !== undefined) {

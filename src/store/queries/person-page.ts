@@ -84,11 +84,10 @@ function listScores(state: StoreState, person: Row, before: number, limit: numbe
 }
 
 function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry[] {
-  const lines = state.signals.readAll(entries.map(({ seq }) => seq));
   return entries.map((entry) => {
-    const facts = lines.get(entry.seq);
+    const facts = state.signals.read(entry.seq);
     return {
-      signal: facts === undefined ? null : toTimelineSignal(facts),
+      signal: facts === null ? null : toTimelineSignal(facts),
       scores: isScored(entry) ? toScoringSignals(state, entry) : [],
     };
   });

@@ -6,7 +6,7 @@ import type { Page } from "../../platform/list-page.ts";
 import { RestorableObject } from "../../platform/restorable-object.ts";
 import { findAccounts, listAccounts, readAccountPage } from "../accounts/account-page.ts";
 import { findDeletion, findDeletionById } from "../deletion/person-deletions.ts";
-import { FailingChores } from "../chore-runner.ts";
+import { failingChores } from "../chores.ts";
 import { ColdObjects } from "../log/cold.ts";
 import type { AccountFilter, AccountsQuery, PeopleQuery, PersonTimeline } from "../protocol/people-and-accounts.ts";
 import type { ExportRange, PreviewRange } from "../protocol/store-operations.ts";
@@ -14,8 +14,7 @@ import type { FindFilter, QueueFilter } from "../protocol/stored-signals.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../state/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { ruleFacts, appliedVersions, findRuleJob } from "../rules/rule-jobs.ts";
-import { readTotals } from "../state/status-change.ts";
-import { updateGroups } from "../state/event-group-changes.ts";
+import { readTotals, updateGroups } from "../state/status-change.ts";
 import { StoreState, transact } from "../state/store-state.ts";
 import { latestSignals, findSignals } from "./newest-signals.ts";
 import { readPeople, findPeople } from "./people-search.ts";
@@ -25,15 +24,16 @@ import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends RestorableObject {
   protected readonly workspaceId: string;
-  protected readonly failing = new FailingChores(this.ctx.storage.kv);
   #state: StoreState | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.workspaceId = ctx.id.name ?? "";
     void ctx.blockConcurrencyWhile(async () => {
-      const { migrateStore } = await import("../migrate.ts");
-      await migrateStore(ctx.storage);
+      const { drizzle } = await import("drizzle-orm/durable-sqlite");
+      const { migrate } = await import("drizzle-orm/durable-sqlite/migrator");
+      const { default: migrations } = await import("../../../migrations/signal-store/migrations.js");
+      await migrate(drizzle(ctx.storage), migrations);
     });
   }
 
@@ -70,7 +70,7 @@ export class StoreReads extends RestorableObject {
     return {
       totals: readTotals(books.totals, undefined),
       deadLetterMs: latestDeadLetterMs(sql),
-      failingJobs: [...this.failing.list()],
+      failingJobs: failingChores(this.ctx.storage.kv),
       // Freed database pages do not count, so deletions make room at once.
       bytes: sql.databaseSize,
       maxBytes: storeMaxBytes(this.env),
@@ -126,7 +126,7 @@ export class StoreReads extends RestorableObject {
     return recentNames(this.stateWithGroups.sql);
   }
 
-  people(filter: { email?: string; text?: string }, page: Page) {
+  people(filter: { email?: string | undefined; text?: string | undefined }, page: Page) {
     return readPeople(this.state, filter, page);
   }
 

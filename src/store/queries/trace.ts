@@ -2,10 +2,9 @@
 import { parsed } from "../../domain/json/json-value.ts";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects } from "../log/cold.ts";
 import { keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { MatchedRule, SignalTrace } from "../protocol/stored-signals.ts";
 import { admissionOf, findDeadLetter } from "../state/dead-letters.ts";

@@ -9,9 +9,8 @@ import {
   type MappingRule,
 } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects } from "../log/cold.ts";
 import type { Facts } from "../log/line.ts";
-import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
 import type { PreviewPage, PreviewRange } from "../protocol/store-operations.ts";

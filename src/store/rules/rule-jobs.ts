@@ -20,15 +20,14 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { updateRow } from "../../platform/sql-row.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { readPayloads, type Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People, type ScoreChange } from "../people/people.ts";
 import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
 import { personList } from "../people/visitors.ts";
 import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
-import { updateGroups } from "../state/event-group-changes.ts";
+import { updateGroups } from "../state/status-change.ts";
 import { wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
@@ -350,7 +349,7 @@ export function matchesOf(
   if (rules.asksForEmail) email = owner.by === "email" && named !== null ? named : people.emailOf(owner.personId);
   if (email === null) return [];
   const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-  return evaluate(rules, signal, email).matches;
+  return evaluate(rules, signal, email)?.matches ?? [];
 }
 
 /** Whether a line can score: a processed signal of a person. */

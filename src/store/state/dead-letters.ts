@@ -1,5 +1,6 @@
 /** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
 import { parsed } from "../../domain/json/json-value.ts";
+import type { DeadLetterStatus } from "../../domain/signal/signal.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
@@ -8,7 +9,7 @@ export interface DeadLetterRow {
   [column: string]: SqlStorageValue;
   seq: number;
   id: string;
-  status: "dead" | "purged";
+  status: DeadLetterStatus;
   admission: string;
   reason: string;
   payload: string | null;

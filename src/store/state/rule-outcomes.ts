@@ -1,6 +1,6 @@
 /**
  * Outcomes of mapping rules: what each rule version scores (`RuleOutcomes`), which signal counts if a rule scores a person once
- * (`Once`), and how often each rule has scored (`RuleDayChanges`).
+ * (`Once`), and how often each rule has scored, by day (`countScore`).
  */
 import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
@@ -198,15 +198,9 @@ export class Once {
   }
 }
 
-/** A change of a rule's counts, as JSON in the head. */
-export interface RuleDayChange {
-  count: number;
-  days: Record<string, number>;
-}
-
 /** Changes of rules' counts that wait in the head of the log, because every batch writes the head anyway. */
 export interface PendingRuleDays {
-  rules: Record<string, RuleDayChange>;
+  rules: Record<string, { count: number; days: Record<string, number> }>;
 }
 
 interface RuleDays {
@@ -219,57 +213,43 @@ interface StoredRuleDays {
   books: PendingRuleDays;
 }
 
-export class RuleDayChanges {
-  readonly #rules = new Map<string, RuleDayChange>();
-
-  add(ruleId: string, atMs: number, by: number): void {
-    let change = this.#rules.get(ruleId);
-    if (change === undefined) this.#rules.set(ruleId, (change = { count: 0, days: {} }));
-    addChange(change, { count: by, days: { [dayOf(atMs)]: by } });
-  }
-
-  /** Adds the changes to the head. The caller flushes the log. */
-  write({ books }: Pick<StoredRuleDays, "books">): void {
-    for (const [ruleId, change] of this.#rules) addChange((books.rules[ruleId] ??= { count: 0, days: {} }), change);
-    this.#rules.clear();
-  }
+/** Counts a score of a rule, or its removal. The caller flushes the log. */
+export function countScore({ rules }: PendingRuleDays, ruleId: string, atMs: number, by: 1 | -1): void {
+  const change = (rules[ruleId] ??= { count: 0, days: {} });
+  const day = dayOf(atMs);
+  change.count += by;
+  change.days[day] = (change.days[day] ?? 0) + by;
 }
 
 /** Moves the changes from the head to the rules' rows. The caller flushes the log. */
-export function updateRuleDays({ sql, books }: StoredRuleDays): void {
-  for (const [ruleId, change] of Object.entries(books.rules)) {
-    const row = readRow(sql, ruleId);
-    const sum = sumOf(row, change);
-    if (sum === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
-    else if (row === null)
-      sql.exec("INSERT INTO rule_days (rule_id, count, days) VALUES (?, ?, ?)", ruleId, sum.count, sum.days);
-    else sql.exec("UPDATE rule_days SET count = ?, days = ? WHERE rule_id = ?", sum.count, sum.days, ruleId);
+export function updateRuleDays(stored: StoredRuleDays): void {
+  const { sql, books } = stored;
+  for (const ruleId of Object.keys(books.rules)) {
+    const now = readRuleDays(stored, ruleId);
+    if (now === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+    else {
+      sql.exec(
+        `INSERT INTO rule_days (rule_id, count, days) VALUES (?, ?, ?)
+         ON CONFLICT (rule_id) DO UPDATE SET count = excluded.count, days = excluded.days`,
+        ruleId,
+        now.count,
+        now.days,
+      );
+    }
   }
   books.rules = {};
 }
 
 /** The counts of a rule; null: no scoring signal is left. */
 export function readRuleDays({ sql, books }: StoredRuleDays, ruleId: string): RuleDays | null {
-  // The id comes from a URL and may be anything, `constructor` too.
-  return sumOf(readRow(sql, ruleId), Object.hasOwn(books.rules, ruleId) ? books.rules[ruleId] : undefined);
-}
-
-function readRow(sql: SqlStorage, ruleId: string): RuleDays | null {
   const [row] = sql.exec<{ count: number; days: DayCounts }>(
     "SELECT count, days FROM rule_days WHERE rule_id = ?",
     ruleId,
   );
-  return row ?? null;
-}
-
-function sumOf(row: RuleDays | null, change: RuleDayChange | undefined): RuleDays | null {
-  if (change === undefined) return row;
+  // The id comes from a URL and may be anything, `constructor` too.
+  const change = Object.hasOwn(books.rules, ruleId) ? books.rules[ruleId] : undefined;
+  if (change === undefined) return row ?? null;
   const count = (row?.count ?? 0) + change.count;
   const days = new Map(Object.entries(change.days).map(([day, by]) => [Number(day), by] as const));
   return count <= 0 ? null : { count, days: addToDays(row?.days ?? "", days) };
-}
-
-function addChange(sum: RuleDayChange, { count, days }: RuleDayChange): void {
-  sum.count += count;
-  for (const [day, by] of Object.entries(days)) sum.days[day] = (sum.days[day] ?? 0) + by;
 }

@@ -1,13 +1,17 @@
 /**
- * Counts signals by status: in the books, by billing period (design §1.2), and in the groups of the signal queue, by day. Code that
- * changes a status calls `changeStatus` and counts nothing itself.
+ * Counts signals by status: in the books, by billing period (design §1.2), and in the event groups of the signal queue, by day. Code
+ * that changes a status calls `changeStatus` and counts nothing itself.
+ *
+ * Counts are in the head of the log, which every batch writes anyway. Changes of event groups wait there until the head is full or a
+ * reader needs the groups' rows. So a busy group costs one row for hundreds of signals. The caller flushes the log.
  */
+import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
-import type { Admission } from "../../wire/admission.ts";
-import type { Facts, LineStatus } from "../log/line.ts";
+import type { LineStatus } from "../../domain/signal/signal.ts";
+import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
+import type { Facts } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";
-import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";
 
 type BookColumn = keyof StoreTotals;
 
@@ -21,20 +25,40 @@ export interface Books {
   totals: Totals;
   /** The part of `totals` that retention has dropped. */
   dropped: Totals;
+  /** Changes of event groups that are not in their rows yet, by `groupKey`. */
+  groups: Record<string, GroupChange>;
 }
 
-/** `deleted`: a processed signal whose person was deleted. `released`: the signal has left this place. */
+export interface GroupName {
+  event: string;
+  source: string;
+}
+
+interface GroupCounts {
+  count: number;
+  held: number;
+  anonymous: number;
+}
+
+/** The line that a group shows as its example. A negative `seq` is a line of the held log. */
+export interface Sample {
+  id: string;
+  seq: number;
+}
+
+interface GroupChange extends GroupCounts, GroupName {
+  days: Record<string, number>;
+  /** The first and the latest received signal, and the original of the latest; null: none was received. */
+  received: { firstMs: number; latest: ReceivedOrder; sample: Sample } | null;
+}
+
+/** `deleted`: a processed signal whose person was deleted. */
 export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
 
 export interface CountedSignal {
   admission: Pick<Admission, "periodStartMs" | "receivedAtMs">;
   /** The group of the signal queue that counts the signal; null: none does. */
   group: GroupName | null;
-}
-
-export interface SignalCounts {
-  books: Books;
-  groups: EventGroupChanges;
 }
 
 const NO_GROUP: GroupCounts = { count: 0, held: 0, anonymous: 0 };
@@ -57,40 +81,144 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
  * group still counts the signal as received.
  */
 export function changeStatus(
-  { books, groups }: SignalCounts,
-  { admission, group }: CountedSignal,
+  books: Books,
+  { admission: { periodStartMs, receivedAtMs }, group }: CountedSignal,
   from: Standing,
   to: Standing | "dropped",
 ): void {
-  const { periodStartMs, receivedAtMs } = admission;
   const before = COUNTED[from];
   if (to === "dropped") {
+    countInBooks(books.dropped, periodStartMs, before.column, 1);
     const { held, anonymous } = before.inGroup;
-    if (before.column !== null) countInBooks(books.dropped, periodStartMs, before.column, 1);
-    if (group !== null && held + anonymous > 0) {
-      groups.count(group, { count: 0, held: -held, anonymous: -anonymous }, receivedAtMs);
-    }
+    if (held + anonymous > 0)
+      countInGroup(books, group, { count: 0, held: -held, anonymous: -anonymous }, receivedAtMs);
     return;
   }
   const after = COUNTED[to];
   if (before.column !== after.column) {
-    if (before.column !== null) countInBooks(books.totals, periodStartMs, before.column, -1);
-    if (after.column !== null) countInBooks(books.totals, periodStartMs, after.column, 1);
+    countInBooks(books.totals, periodStartMs, before.column, -1);
+    countInBooks(books.totals, periodStartMs, after.column, 1);
   }
-  if (group !== null && before.inGroup !== after.inGroup) {
+  if (before.inGroup !== after.inGroup) {
     const change = {
       count: after.inGroup.count - before.inGroup.count,
       held: after.inGroup.held - before.inGroup.held,
       anonymous: after.inGroup.anonymous - before.inGroup.anonymous,
     };
-    groups.count(group, change, receivedAtMs);
+    countInGroup(books, group, change, receivedAtMs);
   }
 }
 
-export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {
+export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn | null, by: number): void {
+  if (column === null) return;
   const counts = (totals[periodStartMs] ??= BOOK_COLUMNS.map(() => 0));
   const at = BOOK_COLUMNS.indexOf(column);
   counts[at] = (counts[at] ?? 0) + by;
+}
+
+function countInGroup(books: Books, name: GroupName | null, by: GroupCounts, receivedAtMs: number): void {
+  if (name === null) return;
+  const change = changeOf(books, name);
+  const day = dayOf(receivedAtMs);
+  change.days[day] = (change.days[day] ?? 0) + by.count;
+  change.count += by.count;
+  change.held += by.held;
+  change.anonymous += by.anonymous;
+}
+
+/** Notes in its group that a signal was received. @param sample the signal itself, or its original. */
+export function noteReceived(books: Books, name: GroupName, latest: ReceivedOrder, sample: Sample): void {
+  const change = changeOf(books, name);
+  const known = change.received;
+  const firstMs = Math.min(known?.firstMs ?? latest.receivedAtMs, latest.receivedAtMs);
+  change.received =
+    known !== null && isLater(known.latest, latest) ? { ...known, firstMs } : { firstMs, latest, sample };
+}
+
+function changeOf({ groups }: Books, { event, source }: GroupName): GroupChange {
+  return (groups[groupKey({ event, source })] ??= {
+    event,
+    source,
+    count: 0,
+    held: 0,
+    anonymous: 0,
+    days: {},
+    received: null,
+  });
+}
+
+/** The length of the source keeps different names from having the same key. */
+export function groupKey({ event, source }: GroupName): string {
+  return `${source.length} ${source}${event}`;
+}
+
+/** Moves the changes of event groups from the head to the groups' rows. */
+export function updateGroups({ sql, books }: { sql: SqlStorage; books: Books }): void {
+  for (const change of Object.values(books.groups)) updateGroup(sql, change);
+  books.groups = {};
+}
+
+interface GroupRow {
+  [column: string]: SqlStorageValue;
+  count: number;
+  held: number;
+  anonymous: number;
+  first_seen: number;
+  last_seen: number;
+  last_day: number;
+  sample_id: string;
+  sample_ordinal: number;
+  sample_seq: number;
+  days: DayCounts;
+}
+
+function updateGroup(sql: SqlStorage, { event, source, received, ...change }: GroupChange): void {
+  const [stored] = sql.exec<GroupRow>("SELECT * FROM event_groups WHERE event = ? AND source = ?", event, source);
+  const count = (stored?.count ?? 0) + change.count;
+  if (count <= 0) {
+    // Delete a group without signals: its name may be a person's name.
+    sql.exec("DELETE FROM event_groups WHERE event = ? AND source = ?", event, source);
+    return;
+  }
+  // Only a received signal creates a group.
+  if (stored === undefined && received === null) return;
+  const row: Partial<GroupRow> = {
+    count,
+    held: (stored?.held ?? 0) + change.held,
+    anonymous: (stored?.anonymous ?? 0) + change.anonymous,
+    days: addDays(stored?.days ?? "", change.days),
+  };
+  if (received !== null) {
+    const { firstMs, latest, sample } = received;
+    row.first_seen = Math.min(stored?.first_seen ?? firstMs, firstMs);
+    if (stored === undefined || !isLater({ receivedAtMs: stored.last_seen, ordinal: stored.sample_ordinal }, latest)) {
+      row.last_seen = latest.receivedAtMs;
+      row.last_day = dayOf(latest.receivedAtMs);
+      row.sample_ordinal = latest.ordinal;
+      row.sample_id = sample.id;
+      row.sample_seq = sample.seq;
+    }
+  }
+  const changed = Object.entries(row).filter(([column, value]) => stored?.[column] !== value);
+  const values = changed.map(([, value]) => value ?? null);
+  if (stored === undefined) {
+    const columns = changed.map(([column]) => `${column}, `).join("");
+    sql.exec(
+      `INSERT INTO event_groups (${columns}event, source) VALUES (${"?, ".repeat(changed.length)}?, ?)`,
+      ...values,
+      event,
+      source,
+    );
+  } else if (changed.length > 0) {
+    // Name only changed columns, since naming a column with an index writes a row of the index too.
+    const columns = changed.map(([column]) => `${column} = ?`).join(", ");
+    sql.exec(`UPDATE event_groups SET ${columns} WHERE event = ? AND source = ?`, ...values, event, source);
+  }
+}
+
+function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
+  if (Object.values(changes).every((by) => by === 0)) return days;
+  return addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
 }
 
 export function standingOf({ status, deletedAtMs }: Facts): Standing {
@@ -108,10 +236,9 @@ export function groupOf(facts: Facts): GroupName | null {
 }
 
 export function recordedByPeriod(totals: Totals): SignalsByPeriod {
-  const sums = Object.entries(totals).map(
-    ([start, counts]) => [start, counts.reduce((sum, count) => sum + count, 0)] as const,
+  return Object.fromEntries(
+    Object.entries(totals).map(([start, counts]) => [start, counts.reduce((sum, count) => sum + count, 0)]),
   );
-  return Object.fromEntries(sums);
 }
 
 /** The books of one period. @param periodStartMs undefined: of all periods. */

@@ -3,10 +3,9 @@ import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import { RaisedEvents } from "../../notifications/raised-events.ts";
 import { HeldLog, Log, type LogMeta } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
-import { updateGroups, type PendingGroups } from "./event-group-changes.ts";
 import type { RecordedRows } from "./recorded-rows.ts";
 import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
-import type { Books } from "./status-change.ts";
+import { updateGroups, type Books } from "./status-change.ts";
 
 /** Dead letters that a notification still has to report. */
 export interface DeadLetterNews {
@@ -15,7 +14,7 @@ export interface DeadLetterNews {
 }
 
 /** Every batch writes the head anyway, so these values cost no row of their own. */
-export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingGroups, PendingRuleDays {
+export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
   /** When the store was last full, noted once per FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
@@ -41,19 +40,6 @@ const EMPTY_BOOKS: BooksMeta = {
   deadLetterNews: null,
 };
 
-/** The log of recorded signals. Its head has pending changes of event groups and rules' counts. */
-class SignalsLog extends Log<BooksMeta> {
-  constructor(sql: SqlStorage) {
-    super(sql, "signals", EMPTY_BOOKS);
-  }
-
-  protected override emptyMeta(): void {
-    const stored = { sql: this.sql, books: this.meta };
-    updateGroups(stored);
-    updateRuleDays(stored);
-  }
-}
-
 export class StoreState {
   readonly sql: SqlStorage;
   /** All recorded signals but held signals and dead letters. */
@@ -67,7 +53,10 @@ export class StoreState {
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
-    this.signals = new SignalsLog(sql);
+    this.signals = new Log(sql, "signals", EMPTY_BOOKS, () => {
+      updateGroups(this);
+      updateRuleDays(this);
+    });
     this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
     this.outcomes = new RuleOutcomes(sql);

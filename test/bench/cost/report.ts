@@ -185,7 +185,7 @@ export function reportIdle({ idle }: Figures, prices: PriceList): string {
   const sum = billFor(idle, 1_000_000, prices).dollars;
   const alarms = amountOf(idle, "object_requests");
   const rows = amountOf(idle, "object_rows_written");
-  return `A workspace that nobody calls for a month costs $${sum.toFixed(5)}: ${alarms} alarms, ${rows} rows written.\n`;
+  return `An unused workspace costs $${sum.toFixed(5)} a month, for ${alarms} alarms and ${rows} rows.\n`;
 }
 
 /** Each shape's targets next to its measurements. */

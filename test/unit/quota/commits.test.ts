@@ -1,6 +1,9 @@
-/** Design §7: which calls share a commit, and how long a call waits for it. */
+/** Design §14: which calls share a commit, and how long a call waits for it. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { COMMIT_INTERVAL_MS, SharedCommits } from "../../../src/quota/incoming-calls.ts";
+import { COMMIT_INTERVAL_MS, SHARE_MS, SharedCommits } from "../../../src/quota/incoming-calls.ts";
+
+/** Time until a commit is durable. */
+const DURABLE_MS = 1;
 
 beforeEach(() => void vi.useFakeTimers({ now: 1_000_000 }));
 afterEach(() => void vi.useRealTimers());
@@ -9,10 +12,13 @@ class Senders {
   /** Number of calls of each commit. */
   readonly sizes: number[] = [];
   readonly waitsMs: number[] = [];
-  readonly #commits = new SharedCommits<number, number>((calls) => {
-    this.sizes.push(calls.length);
-    return calls;
-  });
+  readonly #commits = new SharedCommits<number, number>(
+    (calls) => {
+      this.sizes.push(calls.length);
+      return calls;
+    },
+    () => sleepFor(DURABLE_MS),
+  );
 
   async send(): Promise<void> {
     const sentMs = Date.now();
@@ -34,20 +40,29 @@ class Senders {
     await vi.advanceTimersByTimeAsync(100);
     return calls / this.sizes.length;
   }
+
+  /** Sends calls one after the other, each after the previous one is durable. */
+  async sendInTurn(calls: number): Promise<void> {
+    for (let n = 0; n < calls; n++) {
+      await this.send();
+      await vi.advanceTimersByTimeAsync(DURABLE_MS);
+    }
+  }
+}
+
+function sleepFor(ms: number): Promise<void> {
+  return new Promise((resolve) => void setTimeout(resolve, ms));
 }
 
 describe("a shared commit", () => {
-  test("is made at once for a call that comes alone", async () => {
+  test("does not delay a sender that waits for each answer", async () => {
     const senders = new Senders();
-    for (let n = 0; n < 50; n++) {
-      await senders.send();
-      await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
-    }
+    await senders.sendInTurn(50);
     expect(senders.sizes).toEqual(Array.from({ length: 50 }, () => 1));
     expect(Math.max(...senders.waitsMs)).toBe(0);
   });
 
-  test("includes calls that arrive within the interval after the previous commit", async () => {
+  test("includes calls that arrive within the interval after the previous commit, once calls have overlapped", async () => {
     const senders = new Senders();
     for (let n = 0; n < 40; n++) void senders.send();
     expect(senders.sizes).toEqual([1]);
@@ -55,8 +70,12 @@ describe("a shared commit", () => {
     void senders.send();
     await vi.advanceTimersByTimeAsync(1);
     expect(senders.sizes).toEqual([1, 40]);
-    await vi.advanceTimersByTimeAsync(60_000);
+    await vi.advanceTimersByTimeAsync(DURABLE_MS);
+    void senders.send();
     expect(senders.sizes).toEqual([1, 40]);
+    await vi.advanceTimersByTimeAsync(SHARE_MS);
+    await senders.sendInTurn(3);
+    expect(senders.sizes).toEqual([1, 40, 1, 1, 1, 1]);
   });
 
   test("includes more than two of 300 calls a second, and delays none beyond the interval", async () => {
@@ -67,31 +86,28 @@ describe("a shared commit", () => {
 
   test("is made at once after the clock was set back", async () => {
     const senders = new Senders();
-    await senders.send();
+    void senders.send();
+    void senders.send();
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
     vi.setSystemTime(Date.now() - 60_000);
     void senders.send();
-    expect(senders.sizes).toEqual([1, 1]);
+    expect(senders.sizes).toEqual([1, 1, 1]);
   });
 
-  test("returns each call its result", async () => {
-    const commits = new SharedCommits<number, string>((calls) => calls.map((call) => `result ${call}`));
+  test("that fails rejects its calls, and the next commit returns each call its result", async () => {
+    let isBroken = true;
+    const commits = new SharedCommits<number, string>(
+      (calls) => {
+        if (isBroken) throw new Error("disk full");
+        return calls.map((call) => `result ${call}`);
+      },
+      () => sleepFor(DURABLE_MS),
+    );
+    const failed = await Promise.allSettled([1, 2, 3].map((call) => commits.submit(call)));
+    expect(failed.map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
+    isBroken = false;
     const results = Promise.all([1, 2, 3].map((call) => commits.submit(call)));
     await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
     expect(await results).toEqual(["result 1", "result 2", "result 3"]);
-  });
-
-  test("that fails rejects its calls, and the next commit succeeds", async () => {
-    let isBroken = true;
-    const commits = new SharedCommits<number, number>((calls) => {
-      if (isBroken) throw new Error("disk full");
-      return calls;
-    });
-    const results = Promise.allSettled([1, 2, 3].map((call) => commits.submit(call)));
-    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
-    expect((await results).map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
-    isBroken = false;
-    const next = commits.submit(4);
-    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
-    expect(await next).toBe(4);
   });
 });

@@ -6,7 +6,7 @@ import type { ControlDatabase } from "../../../src/control/database.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { findKey } from "../../../src/control/api-keys.ts";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
-import { replaceKey } from "../../../src/workspace/end-key.ts";
+import { replaceKey } from "../../../src/workspace/manage-keys.ts";
 import { admitCall } from "../../support/counter.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestKey, TestWorkspace } from "../../support/workspace.ts";

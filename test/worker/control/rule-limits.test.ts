@@ -184,7 +184,7 @@ describe("the audit log of a rule", () => {
     expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 102, version: 4 } });
     const versions = (await audit()).slice(1).map(({ detail }) => (JSON.parse(detail) as { version: number }).version);
     expect(versions.sort()).toEqual([2, 3, 4]);
-    const refused = { ok: false, refusal: "changed_meanwhile" };
+    const refused = { ok: false, refusal: "rule_changed" };
     expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, { version: 4 })).toMatchObject(
       refused,
     );

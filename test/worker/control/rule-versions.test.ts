@@ -147,7 +147,7 @@ describe("going back to a version", () => {
     const id = await newRule();
     await change(id, { points: 25 });
     expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 1)).toMatchObject({
-      refusal: "changed_meanwhile",
+      refusal: "rule_changed",
     });
     for (const version of [0, 3, -1]) {
       // oxlint-disable-next-line no-await-in-loop

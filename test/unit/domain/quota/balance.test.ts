@@ -1,6 +1,6 @@
 /** Design §1.2 and invariant 1: the books balance, and an imbalance shows. */
 import { describe, expect, test } from "vitest";
-import { balanceBooks, readAgain } from "../../../../src/domain/quota/balance.ts";
+import { balanceBooks } from "../../../../src/domain/quota/balance.ts";
 
 const recorded = { processed: 60, duplicates: 10, held: 20, purged: 5, deadLettered: 5 };
 const at = (admitted: number, unsettled: number, lost = 0) => ({ admitted, unsettled, lost });
@@ -34,9 +34,4 @@ describe("§1.2 accepted = processed + duplicates + held + purged + dead-lettere
     const { admitted: accepted, lost } = after;
     expect(balanceBooks(before, recorded, after)).toMatchObject({ accepted, lost, inFlight, balanced });
   });
-});
-
-test("the books are read again if signals arrived meanwhile", () => {
-  expect(readAgain(at(100, 3), at(100, 0))).toBe(false);
-  expect(readAgain(at(100, 3), at(101, 3))).toBe(true);
 });

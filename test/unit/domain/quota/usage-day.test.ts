@@ -2,27 +2,10 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
-import {
-  countingDay,
-  endedDay,
-  lastDay,
-  signalsPerDay,
-  usageCurve,
-  utcDay,
-  type Counting,
-  type UsageDay,
-} from "../../../../src/domain/quota/usage-day.ts";
+import { entryOf, signalsPerDay, usageCurve, utcDay, type UsageDay } from "../../../../src/domain/quota/usage-day.ts";
 
 const START = Date.UTC(2031, 2, 1, 10);
 const day = (number: number) => Date.UTC(2031, 2, number);
-const counting = (more: Partial<Counting> = {}): Counting => ({
-  periodStartMs: START,
-  dayMs: day(5),
-  accepted: 8,
-  held: 2,
-  rejected: 1,
-  ...more,
-});
 const entry = (number: number, accepted: number, held = 0, periodStartMs = START): UsageDay => ({
   periodStartMs,
   dayMs: day(number),
@@ -31,31 +14,12 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
   rejected: 0,
 });
 
-describe("the end of a day", () => {
-  const idle = { accepted: 0, held: 0, rejected: 0 };
-
-  test.each([
-    ["writes nothing until its last millisecond", {}, day(6) - 1, null, day(5)],
-    ["writes an entry in the first millisecond of the next day", {}, day(6), counting(), day(6)],
-    ["writes a single entry after several idle days", {}, day(20) + 5, counting(), day(20)],
-    ["writes nothing in an idle period", idle, day(9), null, day(9)],
-    [
-      "writes an entry for refused signals alone",
-      { accepted: 0, held: 0 },
-      day(9),
-      counting({ accepted: 0, held: 0 }),
-      day(9),
-    ],
-    ["is not reopened by a clock that goes back", {}, day(4), null, day(5)],
-  ])("%s", (_, counts, nowMs, entryWritten, countedDay) => {
-    expect(endedDay(counting(counts), nowMs)).toEqual(entryWritten);
-    expect(countingDay(day(5), nowMs)).toBe(countedDay);
-  });
-
-  test("keeps the last day of a closing period, unless the period was idle", () => {
-    expect(lastDay(counting())).toEqual(counting());
-    expect(lastDay(counting(idle))).toBeNull();
-  });
+test("a day's entry has the counts of all verdicts; an idle period has none", () => {
+  const idle = { periodStartMs: START, dayMs: day(5), accepted: 0, held: 0, rejected: 0 };
+  const ledger = { ...idle, rejected: 1, signalLimit: 100 };
+  expect(entryOf(ledger)).toEqual({ ...idle, rejected: 1 });
+  expect(entryOf({ ...idle, held: 1 })).toEqual({ ...idle, held: 1 });
+  expect(entryOf(idle)).toBeNull();
 });
 
 describe("the curve of a period", () => {
@@ -96,16 +60,16 @@ describe("signals per day", () => {
     fc.assert(
       fc.property(arrivals, (arrived) => {
         const written: UsageDay[] = [];
-        let state: Counting = { periodStartMs: START, dayMs: utcDay(START), accepted: 0, held: 0, rejected: 0 };
+        let state: UsageDay = { periodStartMs: START, dayMs: utcDay(START), accepted: 0, held: 0, rejected: 0 };
         let nowMs = START;
         const end = (ms: number): void => {
-          const ended = endedDay(state, ms);
+          const ended = utcDay(ms) > state.dayMs ? entryOf(state) : null;
           if (ended !== null) written.push(ended);
+          state = { ...state, dayMs: utcDay(ms) };
         };
         for (const { afterMs, accepted, held } of arrived) {
           nowMs += afterMs;
           end(nowMs);
-          state = { ...state, dayMs: countingDay(state.dayMs, nowMs) };
           state = { ...state, accepted: state.accepted + accepted, held: state.held + held };
         }
         nowMs += DAY_MS;

@@ -1,9 +1,8 @@
-/**
- * Starts the jobs of the Signal Store that release held signals (design §6) and replay dead letters. The audit entry
- * is written first.
- */
+/** Operations on signals: follows one, releases held signals (design §6), and replays dead letters. */
 import { newAuditId, writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
+import type { SignalTrace } from "../store/protocol/stored-signals.ts";
+import type { Admission } from "../wire/admission.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
@@ -57,4 +56,20 @@ export async function replay(
   await writeAuditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
   const { sent, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, { kind: "replay", ids });
   return { replayed: sent, isUnderWay };
+}
+
+/** Finds a signal by its id. Null: unknown signal in this workspace. */
+export async function followSignal(
+  env: Env,
+  workspaceId: string,
+  signalId: string,
+): Promise<{ recorded: SignalTrace } | { inFlight: Admission } | null> {
+  const store = signalStore(env, workspaceId);
+  const trace = await store.signal(signalId);
+  if (trace !== null) return { recorded: trace };
+  const waiting = await quotaCounter(env, workspaceId).inFlight(signalId);
+  if (waiting !== null) return { inFlight: waiting };
+  // The signal may have moved from the counter to the store between the two reads.
+  const arrived = await store.signal(signalId);
+  return arrived === null ? null : { recorded: arrived };
 }
