@@ -8,7 +8,7 @@
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
-import { HandOn } from "../notifications/hand-on.ts";
+import { HandOn } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -277,11 +277,8 @@ export class SignalStore extends StoreReads {
   get #handOn(): HandOn {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.workspaceId,
-      raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
-      deletions: {
-        handOver: ({ email, atMs }) => this.env.DESTINATIONS.getByName(this.workspaceId).deletePerson(email, atMs),
-        handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
-      },
+      destinations: this.env.DESTINATIONS,
+      handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }
