@@ -44,8 +44,7 @@ export async function previewRule(
   const people = new Set<number>();
   const personDays = new Set<string>();
   const samples: PreviewSample[] = [];
-  let [scanned, matches] = [0, 0];
-  let complete = true;
+  let [scanned, matches, complete] = [0, 0, true];
   let next: number | null = Number.MAX_SAFE_INTEGER;
   // Read slice by slice, so that the store can answer other calls in between.
   for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {

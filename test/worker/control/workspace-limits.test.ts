@@ -1,9 +1,9 @@
 /** What one workspace may keep in D1, which all workspaces share: API keys, payload templates, members, audit details. */
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { writeAuditEntry } from "../../../src/control/audit.ts";
+import { auditEntry } from "../../../src/control/audit.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { createKey, createKeyOnce, rotateKey, type NewKey } from "../../../src/control/new-keys.ts";
+import { createKey, rotateKey, type NewKey } from "../../../src/control/new-keys.ts";
 import {
   AUDIT_DETAIL_MAX_BYTES,
   TEMPLATE_KEPT_DAYS,
@@ -122,11 +122,11 @@ describe("active API keys", () => {
 
   test("do not prevent a repeated form from finding the key that it created", async () => {
     await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 1);
-    const form = () => createKeyOnce(db, workspace.id, KEY, "token", by());
+    const form = () => createKey(db, workspace.id, KEY, by(), "token");
     const made = await form();
     if (!made.ok) throw new Error(made.refusal.reason);
     expect(await form()).toEqual({ ok: false, refusal: { reason: "made_before", key: made.value.record } });
-    expect(await createKeyOnce(db, workspace.id, KEY, "other", by())).toEqual({
+    expect(await createKey(db, workspace.id, KEY, by(), "other")).toEqual({
       ok: false,
       refusal: { reason: "too_many_keys" },
     });
@@ -225,7 +225,7 @@ describe("payload templates", () => {
       body: { code: "templates_too_large", detail: expect.stringContaining("1 MiB") },
     });
     expect(await createWith(ACCOUNTS)).toEqual(TOO_LARGE);
-    expect(await createKeyOnce(db, workspace.id, ACCOUNTS, "token", by())).toEqual(TOO_LARGE);
+    expect(await createKey(db, workspace.id, ACCOUNTS, by(), "token")).toEqual(TOO_LARGE);
     expect(await createWith(KEY)).toMatchObject({ ok: true });
     expect(await auditCount("key.created")).toBe(2);
   });
@@ -356,7 +356,7 @@ describe("members", () => {
 describe("the detail of an audit entry", () => {
   const detailOf = async (detail: Record<string, never> | object): Promise<string> => {
     const entry = { workspaceId: workspace.id, action: "rule.updated", target: "rule_1" } as const;
-    await writeAuditEntry(db, by(), { ...entry, detail: detail as Record<string, string> });
+    await auditEntry(db, by(), { ...entry, detail: detail as Record<string, string> });
     const stored = await env.DB.prepare("SELECT detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1")
       .bind(workspace.id)
       .first<string>("detail");

@@ -6,7 +6,8 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { Hono } from "hono";
 import { findKeyFacts } from "../../../src/control/key-facts.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
-import { deactivateKey, findKey, listKeys } from "../../../src/control/api-keys.ts";
+import { findKey, listKeys } from "../../../src/control/api-keys.ts";
+import { endKey } from "../../../src/workspace/manage-keys.ts";
 import type { AppEnv } from "../../../src/env.ts";
 import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import { requestLog } from "../../../src/http/request-log.ts";
@@ -741,26 +742,17 @@ describe("§3.1 deactivation", () => {
   });
 
   test("revokes the key in the Quota Counter first: if the counter does not answer, D1 is unchanged", async () => {
-    const workspaceId = idOf(await newWorkspace());
-    const by = { actor: "operator", nowMs: Date.now() };
-    const settings = {
-      name: "K",
-      endpointType: "signal_staging",
-      secret: false,
-      payloadTemplate: null,
-      expiresAt: null,
-    } as const;
-    const made = await createKey(db, workspaceId, settings, by);
-    if (!made.ok) throw new Error(made.refusal.reason);
-    const { record } = made.value;
-    const fails = () => Promise.reject(new Error("no answer"));
-    await expect(deactivateKey(db, workspaceId, record.id, fails, by)).rejects.toThrow("no answer");
-    let atRevocation: string | null | undefined;
-    const revoke = async (keyId: string) => {
-      atRevocation = (await findKey(db, workspaceId, keyId))?.deactivatedAt;
+    const workspace = await newWorkspace();
+    const { id } = (await post(`${workspace}/keys`, { name: "K" })).body;
+    const end = (revoke: () => Promise<void>) => {
+      const counters = { getByName: () => ({ revoke }) } as object as Env["QUOTA_COUNTER"];
+      const by = { actor: "operator", nowMs: Date.now() };
+      return endKey({ ...env, QUOTA_COUNTER: counters }, db, idOf(workspace), String(id), by);
     };
-    const ended = await deactivateKey(db, workspaceId, record.id, revoke, by);
-    expect(atRevocation).toBeNull();
+    const deactivatedAt = async () => (await findKey(db, idOf(workspace), String(id)))?.deactivatedAt;
+    await expect(end(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");
+    expect(await deactivatedAt()).toBeNull();
+    const ended = await end(async () => expect(await deactivatedAt()).toBeNull());
     expect(ended?.deactivatedAt).not.toBeNull();
   });
 
