@@ -130,7 +130,8 @@ export async function endRule(
   if (scoringSignals === "keep") return deleted ? "deleted" : "not_found";
   const store = signalStore(env, workspaceId);
   if (!deleted) {
-    if (!(await store.hasScoringSignals(ruleId))) return "not_found";
+    const [facts] = await store.ruleFacts([ruleId]);
+    if (facts?.hasScoringSignals !== true) return "not_found";
     // Write the audit entry first: after the job nobody could name the rule.
     await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
   }
