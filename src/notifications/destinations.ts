@@ -375,7 +375,7 @@ export class Destinations extends RestorableObject {
     const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
     if (rows.length === 0) return;
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
-    const [{ writeAuditEntry }, { controlDatabase }] = await Promise.all([
+    const [{ auditEntry }, { controlDatabase }] = await Promise.all([
       import("../control/audit.ts"),
       import("../control/database.ts"),
     ]);
@@ -388,7 +388,7 @@ export class Destinations extends RestorableObject {
         target: destination_id,
       } as const;
       // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
-      await writeAuditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
+      await auditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
       this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
     }
   }
