@@ -31,9 +31,7 @@ async function newKey(of: Members, name = "CRM <key>"): Promise<TestKey> {
 async function update(of: Members, key: TestKey, payloads: object[]): Promise<string[]> {
   const ids: string[] = [];
   for (const payload of payloads) {
-    // oxlint-disable-next-line no-await-in-loop -- in this order
     const answer = await of.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
-    // oxlint-disable-next-line no-await-in-loop -- in this order
     ids.push((await answer.json<{ id: string }>()).id);
   }
   await of.workspace.settled();
@@ -49,7 +47,6 @@ async function allPages<T>(of: Members, first: string, read: (page: Part) => T[]
   const seen: T[] = [];
   let path: string | undefined = first;
   for (let pages = 0; path !== undefined && pages < 10; pages++) {
-    // oxlint-disable-next-line no-await-in-loop -- each page names the next
     const page = await of.member.read(path);
     seen.push(...read(page));
     path = page.next;

@@ -81,12 +81,10 @@ describe("the activity page", () => {
     const of = await newMembers({ key: null });
     const { id } = await newKey(of, "Hidden key");
     for (const query of ["", "?action=key.created", "?actor=operator&action=key.created"]) {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
       const html = await of.member.see(path(of) + query);
       expect(html).not.toContain("Hidden key");
       expect(html).not.toContain(id);
       expect(html).not.toContain("API key created");
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
       expect(await of.admin.see(path(of) + query)).toContain("Hidden key");
     }
     expect(await of.member.see(path(of))).toContain("created this workspace");
@@ -126,7 +124,6 @@ describe("the activity page", () => {
     const of = await newMembers({ key: null });
     const [key, otherKey] = [await newKey(of, "CRM"), await newKey(of, "Shop")];
     for (let n = 0; n < 30; n++) {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
       await of.owner.post(`${of.home}/settings/api-keys/${key.id}/name`, { name: `CRM ${n}` });
     }
     await operator("POST", `/workspaces/${of.workspace.id}/keys/${otherKey.id}/deactivate`);
@@ -185,7 +182,6 @@ describe("the query of the activity log", () => {
     const targets: string[] = [];
     let [cursor, pages]: [string | null, number] = [null, 0];
     do {
-      // oxlint-disable-next-line no-await-in-loop -- each page names the next
       const page = await listAudit(controlDatabase(env.DB), workspaceId, filter, { cursor, limit: 25 });
       targets.push(...page.items.map(({ target }) => target));
       cursor = page.next;
@@ -227,7 +223,6 @@ describe("the query of the activity log", () => {
     ];
     for (const filter of filters) {
       for (const forManagers of [true, false]) {
-        // oxlint-disable-next-line no-await-in-loop -- one after the other
         await listAudit(controlDatabase(d1), "ws", { ...filter, forManagers }, { cursor: "c", limit: 1 });
       }
     }

@@ -160,7 +160,7 @@ describe("managers who connect a sender", () => {
     const { id } = await newKey(otherTeam, { name: "theirs" });
     const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
     expect(answer.status).toBe(404);
-    expect(await answer.text()).not.toContain("theirs");
+    expect(answer.body).not.toContain("theirs");
   });
 });
 
