@@ -36,12 +36,14 @@ async function ask(slug: string, browser: Browser, path: string, bindings: objec
   return Answer.of(worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext()));
 }
 
-function expectFaultPage({ status, headers, body, page }: Answer): void {
-  expect([status, headers.get("cache-control")]).toEqual([503, "no-store"]);
+/** Expects the error page. @returns the status. */
+function faultPage({ status, headers, body, page }: Answer): number {
+  expect(headers.get("cache-control")).toBe("no-store");
   expect(headers.get("content-security-policy")).toContain("default-src 'none'");
   expect(body.startsWith("<!doctype html>")).toBe(true);
   expect([page.only("h1").text, page.only("code").text]).toEqual(["Something went wrong", headers.get("x-request-id")]);
   expect(body).not.toContain(SECRET);
+  return status;
 }
 
 afterEach(() => void vi.restoreAllMocks());
@@ -50,7 +52,7 @@ describe("while the platform fails", () => {
   test.each(FAULTS)("%s: the page reports the failure", async (_, bindings, paths) => {
     const { slug, owner } = await newMembers();
     vi.spyOn(console, "log").mockImplementation(() => {});
-    for (const page of paths) expectFaultPage(await ask(slug, owner, page, bindings));
+    for (const page of paths) expect(faultPage(await ask(slug, owner, page, bindings))).toBe(503);
   });
 
   test.each([
@@ -72,7 +74,7 @@ describe("while the platform fails", () => {
     async (page, bindings, form) => {
       const { slug, owner } = await newMembers();
       const log = vi.spyOn(console, "log").mockImplementation(() => {});
-      expectFaultPage(await ask(slug, owner, page, bindings, form));
+      expect(faultPage(await ask(slug, owner, page, bindings, form))).toBe(503);
       const lines = log.mock.calls.flat().join("\n");
       // The fault occurs as planned, after the look-up of the session.
       expect(lines).toContain(SECRET);

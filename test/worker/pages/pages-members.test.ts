@@ -21,7 +21,9 @@ const email = (who: string): string => `${who}-${of.slug}@example.com`;
 
 async function roles(): Promise<Record<string, string>> {
   const list = await of.workspace.operator<{ items: { email: string; role: string }[] }>("GET", "/members?limit=200");
-  return Object.fromEntries(list.items.map(({ email, role }) => [email.replace(`-${of.slug}@example.com`, ""), role]));
+  return Object.fromEntries(
+    list.items.map((member) => [member.email.replace(`-${of.slug}@example.com`, ""), member.role]),
+  );
 }
 
 async function audited(): Promise<{ action: string; actor: string; target: string }[]> {

@@ -182,8 +182,8 @@ describe("a person", () => {
     expect((await of.member.read(pathOf("jane@example.com"))).text).toContain(
       "12,345 older ids were dropped: a person keeps the latest 2,500 of each kind.",
     );
-    const people = await of.workspace.operator("GET", "/people");
-    expect(people).toMatchObject({ items: [{ identities_dropped: 12_345 }] });
+    const found = await of.workspace.operator("GET", "/people");
+    expect(found).toMatchObject({ items: [{ identities_dropped: 12_345 }] });
   });
 
   test("with a changed email becomes two people of one id, whose pages say so and link to each other", async () => {
