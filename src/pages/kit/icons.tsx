@@ -1,5 +1,6 @@
 /** The sidebar's icons: 16 units square, drawn with one stroke. */
 const PATHS = {
+  home: "M2 7.5 8 2l6 5.5M3.5 6.5V14h9V6.5M6.5 14v-4h3v4",
   queue: "M2 4h12M2 8h12M2 12h8",
   live: "M1 8h3l2-5 4 10 2-5h3",
   stop: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13ZM3.5 3.5l9 9",

@@ -69,8 +69,8 @@ export function NameField({
     <>
       <TextField name={name} label={label} value={value} list={`known-${name}`} autocomplete="off" />
       <datalist id={`known-${name}`}>
-        {known.map((one) => (
-          <option value={one} />
+        {known.map((name) => (
+          <option value={name} />
         ))}
       </datalist>
     </>
@@ -148,7 +148,7 @@ export function FormErrors({ errors }: { errors: readonly string[] }) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">
-      <strong>Nothing was saved.</strong>
+      <strong>Nothing was saved</strong>
       <ul>
         {errors.map((error) => (
           <li>{error}</li>

@@ -1,0 +1,83 @@
+/** What people can do: a menu of actions, and questions before an action that cannot be undone. */
+import type { Child, PropsWithChildren } from "hono/jsx";
+
+/**
+ * A "…" button that opens a menu of links and buttons. It works without a script; with a script, Escape and a click
+ * elsewhere close it.
+ *
+ * @param props.label names the menu for screen readers, such as `Actions for key Website`.
+ */
+export function Menu({ label, text = "…", children }: PropsWithChildren<{ label: string; text?: Child }>) {
+  return (
+    <details class="menu-of">
+      <summary aria-label={label}>{text}</summary>
+      <div>{children}</div>
+    </details>
+  );
+}
+
+interface Question {
+  /** Text of the button that asks the question. */
+  label: Child;
+  /** What the question is about, for the dialog's title and for screen readers, such as `Delete rule "Demo"?`. */
+  title: string;
+  /** Path that the form posts to. */
+  action: string;
+  /** Text of the button that confirms: a verb. */
+  submit: string;
+  tone?: "danger" | "primary";
+  /** Classes of the button that asks. */
+  look?: string;
+}
+
+/**
+ * A button that asks before it acts. With a script the question is a modal dialog; without one it opens below the button.
+ * The children say the consequences, and may contain fields.
+ */
+export function Confirm({
+  label,
+  title,
+  action,
+  submit,
+  tone = "danger",
+  look = "button",
+  children,
+}: PropsWithChildren<Question>) {
+  return (
+    <details class="confirm">
+      <summary class={look} aria-label={title}>
+        {label}
+      </summary>
+      <form method="post" action={action} class="confirm-body" data-once>
+        <h2>{title}</h2>
+        {children}
+        <div class="row">
+          <button class={tone}>{submit}</button>
+          <button type="button" class="needs-script" data-close>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </details>
+  );
+}
+
+/** A button that posts a form without fields. */
+export function PostButton({
+  action,
+  look = "",
+  fields = {},
+  label,
+  children,
+}: PropsWithChildren<{ action: string; look?: string; fields?: Record<string, string>; label?: string }>) {
+  return (
+    <form method="post" action={action} data-once>
+      {Object.entries(fields).map(([name, value]) => (
+        <input type="hidden" name={name} value={value} />
+      ))}
+      <button class={look} aria-label={label}>
+        {children}
+      </button>
+    </form>
+  );
+}

@@ -1,0 +1,257 @@
+/** The small parts of all pages. Functions of data; the classes are those of style.css. */
+import type { Child, PropsWithChildren } from "hono/jsx";
+import { STATUS_COPY, type Tone } from "../copy.ts";
+import { ago, exactTime, grouped } from "./format.ts";
+
+/** A relative time. The title has the exact time: in UTC, or with a script in the viewer's time zone. */
+export function Time({ ms, nowMs = Date.now() }: { ms: number; nowMs?: number }) {
+  return (
+    <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
+      {ago(ms, nowMs)}
+    </time>
+  );
+}
+
+/** A status: a coloured dot and a word. */
+export function Badge({ tone = "quiet", title, children }: PropsWithChildren<{ tone?: Tone; title?: string }>) {
+  return (
+    <span class={`badge ${tone}`} title={title}>
+      {children}
+    </span>
+  );
+}
+
+export function StatusBadge({ status }: { status: keyof typeof STATUS_COPY }) {
+  const { label, tone, meaning } = STATUS_COPY[status];
+  return (
+    <Badge tone={tone} title={meaning}>
+      {label}
+    </Badge>
+  );
+}
+
+/**
+ * Heading of a page.
+ *
+ * @param props.crumbs links to the pages above, the nearest last.
+ * @param props.actions buttons; the primary one last.
+ */
+export function PageHead({
+  title,
+  crumbs = [],
+  children,
+  actions,
+}: PropsWithChildren<{ title: Child; crumbs?: readonly Child[]; actions?: Child }>) {
+  return (
+    <header class="head">
+      <div>
+        {crumbs.length > 0 && (
+          <nav class="crumbs" aria-label="Breadcrumbs">
+            {crumbs.map((crumb, index) => (
+              <>
+                {index > 0 && " / "}
+                {crumb}
+              </>
+            ))}
+          </nav>
+        )}
+        <h1>{title}</h1>
+        {children !== undefined && <p class="quiet">{children}</p>}
+      </div>
+      {actions !== undefined && <div class="row">{actions}</div>}
+    </header>
+  );
+}
+
+/** @param props.list the content is a table or a list: its rows are lines already, so it has no box. */
+export function Panel({
+  title,
+  actions,
+  list = false,
+  id,
+  children,
+}: PropsWithChildren<{ title?: Child; actions?: Child; list?: boolean; id?: string }>) {
+  return (
+    <section class={list ? "panel list" : "panel"} id={id}>
+      {title !== undefined && (
+        <div class="panel-head">
+          <h2>{title}</h2>
+          {actions}
+        </div>
+      )}
+      {children}
+    </section>
+  );
+}
+
+export function Tabs({
+  label,
+  tabs,
+}: {
+  label: string;
+  tabs: readonly { href: string; text: Child; current: boolean }[];
+}) {
+  return (
+    <nav class="tabs" aria-label={label}>
+      {tabs.map(({ href, text, current }) => (
+        <a href={href} aria-current={current ? "page" : undefined}>
+          {text}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+export function Stats({ children }: PropsWithChildren) {
+  return <dl class="stats">{children}</dl>;
+}
+
+export function Stat({ label, value, note }: { label: Child; value: Child; note?: Child }) {
+  return (
+    <div class="stat">
+      <dt>{label}</dt>
+      <dd>
+        {typeof value === "number" ? grouped(value) : value}
+        {note !== undefined && <small>{note}</small>}
+      </dd>
+    </div>
+  );
+}
+
+/** A bar that shows a share. @param props.label says the share in words. */
+export function Meter({ share, label, tone }: { share: number; label: string; tone?: Tone }) {
+  return (
+    <svg class={`meter ${tone ?? ""}`} viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label={label}>
+      <rect width={100} height={1} class="rest" />
+      <rect width={Math.min(100, Math.max(0, 100 * share))} height={1} />
+    </svg>
+  );
+}
+
+export function FactList({ children }: PropsWithChildren) {
+  return <dl class="facts">{children}</dl>;
+}
+
+export function Fact({ name, children }: PropsWithChildren<{ name: Child }>) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+/** Two lines of a long text. A click shows all of it. */
+export function Clamped({ children }: PropsWithChildren) {
+  return (
+    <details class="clamp">
+      <summary>{children}</summary>
+    </details>
+  );
+}
+
+/** Shows the end of an id, which tells ids apart. Copying it copies the whole id. */
+export function ShortId({ id }: { id: string }) {
+  return (
+    <code class="short-id" title={id}>
+      {id}
+    </code>
+  );
+}
+
+/** An empty state: says what is missing and what to do first. */
+export function Empty({ title, children }: PropsWithChildren<{ title: string }>) {
+  return (
+    <div class="empty">
+      <h2>{title}</h2>
+      {children}
+    </div>
+  );
+}
+
+export function Notice({ tone = "info", title, children }: PropsWithChildren<{ tone?: Tone; title?: Child }>) {
+  return (
+    <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : "status"}>
+      {title !== undefined && <strong>{title}</strong>}
+      {children}
+    </div>
+  );
+}
+
+/** Longest JSON text on a page. Only a payload of mostly white space is longer. */
+const JSON_MAX_CHARACTERS = 100_000;
+/** Longest JSON text in a list, where a link leads to the whole text. */
+export const JSON_SAMPLE_CHARACTERS = 5_000;
+
+/** JSON as it was sent, indented. @param props.characters longer text is cut, and the end says so. */
+export function Json({
+  value,
+  label,
+  characters = JSON_MAX_CHARACTERS,
+}: {
+  value: unknown;
+  label: string;
+  characters?: number;
+}) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return (
+    <pre tabindex={0} aria-label={label}>
+      {text.length > characters ? `${text.slice(0, characters)}\n… (${grouped(text.length - characters)} more)` : text}
+    </pre>
+  );
+}
+
+/** Text with a button that copies it. Without a script, a click selects the whole text. */
+export function CopyText({
+  id,
+  label,
+  text,
+  block = false,
+}: {
+  id: string;
+  label: string;
+  text: string;
+  block?: boolean;
+}) {
+  return (
+    <div class="copy">
+      {block ? (
+        <pre id={id} tabindex={0} aria-label={label}>
+          {text}
+        </pre>
+      ) : (
+        <output id={id} aria-label={label}>
+          {text}
+        </output>
+      )}
+      <button type="button" class="needs-script" data-copy={`#${id}`} aria-label={`Copy ${label}`}>
+        Copy
+      </button>
+    </div>
+  );
+}
+
+export function Timeline({ children }: PropsWithChildren) {
+  return <ol class="timeline">{children}</ol>;
+}
+
+export function TimelineStep({
+  title,
+  ms = null,
+  tone = "quiet",
+  children,
+}: PropsWithChildren<{ title: Child; ms?: number | null; tone?: Tone }>) {
+  return (
+    <li class={tone}>
+      <div class="row">
+        <strong>{title}</strong>
+        {ms !== null && (
+          <span class="quiet small">
+            <Time ms={ms} />
+          </span>
+        )}
+      </div>
+      <div class="quiet">{children}</div>
+    </li>
+  );
+}

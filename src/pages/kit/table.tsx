@@ -1,0 +1,139 @@
+/** Tables and the links between their slices. */
+import type { Child } from "hono/jsx";
+import { grouped } from "./format.ts";
+
+export interface Column<Row> {
+  /** The heading. Empty: the column has actions, and its heading is for screen readers only. */
+  head: string;
+  cell: (row: Row) => Child;
+  /**
+   * `number`: right-aligned digits. `text`: sentences, which may wrap. `actions`: buttons, at the right. Otherwise a short
+   * value.
+   */
+  kind?: "number" | "text" | "actions";
+  /** `narrow`: the column leaves where the table has less than some 900 pixels. `phone`: it leaves on a phone only. */
+  drop?: "narrow" | "phone";
+}
+
+interface TableProps<Row> {
+  /** Names the table for screen readers. */
+  caption: string;
+  rows: readonly Row[];
+  /** The first column names the row. */
+  columns: readonly Column<Row>[];
+  /** The page of a row. The whole row is a link to it. */
+  href?: (row: Row) => string;
+  /** Further attributes of a row, such as its id. */
+  attributes?: (row: Row) => Record<string, string | undefined>;
+}
+
+/** A table without a horizontal scroll bar: columns of little weight leave first, and on a phone each row is a short text. */
+export function Table<Row>({ caption, rows, columns, href, attributes }: TableProps<Row>) {
+  return (
+    <div class="table">
+      <table>
+        <caption class="visually-hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th scope="col" class={classOf(column)}>
+                {column.kind === "actions" ? (
+                  <span class="visually-hidden">{column.head || "Actions"}</span>
+                ) : (
+                  column.head
+                )}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr {...attributes?.(row)}>
+              {columns.map((column, index) =>
+                index === 0 ? (
+                  <th scope="row" class={classOf(column)}>
+                    {href === undefined ? (
+                      column.cell(row)
+                    ) : (
+                      <a class="row-link" href={href(row)}>
+                        {column.cell(row)}
+                      </a>
+                    )}
+                  </th>
+                ) : (
+                  <td
+                    class={classOf(column)}
+                    data-label={column.kind === undefined || column.kind === "number" ? column.head : undefined}
+                  >
+                    {column.cell(row)}
+                  </td>
+                ),
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function classOf<Row>({ kind, drop }: Column<Row>): string | undefined {
+  const classes = [kind, drop === "narrow" ? "narrow-drop phone-drop" : drop === "phone" ? "phone-drop" : undefined];
+  return classes.filter((name) => name !== undefined).join(" ") || undefined;
+}
+
+/** A count in a table, faint where it is 0. */
+export function Count({ value }: { value: number }) {
+  return value === 0 ? <span class="quiet">0</span> : <>{grouped(value)}</>;
+}
+
+/** Cursors of earlier slices in an address, at most so many characters. Beyond that the oldest are dropped. */
+const BACK_MAX_CHARACTERS = 1_500;
+
+/**
+ * Previous and Next of a list. The address keeps the cursors of the slices before (`back`), because cursors lead forwards
+ * only.
+ *
+ * @param query query of the page that is shown, with `cursor` and `back` where it is not the first slice.
+ * @param next cursor of the next slice; null: this is the last one.
+ */
+export function Pager({ path, query, next }: { path: string; query: Record<string, string>; next: string | null }) {
+  const { cursor, back = "", ...rest } = query;
+  if (cursor === undefined && next === null) return <></>;
+  const before = back === "" ? [] : back.split(" ");
+  const link = (more: Record<string, string>): string => {
+    const params = new URLSearchParams({ ...rest, ...more });
+    return params.size === 0 ? path : `${path}?${params.toString()}`;
+  };
+  const previous = before.at(-1);
+  const kept = (cursors: string[]): Record<string, string> =>
+    cursors.length === 0 ? {} : { back: shortened(cursors) };
+  return (
+    <nav class="pager" aria-label="Pages">
+      {cursor !== undefined && (
+        <a
+          class="button small"
+          href={previous === undefined ? link({}) : link({ cursor: previous, ...kept(before.slice(0, -1)) })}
+          rel="prev"
+        >
+          Previous
+        </a>
+      )}
+      {next !== null && (
+        <a
+          class="button small"
+          href={link({ cursor: next, ...kept(cursor === undefined ? before : [...before, cursor]) })}
+          rel="next"
+        >
+          Next
+        </a>
+      )}
+    </nav>
+  );
+}
+
+function shortened(cursors: string[]): string {
+  let text = cursors.join(" ");
+  while (text.length > BACK_MAX_CHARACTERS) text = text.slice(text.indexOf(" ") + 1 || text.length);
+  return text;
+}
