@@ -15,7 +15,7 @@ import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { STATUS_COPY, type Tone, CAUSE_COPY } from "./copy.ts";
 import { fragment, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
-import { SelectField, TextField } from "./views/fields.tsx";
+import { SelectField, TextField } from "./kit/forms.tsx";
 import { keyLabel } from "./views/key-label.ts";
 import { Badge, Clamped, Empty, PageHead, Panel, Time } from "./views/parts.tsx";
 import { Table } from "./views/table.tsx";

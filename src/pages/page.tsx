@@ -8,7 +8,7 @@ import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import { workspacePath, type PagesEnv } from "./pages-env.ts";
 import { usageBar } from "./usage-bar.tsx";
-import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
+import { PlainPage, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./views/parts.tsx";
 
 interface PageOptions {

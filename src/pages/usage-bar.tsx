@@ -6,7 +6,7 @@ import { usageOf } from "../workspace/configure-workspace.ts";
 import { isDismissed } from "./dismissed.ts";
 import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";
-import { pathOf, type Section } from "./views/layout.tsx";
+import { pathOf, type Section } from "./kit/layout.tsx";
 import { UsageBar } from "./views/usage-bar-view.tsx";
 
 /**

@@ -1,6 +1,6 @@
 /** Values of accounts: whatever JSON a payload template has made. Hostile text stays text. */
 import { cut } from "../../domain/text.ts";
-import { grouped } from "../views/format.ts";
+import { grouped } from "../kit/format.ts";
 import { Badge } from "../views/parts.tsx";
 
 /** Characters of a feature flag that is shown as a badge, name and value together; longer ones are shown as JSON. */

@@ -4,7 +4,7 @@ import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountSummary } from "../../store/protocol/people-and-accounts.ts";
 import { ACCOUNTS_SORTS, type AccountsList } from "./accounts-query.ts";
 import { ShortValue } from "./account-values.tsx";
-import { SelectField, TextField } from "../views/fields.tsx";
+import { SelectField, TextField } from "../kit/forms.tsx";
 import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 

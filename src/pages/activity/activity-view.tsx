@@ -7,7 +7,7 @@ import type { ActivityQuery } from "./activity-query.ts";
 import type { KeyFilter } from "../key-filter.ts";
 import { AUDIT_COPY, readingOf } from "./audit-copy.tsx";
 import type { AuditPlace } from "./audit-parts.tsx";
-import { DayFields, SelectField, TextField } from "../views/fields.tsx";
+import { DayFields, SelectField, TextField } from "../kit/forms.tsx";
 import { KeyFields } from "../views/key-fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";

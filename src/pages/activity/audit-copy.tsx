@@ -3,7 +3,7 @@ import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit.ts";
 import { EXPORTS, FORMATS } from "../people/export-copy.ts";
 import { ROLE_SAID } from "../copy.ts";
-import { exactTime, grouped } from "../views/format.ts";
+import { exactTime, grouped } from "../kit/format.ts";
 import {
   labelOf,
   MemberLink,

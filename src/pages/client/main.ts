@@ -10,6 +10,7 @@
  * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
  * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
+import { startActions } from "./actions.ts";
 import { labelCells } from "./cards.ts";
 import { localTimes } from "./times.ts";
 import { startLive } from "./live-page.ts";
@@ -85,6 +86,7 @@ document.addEventListener("swapped", (event) => {
   labelCells(event.target as Element);
 });
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
+startActions();
 startLive();
 startRules();
 startTestCalls();

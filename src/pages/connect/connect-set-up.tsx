@@ -4,7 +4,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "./marketing-template.ts";
 import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../domain/webhook-calls.ts";
-import { TextField } from "../views/fields.tsx";
+import { TextField } from "../kit/forms.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { Fact, FactList, Panel } from "../views/parts.tsx";
 

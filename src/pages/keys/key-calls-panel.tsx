@@ -4,7 +4,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
-import { compact, counted, day, grouped } from "../views/format.ts";
+import { compact, counted, day, grouped } from "../kit/format.ts";
 import { Panel } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 

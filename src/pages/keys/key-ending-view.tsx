@@ -4,7 +4,7 @@ import type { Overlap } from "../../workspace/manage-keys.ts";
 import type { TypedLifetime } from "./key-lifetime.ts";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
 import { KeyCrumbs, KeySummary } from "./key-parts.tsx";
-import { FormErrors } from "../views/fields.tsx";
+import { FormErrors } from "../kit/forms.tsx";
 import { OverlapChoice } from "../views/overlap-choice.tsx";
 import { PageHead, Notice, Panel } from "../views/parts.tsx";
 

@@ -2,7 +2,7 @@
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { KeyFormErrors, Mapped, TypedKey } from "./key-form.ts";
-import { CheckField, Choice, FormErrors, TextField } from "../views/fields.tsx";
+import { CheckField, Choice, FormErrors, TextField } from "../kit/forms.tsx";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
 import { KeyCrumbs } from "./key-parts.tsx";
 import { TemplateEditor } from "./template-editor.tsx";

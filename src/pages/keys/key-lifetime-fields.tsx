@@ -1,7 +1,7 @@
 /** The part of a form that asks how long a new key is to live: a preset, or a time of its own. */
 import type { Lifetime, TypedLifetime } from "./key-lifetime.ts";
-import { SelectField, TextField } from "../views/fields.tsx";
-import { exactTime } from "../views/format.ts";
+import { SelectField, TextField } from "../kit/forms.tsx";
+import { exactTime } from "../kit/format.ts";
 
 const OWN = "A time of its own…";
 const PRESETS = [

@@ -4,7 +4,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { Badge, Fact, FactList, Time } from "../views/parts.tsx";
-import { day, exactTime } from "../views/format.ts";
+import { day, exactTime } from "../kit/format.ts";
 
 /** So long before its end a key is shown in amber: time to rotate it without haste. */
 const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;

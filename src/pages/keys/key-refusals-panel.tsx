@@ -4,7 +4,7 @@ import type { Rejection } from "../../domain/keys/refusal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";
-import { counted, grouped } from "../views/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 

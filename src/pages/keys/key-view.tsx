@@ -8,14 +8,14 @@ import type { KeyCalls } from "../../quota/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";
 import { KEY_PLACEHOLDER } from "../connect/connect-set-up.tsx";
-import { TextField } from "../views/fields.tsx";
+import { TextField } from "../kit/forms.tsx";
 import { KeyCallsPanel } from "./key-calls-panel.tsx";
 import { KeyRefusals } from "./key-refusals-panel.tsx";
 import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
 import { Fact, FactList, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { TestCall } from "../views/test-call-view.tsx";
-import { authorName } from "../views/format.ts";
+import { authorName } from "../kit/format.ts";
 
 /** What a field holds: what is stored, or what was typed and refused. */
 export interface TypedField {

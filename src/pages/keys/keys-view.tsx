@@ -3,7 +3,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { counted } from "../views/format.ts";
+import { counted } from "../kit/format.ts";
 import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";
 import { Badge, Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";

@@ -3,7 +3,7 @@ import { cut } from "../../domain/text.ts";
 import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import type { KeyFormErrors, Mapped, MappingRow, RowErrors, TypedKey } from "./key-form.ts";
-import { CheckField, SelectField, TextArea, TextField } from "../views/fields.tsx";
+import { CheckField, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { Fact, FactList, Panel } from "../views/parts.tsx";
 
 const TARGETS = [

@@ -133,6 +133,7 @@ export interface DayBar {
 }
 
 const BAR_PARTS = ["accepted", "held", "refused"] as const;
+const PART_TONE = { accepted: "", held: "warn", refused: "bad" } as const;
 
 /** A bar for each day: accepted, held and refused on top of each other. @param props.unit such as `signal`. */
 export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar[] }) {
@@ -163,7 +164,7 @@ export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar
                       <></>
                     ) : (
                       <rect
-                        class={`bar ${part}`}
+                        class={`bar ${PART_TONE[part]}`}
                         x={left}
                         y={y(to)}
                         width={barWidth}

@@ -4,7 +4,7 @@ import { canChangeMember, canManage, type Role } from "../../domain/keys/role.ts
 import type { PageOf } from "../../platform/list-page.ts";
 import { ROLE_LABEL, ROLE_SAID } from "../copy.ts";
 import type { MemberErrors, TypedMember } from "./member-form.ts";
-import { FormErrors, SelectField, TextField } from "../views/fields.tsx";
+import { FormErrors, SelectField, TextField } from "../kit/forms.tsx";
 import { Confirm } from "../views/confirm.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { Badge, PageHead, Notice, Panel, Time } from "../views/parts.tsx";

@@ -4,7 +4,7 @@ import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { ANSWER_MAX_BYTES } from "../../limits.ts";
 import { EVENT_COPY } from "./notification-copy.ts";
 import { DeliveryBadge, isUnderWay } from "./destination-parts.tsx";
-import { grouped } from "../views/format.ts";
+import { grouped } from "../kit/format.ts";
 import { indented } from "../views/indented-json.ts";
 import { Badge, Empty, Fact, FactList, PageHead, Json, Notice, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";

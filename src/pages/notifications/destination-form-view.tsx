@@ -4,7 +4,7 @@ import { exampleEvent, eventTypes } from "../../domain/events/workspace-event.ts
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import { EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
-import { Choice, FormErrors, TextField } from "../views/fields.tsx";
+import { Choice, FormErrors, TextField } from "../kit/forms.tsx";
 import { PageHead, Json, Panel } from "../views/parts.tsx";
 
 interface DestinationForm {

@@ -7,7 +7,7 @@ import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import { destinationSaid, EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import { DeliveryBadge, DestinationBadge, isUnderWay, VerifyPanel } from "./destination-parts.tsx";
-import { counted, grouped } from "../views/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { indented } from "../views/indented-json.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { Empty, Fact, FactList, PageHead, Json, Notice, Panel, Time } from "../views/parts.tsx";

@@ -4,8 +4,8 @@ import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { TYPE_COPY } from "./notification-copy.ts";
 import { DestinationBadge } from "./destination-parts.tsx";
-import { TextField } from "../views/fields.tsx";
-import { counted, grouped } from "../views/format.ts";
+import { TextField } from "../kit/forms.tsx";
+import { counted, grouped } from "../kit/format.ts";
 import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 

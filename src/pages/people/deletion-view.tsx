@@ -2,8 +2,8 @@
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
-import { FormErrors, TextField } from "../views/fields.tsx";
-import { grouped } from "../views/format.ts";
+import { FormErrors, TextField } from "../kit/forms.tsx";
+import { grouped } from "../kit/format.ts";
 import { Badge, Fact, FactList, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { personPath } from "./people-view.tsx";
 

@@ -5,8 +5,8 @@ import type { PeoplePage, PersonSummary } from "../../store/protocol/people-and-
 import type { PeopleList } from "./people-query.ts";
 import { PEOPLE_SORTS } from "./people-query.ts";
 import { ExportLinks } from "./export-links.tsx";
-import { DayFields, SelectField, TextField } from "../views/fields.tsx";
-import { counted, grouped } from "../views/format.ts";
+import { DayFields, SelectField, TextField } from "../kit/forms.tsx";
+import { counted, grouped } from "../kit/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table, NotAll } from "../views/table.tsx";

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { ScoringSignal } from "../../store/protocol/people-and-accounts.ts";
 import type { PersonTimeline, TimelineEntry, TimelineSignal } from "../../store/protocol/people-and-accounts.ts";
-import { day, signed } from "../views/format.ts";
+import { day, signed } from "../kit/format.ts";
 import { Empty, Panel, StatusBadge, Time } from "../views/parts.tsx";
 import { Pager } from "../views/table.tsx";
 

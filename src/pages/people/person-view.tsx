@@ -4,7 +4,7 @@ import { PERSON_MAX_IDS } from "../../limits.ts";
 import type { Identity } from "../../store/protocol/people-and-accounts.ts";
 import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/protocol/people-and-accounts.ts";
 import { TimeChart } from "../views/charts.tsx";
-import { counted, exactTime, grouped } from "../views/format.ts";
+import { counted, exactTime, grouped } from "../kit/format.ts";
 import { Fact, FactList, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { personPath } from "./people-view.tsx";

@@ -2,8 +2,8 @@
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { OPERATOR_LABEL } from "../copy.ts";
-import { textareaText } from "../views/fields.tsx";
-import { grouped } from "../views/format.ts";
+import { textareaText } from "../kit/forms.tsx";
+import { grouped } from "../kit/format.ts";
 import type { ConditionRow, FieldErrors } from "./rule-form.ts";
 
 interface ConditionsProps {

@@ -4,7 +4,7 @@ import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { counted, grouped, signed } from "../views/format.ts";
+import { counted, grouped, signed } from "../kit/format.ts";
 import { ConditionSays } from "./rule-says.tsx";
 
 /** Conditions, and values of each, that are shown of what one version of a rule has changed. */

@@ -6,7 +6,7 @@ import { RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import type { FieldErrors, RuleForm } from "./rule-form.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
-import { CheckField, FormErrors, SelectField, TextField } from "../views/fields.tsx";
+import { CheckField, FormErrors, SelectField, TextField } from "../kit/forms.tsx";
 import { Panel } from "../views/parts.tsx";
 import { ConditionFields } from "./condition-fields.tsx";
 import { RulePreviewPanel, type Previewed } from "./rule-preview.tsx";

@@ -1,7 +1,7 @@
 /** A rule being applied to what is stored: how far it is, and what it has done. */
 import type { PropsWithChildren } from "hono/jsx";
 import type { RuleJob } from "../../store/protocol/store-operations.ts";
-import { counted, grouped } from "../views/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { Fact, FactList, Panel, Time } from "../views/parts.tsx";
 
 /** Milliseconds after which the progress looks again. */

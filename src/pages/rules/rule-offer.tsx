@@ -1,7 +1,7 @@
 /** What is offered right after a rule was saved: applying it to the signals that are stored already. */
 import type { RulePreview } from "../../workspace/rules-on-history.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
-import { counted, grouped } from "../views/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
 
 interface ApplyOfferProps {

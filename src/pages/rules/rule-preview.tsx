@@ -1,7 +1,7 @@
 /** What a rule would have scored: numbers and samples of stored signals. */
 import type { RulePreview } from "../../workspace/rules-on-history.ts";
 import type { FieldErrors } from "./rule-form.ts";
-import { counted, day, grouped, signed } from "../views/format.ts";
+import { counted, day, grouped, signed } from "../kit/format.ts";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { SignalLink } from "../signals/signal-parts.tsx";
 

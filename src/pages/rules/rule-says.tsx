@@ -2,7 +2,7 @@
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
-import { grouped, signed } from "../views/format.ts";
+import { grouped, signed } from "../kit/format.ts";
 
 /** @param props.mostValues how many values of a condition's list are named; undefined: all of them. */
 export function RuleSays({ rule, mostValues }: { rule: RuleContent; mostValues?: number }) {

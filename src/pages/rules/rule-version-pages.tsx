@@ -7,7 +7,7 @@ import { readForm } from "../read-form.tsx";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { FormErrors } from "../views/fields.tsx";
+import { FormErrors } from "../kit/forms.tsx";
 import { RuleVersionView, RuleVersionsView } from "./rule-versions-view.tsx";
 
 export const ruleVersionPages = pages

@@ -7,7 +7,7 @@ import { RuleDifferences } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { EnabledBadge } from "./rules-view.tsx";
 import { TimelineStep } from "../views/timeline.tsx";
-import { authorName } from "../views/format.ts";
+import { authorName } from "../kit/format.ts";
 
 export function RuleVersionsView({
   base,

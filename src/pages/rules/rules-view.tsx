@@ -4,7 +4,7 @@ import type { StoredRule } from "../../control/stored-rules.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { FREQUENCY_LABEL } from "../copy.ts";
-import { counted, signed } from "../views/format.ts";
+import { counted, signed } from "../kit/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
 import { Badge, Empty, PageHead, Panel } from "../views/parts.tsx";
 import { Pager, Table, Count } from "../views/table.tsx";

@@ -10,7 +10,7 @@ import { plainPage } from "../page.tsx";
 import { formText } from "../form-text.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
-import { TextField } from "../views/fields.tsx";
+import { TextField } from "../kit/forms.tsx";
 import { problemPage } from "./refusal-pages.tsx";
 import { startSession, withSessions } from "./session.ts";
 import type { SignInDriver } from "./sign-in-driver.ts";

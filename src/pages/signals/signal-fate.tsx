@@ -2,7 +2,7 @@
 import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
 import { emailProblemOf } from "../../domain/signal/normalise.ts";
 import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
-import { counted, signed } from "../views/format.ts";
+import { counted, signed } from "../kit/format.ts";
 import { Time } from "../views/parts.tsx";
 import { personByEmailPath } from "./signal-parts.tsx";
 import { TimelineStep } from "../views/timeline.tsx";

@@ -4,7 +4,7 @@ import type { RecentNames } from "../../store/protocol/stored-signals.ts";
 import { STATUS_OPTIONS } from "./signal-filters.ts";
 import type { KeyFilter } from "../key-filter.ts";
 import { readDayRange } from "../day-range.ts";
-import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";
+import { DayFields, NameField, SelectField, TextField } from "../kit/forms.tsx";
 import { KeyFields } from "../views/key-fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";

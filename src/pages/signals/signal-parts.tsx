@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { FoundSignals } from "../../store/protocol/stored-signals.ts";
-import { counted } from "../views/format.ts";
+import { counted } from "../kit/format.ts";
 import { StatusBadge, Time } from "../views/parts.tsx";
 import { Pager, Table, NotAll } from "../views/table.tsx";
 

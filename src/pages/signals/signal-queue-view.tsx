@@ -7,8 +7,8 @@ import type { QueueGroup, QueuePage } from "../../store/protocol/stored-signals.
 import { readDayRange } from "../day-range.ts";
 import { QUEUE_SORTS } from "./signal-filters.ts";
 import { Sparkline } from "../views/charts.tsx";
-import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";
-import { counted } from "../views/format.ts";
+import { DayFields, NameField, SelectField, TextField } from "../kit/forms.tsx";
+import { counted } from "../kit/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";

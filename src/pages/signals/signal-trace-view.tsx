@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { Admission } from "../../wire/admission.ts";
 import type { SignalTrace } from "../../store/protocol/stored-signals.ts";
 import { ENDPOINT_LABEL, STATUS_COPY } from "../copy.ts";
-import { grouped } from "../views/format.ts";
+import { grouped } from "../kit/format.ts";
 import { CopyText } from "../views/copy-text.tsx";
 import { PageHead, Json, Panel, StatusBadge } from "../views/parts.tsx";
 import { groupPath, KIND_LABEL } from "./signal-parts.tsx";

@@ -1,6 +1,6 @@
 /** The books (design §1.2) as an equation: every signal answered with 202 is in exactly one place. */
 import type { Balance } from "../../domain/quota/balance.ts";
-import { day, grouped } from "../views/format.ts";
+import { day, grouped } from "../kit/format.ts";
 import { Badge, Panel } from "../views/parts.tsx";
 
 interface Term {

@@ -4,7 +4,7 @@ import type { RoomLevel } from "../../domain/health/alarm.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { Room } from "../../workspace/read-health.ts";
 import type { NoticeCopy } from "../views/usage-copy.ts";
-import { ago, counted } from "../views/format.ts";
+import { ago, counted } from "../kit/format.ts";
 
 const HOUR_MS = 3_600_000;
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });

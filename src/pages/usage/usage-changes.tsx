@@ -5,7 +5,7 @@ import type { Balance } from "../../domain/quota/balance.ts";
 import type { OveragePrice } from "../../domain/quota/billing.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { atPrice, changeSaid, heldSaid, thatCost } from "../views/usage-copy.ts";
-import { counted, grouped } from "../views/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { Badge, Panel } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";

@@ -6,7 +6,7 @@ import { area, line } from "d3-shape";
 import type { Pace } from "../../domain/quota/forecast.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import { Axes } from "../views/charts.tsx";
-import { day, grouped } from "../views/format.ts";
+import { day, grouped } from "../kit/format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 260;

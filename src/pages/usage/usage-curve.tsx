@@ -5,7 +5,7 @@ import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import type { OveragePrice } from "../../domain/quota/billing.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { thatCost } from "../views/usage-copy.ts";
-import { counted, day, grouped } from "../views/format.ts";
+import { counted, day, grouped } from "../kit/format.ts";
 import { Panel } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { UsageChart } from "./usage-chart.tsx";

@@ -6,7 +6,7 @@ import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import type { StorageHealth } from "../../workspace/read-health.ts";
 import { streakSaid, usageNotice } from "../views/usage-copy.ts";
 import { BooksPanel } from "./books-panel.tsx";
-import { counted, day, grouped } from "../views/format.ts";
+import { counted, day, grouped } from "../kit/format.ts";
 import { Badge, Empty, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { StorageNotice, StoragePanel } from "./storage-panel.tsx";

@@ -3,7 +3,7 @@ import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scal
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
-import { compact, day, timeOfDay } from "./format.ts";
+import { compact, day, timeOfDay } from "../kit/format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 240;

@@ -1,7 +1,7 @@
 /** Fields for an API key to narrow a list down by: the newest in a list, and where there are more, a part of the name. */
 import { grouped } from "../../domain/text.ts";
 import type { KeyFilter } from "../key-filter.ts";
-import { SelectField, TextField } from "./fields.tsx";
+import { SelectField, TextField } from "../kit/forms.tsx";
 
 export function KeyFields({ filter, label, any }: { filter: KeyFilter; label: string; any: string }) {
   const { id, text, offered, hasMore } = filter;

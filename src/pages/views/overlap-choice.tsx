@@ -1,6 +1,6 @@
 /** When what is replaced ends: a key that is rotated, or a destination's secret. */
 import { OVERLAP_MS, type Overlap } from "../../workspace/manage-keys.ts";
-import { Choice } from "./fields.tsx";
+import { Choice } from "../kit/forms.tsx";
 
 interface OverlapCopy {
   label: string;

@@ -1,7 +1,7 @@
 /** The small parts that all pages are made of. Functions of data; classes are those of style/. */
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { STATUS_COPY, type Tone } from "../copy.ts";
-import { ago, exactTime, grouped } from "./format.ts";
+import { ago, exactTime, grouped } from "../kit/format.ts";
 
 /** A relative time; on hover the exact one, in UTC or with a script in the viewer's own zone. */
 export function Time({ ms, nowMs = Date.now() }: { ms: number; nowMs?: number }) {

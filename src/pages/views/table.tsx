@@ -1,6 +1,6 @@
 /** A table, a count in it, and what stands below it: the links to the next of its pages. */
 import type { PropsWithChildren } from "hono/jsx";
-import { grouped } from "./format.ts";
+import { grouped } from "../kit/format.ts";
 
 type Column = string | { text: string; number?: boolean; hidden?: boolean };
 

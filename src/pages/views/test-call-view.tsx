@@ -3,7 +3,7 @@
  * to the webhook and nowhere else: where the page does not have it, it is typed.
  */
 import type { Webhook } from "../../domain/webhook-calls.ts";
-import { TextArea, TextField } from "./fields.tsx";
+import { TextArea, TextField } from "../kit/forms.tsx";
 import { Panel } from "./parts.tsx";
 
 interface Props {

@@ -5,7 +5,7 @@ import { usageLevel, type UsageLevel } from "../../domain/quota/usage-news.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import type { Tone } from "../copy.ts";
-import { counted, day, grouped, money } from "./format.ts";
+import { counted, day, grouped, money } from "../kit/format.ts";
 
 export interface NoticeCopy {
   tone: Tone;
