@@ -10,12 +10,10 @@ import { DAY_MS } from "../domain/duration.ts";
 import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
-import { envelopeOfResent } from "../wire/admission.ts";
-import type { Admission } from "../wire/admission.ts";
+import { envelopeOfResent, type Admission } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";
 import type { Segment } from "./log/segment.ts";
-import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
-import type { DeadLetterRow } from "./state/dead-letters.ts";
+import { admissionOf, lastDeadLetter, type DeadLetterRow } from "./state/dead-letters.ts";
 import { readTotals } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
 
