@@ -32,7 +32,6 @@ import type { VisitorId, VisitorNames } from "../people/visitors.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 import type { DeadLetterRow } from "../state/dead-letters.ts";
-import type { DeletionStage } from "../schema.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -43,6 +42,8 @@ import type { Blanked } from "./blanking.ts";
 export const DELETION_STEP_LINES = 2_000;
 /** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
 export const FULL_DRAINED_MS = 86_400_000;
+
+type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
 
 /** Deletions that only R2 may keep from their end. */
 const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
