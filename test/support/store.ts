@@ -10,7 +10,7 @@ import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../src/domain/json/json-value.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { ColdObjects, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
+import { ColdObjects, nextColdWorkMs, workOnCold } from "../../src/store/log/cold.ts";
 import type { SignalToRecord } from "../../src/store/protocol/stored-signals.ts";
 import type { Admission } from "../../src/wire/admission.ts";
 import { recordSignals } from "../../src/store/record-signals.ts";
@@ -114,11 +114,8 @@ export class TestStore {
     const work = { storage: this.storage, log: this.state.signals, objects: this.objects };
     for (let turns = 0; (nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; turns++) {
       if (turns > 50) throw new Error("still not quiet");
-      /* oxlint-disable no-await-in-loop -- each turn is what the one before it left */
-      await scrubObject(work);
-      await removeObjects(work, nowMs);
-      await moveToCold(work, nowMs);
-      /* oxlint-enable no-await-in-loop */
+      // oxlint-disable-next-line no-await-in-loop -- each turn continues the turn before
+      await workOnCold(work, nowMs);
     }
   }
 }
