@@ -12,10 +12,11 @@ import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import type { Account } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
-import { signalStore } from "../workspace/objects.ts";
-import { filteredPageQuery, instant, listOf, pageOfQuery, toJson } from "./answers.ts";
-import { operator } from "./environment.ts";
-import { operation } from "./operation.ts";
+import { filteredPageQuery, instant, listOf, askedPage, toJson } from "./answers.ts";
+import { operator, storeOf } from "./environment.ts";
+import { operationsOf } from "./operation.ts";
+
+const operation = operationsOf("Accounts");
 
 const externalId = z.string().meta({ example: "acme-42" });
 const fieldValue = z
@@ -85,22 +86,19 @@ export const accountRoutes = operator
   .get(
     "/workspaces/:workspace_id/accounts",
     operation({
-      tag: "Accounts",
       summary: "Accounts and the history of their fields",
       query: accountQuery,
       answers: { 200: { description: "Accounts, newest first.", schema: listOf(account) } },
     }),
     async (c) => {
-      const { external_id, ...page } = c.req.valid("query");
-      const store = signalStore(c.env, c.var.workspace.id);
-      const { items, next } = await store.accounts({ externalId: external_id }, pageOfQuery(page));
+      const { external_id } = c.req.valid("query");
+      const { items, next } = await storeOf(c).accounts({ externalId: external_id }, askedPage(c));
       return c.json({ items: items.map(accountJson), next });
     },
   )
   .post(
     "/workspaces/:workspace_id/accounts/preview",
     operation({
-      tag: "Accounts",
       summary: "Try a payload template on a sample",
       description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
       body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),

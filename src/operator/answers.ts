@@ -111,7 +111,11 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
   return z.strictObject({ ...filter, ...PAGE });
 }
 
-export function pageOfQuery({ cursor = null, limit }: { cursor?: string | null | undefined; limit: number }): Page {
+type PageQuery = { out: { query: z.output<typeof pageQuery> } };
+
+/** The page of a list that a validated query asks for. */
+export function askedPage(c: Context<OperatorEnv, string, PageQuery>): Page {
+  const { cursor = null, limit } = c.req.valid("query");
   return { cursor, limit };
 }
 

@@ -5,10 +5,11 @@ import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { answer, answerFound, count, idOf, instant } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
-import { operation } from "./operation.ts";
+import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { operationsOf } from "./operation.ts";
+
+const operation = operationsOf("Data care");
 
 const deletion = z
   .object({
@@ -42,7 +43,6 @@ export const deletionRoutes = operator
   .delete(
     "/workspaces/:workspace_id/people/:person_email",
     operation({
-      tag: "Data care",
       summary: "Delete a person",
       description: DELETED,
       answers: {
@@ -58,14 +58,13 @@ export const deletionRoutes = operator
   .get(
     "/workspaces/:workspace_id/people/:person_email/deletion",
     operation({
-      tag: "Data care",
       summary: "Get the receipt of a person's deletion",
       description: `The latest receipt, for ${DELETION_REMEMBERED_DAYS} days.`,
       answers: { 200: { description: "The receipt.", schema: deletion } },
     }),
     async (c) => {
       const email = storedEmail(c.req.param("person_email"));
-      const receipt = await signalStore(c.env, c.var.workspace.id).deletion(email);
+      const receipt = await storeOf(c).deletion(email);
       return answerFound(c, deletion, "deletion", receipt && withEmail(receipt, email));
     },
   );
@@ -93,7 +92,6 @@ const file = z.string();
 
 function exportOf(records: string, description: string) {
   return operation({
-    tag: "Data care",
     summary: `Export ${records}`,
     description: `${description} ${STREAMED}`,
     query: exportQuery,

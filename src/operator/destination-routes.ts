@@ -9,9 +9,9 @@ import type { CreatedDestination, Delivery } from "../notifications/destination-
 import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
 import { destinationsOf } from "../workspace/objects.ts";
-import { answer, answerFound, answerPage, count, idOf, instant, listOf, pageOfQuery, pageQuery } from "./answers.ts";
+import { answer, answerFound, answerPage, count, idOf, instant, listOf, askedPage, pageQuery } from "./answers.ts";
 import { operator, type OperatorEnv } from "./environment.ts";
-import { notFound, operation, refused, validationFailed } from "./operation.ts";
+import { notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
 const target = z.string().trim().min(1).max(DESTINATION_URL_MAX_LENGTH).meta({
@@ -110,7 +110,7 @@ const deliveryDetail = z
 
 const thresholdsAnswer = z.object({ thresholds: z.array(z.number()) }).meta({ id: "Thresholds" });
 
-const tag = "Destinations";
+const operation = operationsOf("Destinations");
 const answers = { 200: { description: "The destination.", schema: destination } };
 
 export const destinationRoutes = operator
@@ -118,7 +118,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations",
     operation({
-      tag,
       summary: "Create a destination",
       description: `A workspace has at most ${DESTINATIONS_MAX}. The answer contains the secret of a webhook. It cannot be retrieved later.`,
       body: newDestination,
@@ -139,7 +138,6 @@ export const destinationRoutes = operator
   .get(
     "/workspaces/:workspace_id/destinations",
     operation({
-      tag,
       summary: "List the destinations",
       answers: { 200: { description: "All destinations, oldest first.", schema: listOf(destination) } },
     }),
@@ -150,7 +148,7 @@ export const destinationRoutes = operator
   )
   .get(
     "/workspaces/:workspace_id/destinations/:destination_id",
-    operation({ tag, summary: "Get a destination", answers }),
+    operation({ summary: "Get a destination", answers }),
     async (c) => {
       const found = await destinationsOf(c.env, c.var.workspace.id).find(c.req.param("destination_id"));
       return answerFound(c, destination, "destination", found && shown(found));
@@ -159,7 +157,6 @@ export const destinationRoutes = operator
   .patch(
     "/workspaces/:workspace_id/destinations/:destination_id",
     operation({
-      tag,
       summary: "Change a destination",
       description: "Omitted fields keep their value. Waiting deliveries go to the new target.",
       body: destinationChange,
@@ -179,7 +176,6 @@ export const destinationRoutes = operator
   .delete(
     "/workspaces/:workspace_id/destinations/:destination_id",
     operation({
-      tag,
       summary: "Delete a destination",
       description: "Also deletes its deliveries, including waiting ones.",
       answers: { 204: { description: "Deleted." } },
@@ -192,7 +188,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/pause",
     operation({
-      tag,
       summary: "Pause a destination",
       description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
       answers,
@@ -202,7 +197,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/resume",
     operation({
-      tag,
       summary: "Resume a destination",
       description: "Also resumes a destination that the service has switched off.",
       answers,
@@ -212,7 +206,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret",
     operation({
-      tag,
       summary: "Rotate the secret of a webhook",
       description: "Until the overlap ends, deliveries carry a signature of each secret.",
       body: z.strictObject({ overlap: z.enum(OVERLAPS).default("24h") }),
@@ -229,7 +222,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/test",
     operation({
-      tag,
       summary: "Send a test",
       description: "Sends one test at once, in any state of the destination. Get the delivery to see the result.",
       answers: { 201: { description: "The delivery.", schema: delivery } },
@@ -242,7 +234,6 @@ export const destinationRoutes = operator
   .get(
     "/workspaces/:workspace_id/destinations/:destination_id/deliveries",
     operation({
-      tag,
       summary: "List the deliveries to a destination",
       description: "All waiting deliveries, and the latest 200 of the ended ones for 30 days.",
       query: pageQuery,
@@ -250,7 +241,7 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const object = destinationsOf(c.env, c.var.workspace.id);
-      const page = await object.listDeliveries(c.req.param("destination_id"), pageOfQuery(c.req.valid("query")));
+      const page = await object.listDeliveries(c.req.param("destination_id"), askedPage(c));
       if (page === null) return notFound(c, "destination");
       return answerPage(c, delivery, { items: page.items.map(withAttempts), next: page.next });
     },
@@ -258,7 +249,6 @@ export const destinationRoutes = operator
   .get(
     "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id",
     operation({
-      tag,
       summary: "Get a delivery and its body",
       answers: { 200: { description: "The delivery.", schema: deliveryDetail } },
     }),
@@ -272,7 +262,6 @@ export const destinationRoutes = operator
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id/again",
     operation({
-      tag,
       summary: "Deliver again",
       description: "Sends the delivery at once, with the full retry schedule. Its `webhook-id` stays the same.",
       answers: { 200: { description: "The delivery.", schema: delivery } },
@@ -287,7 +276,6 @@ export const destinationRoutes = operator
   .get(
     "/workspaces/:workspace_id/thresholds",
     operation({
-      tag,
       summary: "Get the score thresholds",
       answers: { 200: { description: "The thresholds, ascending.", schema: thresholdsAnswer } },
     }),
@@ -299,7 +287,6 @@ export const destinationRoutes = operator
   .put(
     "/workspaces/:workspace_id/thresholds",
     operation({
-      tag,
       summary: "Set the score thresholds",
       description:
         "`person.score_crossed` is raised when a person's score reaches a threshold, and again only after the score has fallen below it.",
@@ -339,11 +326,25 @@ function changed(
 }
 
 function refusal(c: Context<OperatorEnv>, problem: destinations.DestinationProblem, noun = "destination"): Response {
-  if (problem.reason === "target") {
-    return validationFailed(c, [{ path: "target", message: destinations.TARGET_PROBLEMS[problem.problem] }]);
-  }
-  if (problem.reason === "type_not_offered") {
+  if (problem === "type_not_offered") {
     return validationFailed(c, [{ path: "type", message: "this deployment sends no email" }]);
   }
-  return refused(c, noun, problem.reason);
+  if (!isTargetProblem(problem)) return refused(c, noun, problem);
+  return validationFailed(c, [{ path: "target", message: TARGET_PROBLEMS[problem] }]);
+}
+
+const TARGET_PROBLEMS = {
+  not_a_url: "not a URL",
+  too_long: "too long",
+  not_https: "must begin with https://",
+  credentials: "must hold no user name and no password",
+  address: "must have a name as its host, not an address",
+  not_public: "must have a public name as its host",
+  port: "must have no port, or one from 1024 on",
+  own_host: "leads to this service itself",
+  not_an_email: "not an email address",
+} as const satisfies Record<destinations.TargetProblem, string>;
+
+function isTargetProblem(problem: destinations.DestinationProblem): problem is destinations.TargetProblem {
+  return problem in TARGET_PROBLEMS;
 }

@@ -1,8 +1,10 @@
 /** The context of operator handlers. */
+import type { Context } from "hono";
 import { createFactory } from "hono/factory";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
+import { signalStore } from "../workspace/objects.ts";
 
 export interface OperatorEnv extends AppEnv {
   Variables: AppEnv["Variables"] & {
@@ -15,3 +17,8 @@ export interface OperatorEnv extends AppEnv {
 }
 
 export const operator = createFactory<OperatorEnv>();
+
+/** The Signal Store of the workspace of the path. */
+export function storeOf(c: Context<OperatorEnv>) {
+  return signalStore(c.env, c.var.workspace.id);
+}

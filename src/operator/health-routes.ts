@@ -18,8 +18,10 @@ import {
 } from "../workspace/read-health.ts";
 import { answer, count, idOf, instant, toJson } from "./answers.ts";
 import { operator } from "./environment.ts";
-import { operation } from "./operation.ts";
+import { operationsOf } from "./operation.ts";
 import { booksAnswer } from "./usage-routes.ts";
+
+const operation = operationsOf("Health");
 
 const word = z.enum(["ok", "late", "stuck"]).meta({
   description:
@@ -238,7 +240,6 @@ export const healthRoutes = operator
   .get(
     "/health",
     operation({
-      tag: "Health",
       summary: "Health of all workspaces",
       description: `One word for a monitor, and the workspaces that are not \`ok\`, each with instructions. ${COST}`,
       query,
@@ -253,7 +254,6 @@ export const healthRoutes = operator
   .get(
     "/metrics",
     operation({
-      tag: "Health",
       summary: "Figures of all workspaces",
       description: `In the OpenMetrics text format, for Prometheus and its like. ${COST}`,
       query,
@@ -269,7 +269,6 @@ export const healthRoutes = operator
   .get(
     "/workspaces/:workspace_id/health",
     operation({
-      tag: "Health",
       summary: "Health of a workspace",
       description:
         "Storage, waiting signals and failures; or which objects did not answer within five seconds. If a workspace is full, " +

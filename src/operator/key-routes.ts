@@ -15,10 +15,11 @@ import {
   silentAfterDays,
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { answer, answerPage, camelKeys, idOf, instant, isoInstant } from "./answers.ts";
-import { listOf, pageOfQuery, pageQuery } from "./answers.ts";
+import { answer, answerPage, camelKeys, idOf, instant, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
 import { operator, type OperatorEnv } from "./environment.ts";
-import { notFound, operation, refused } from "./operation.ts";
+import { notFound, operationsOf, refused } from "./operation.ts";
+
+const operation = operationsOf("API keys");
 
 const endpointType = z.enum(ENDPOINT_TYPES);
 const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future").nullish();
@@ -86,7 +87,6 @@ export const keyRoutes = operator
   .post(
     "/workspaces/:workspace_id/keys",
     operation({
-      tag: "API keys",
       summary: "Create an API key",
       description: "The answer contains the full key and the secret. They cannot be retrieved later.",
       body: newKey,
@@ -97,15 +97,13 @@ export const keyRoutes = operator
     async (c) => {
       const { db, workspace, by } = c.var;
       const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
-      const created = await createKey(db, workspace.id, { ...fields, expiresAt, payloadTemplate: template }, by);
-      if (!created.ok) return refused(c, "key", created.refusal.reason);
-      return answer(c, createdKey, withValue(created.value), 201);
+      const key = { ...fields, expiresAt, payloadTemplate: template };
+      return answerCreated(c, await createKey(db, workspace.id, key, by));
     },
   )
   .post(
     "/workspaces/:workspace_id/keys/:key_id/rotate",
     operation({
-      tag: "API keys",
       summary: "Rotate an API key",
       description:
         "Creates a successor with the same settings, and with a new secret if the old key has one. The old key stays valid " +
@@ -118,17 +116,12 @@ export const keyRoutes = operator
     async (c) => {
       const { db, workspace, by } = c.var;
       const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
-      const rotated = await replaceKey(c.env, db, workspace.id, rotation, by);
-      if (rotated.ok) return answer(c, createdKey, withValue(rotated.value), 201);
-      const { reason } = rotated.refusal;
-      if (reason === "made_before") throw new Error("A rotation without a form's token cannot be a repetition.");
-      return refused(c, "key", reason);
+      return answerCreated(c, await replaceKey(c.env, db, workspace.id, rotation, by));
     },
   )
   .patch(
     "/workspaces/:workspace_id/keys/:key_id",
     operation({
-      tag: "API keys",
       summary: "Set an inactivity alert",
       description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
       body: z.strictObject({ silent_after_days: silentAfterDays }),
@@ -144,7 +137,6 @@ export const keyRoutes = operator
   .get(
     "/workspaces/:workspace_id/keys",
     operation({
-      tag: "API keys",
       summary: "List the API keys",
       query: pageQuery,
       answers: { 200: { description: "Active and inactive keys, newest first.", schema: listOf(apiKey) } },
@@ -152,7 +144,7 @@ export const keyRoutes = operator
     async (c) => {
       const { db, workspace } = c.var;
       const [{ items, next }, lastUsed] = await Promise.all([
-        listKeys(db, workspace.id, pageOfQuery(c.req.valid("query"))),
+        listKeys(db, workspace.id, askedPage(c)),
         quotaCounter(c.env, workspace.id).lastUsed(),
       ]);
       return answerPage(c, apiKey, { items: items.map((key) => withUse(key, lastUsed)), next });
@@ -161,7 +153,6 @@ export const keyRoutes = operator
   .post(
     "/workspaces/:workspace_id/keys/:key_id/deactivate",
     operation({
-      tag: "API keys",
       summary: "Deactivate an API key",
       description:
         "After this answer, no call with the key is accepted anywhere. A deactivation cannot be undone. A repeated call " +
@@ -173,6 +164,13 @@ export const keyRoutes = operator
       return answerKey(c, await endKey(c.env, db, workspace.id, c.req.param("key_id"), by));
     },
   );
+
+function answerCreated(c: Context<OperatorEnv>, created: Awaited<ReturnType<typeof replaceKey>>): Response {
+  if (created.ok) return answer(c, createdKey, withValue(created.value), 201);
+  const { reason } = created.refusal;
+  if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
+  return refused(c, "key", reason);
+}
 
 async function answerKey(c: Context<OperatorEnv>, key: ApiKey | null): Promise<Response> {
   if (key === null) return notFound(c, "key");

@@ -3,9 +3,11 @@ import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
 import { memberEmail } from "../domain/signal/identity.ts";
-import { answer, answerPage, isoInstant, listOf, pageOfQuery, pageQuery } from "./answers.ts";
+import { answer, answerPage, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
 import { operator } from "./environment.ts";
-import { operation, refused } from "./operation.ts";
+import { operationsOf, refused } from "./operation.ts";
+
+const operation = operationsOf("Members");
 
 const role = z.enum(ROLES);
 const member = z.object({ email: z.string(), role, created_at: isoInstant }).meta({ id: "Member" });
@@ -22,7 +24,6 @@ export const memberRoutes = operator
   .post(
     "/workspaces/:workspace_id/members",
     operation({
-      tag: "Members",
       summary: "Add a member",
       body: z.strictObject({ email: memberAddress, role }),
       bodyExample: { email: "jane@example.com", role: "admin" },
@@ -38,20 +39,15 @@ export const memberRoutes = operator
   .get(
     "/workspaces/:workspace_id/members",
     operation({
-      tag: "Members",
       summary: "List the members",
       query: pageQuery,
       answers: { 200: { description: "The members, by email.", schema: listOf(member) } },
     }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      return answerPage(c, member, await listMembers(db, workspace.id, pageOfQuery(c.req.valid("query"))));
-    },
+    async (c) => answerPage(c, member, await listMembers(c.var.db, c.var.workspace.id, askedPage(c))),
   )
   .patch(
     "/workspaces/:workspace_id/members/:email",
     operation({
-      tag: "Members",
       summary: "Change a member's role",
       body: z.strictObject({ role }),
       bodyExample: { role: "owner" },
@@ -67,12 +63,7 @@ export const memberRoutes = operator
   )
   .delete(
     "/workspaces/:workspace_id/members/:email",
-    operation({
-      tag: "Members",
-      summary: "Remove a member",
-      answers: { 204: { description: "Removed." } },
-      conflicts: ["last_owner"],
-    }),
+    operation({ summary: "Remove a member", answers: { 204: { description: "Removed." } }, conflicts: ["last_owner"] }),
     async (c) => {
       const { db, workspace, by } = c.var;
       const removed = await removeMember(db, workspace.id, normalisedEmail(c.req.param("email")), by);

@@ -55,13 +55,22 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
 
 const OPERATION = Symbol("operation");
 
-export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
-  spec: Operation<Body, Query>,
-): MiddlewareHandler<
+type Validation<Body extends z.ZodType, Query extends z.ZodObject> = MiddlewareHandler<
   OperatorEnv,
   string,
   { in: { json: z.input<Body>; query: z.input<Query> }; out: { json: z.output<Body>; query: z.output<Query> } }
-> {
+>;
+
+/** Returns the `operation` function of a tag. */
+export function operationsOf(tag: Operation["tag"]) {
+  return <Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
+    spec: Omit<Operation<Body, Query>, "tag">,
+  ): Validation<Body, Query> => operation({ tag, ...spec });
+}
+
+function operation<Body extends z.ZodType, Query extends z.ZodObject>(
+  spec: Operation<Body, Query>,
+): Validation<Body, Query> {
   const validate: MiddlewareHandler<OperatorEnv> = async (c, next) => {
     if (spec.query !== undefined) {
       const query = spec.query.safeParse(c.req.query());
@@ -110,7 +119,7 @@ function problemOfShape(bytes: Uint8Array): string | null {
 }
 
 /** The description that a registered handler carries; undefined for other handlers. */
-export function operationOf(handler: object): Operation | undefined {
+export function describedOperation(handler: object): Operation | undefined {
   return OPERATION in handler ? (handler[OPERATION] as Operation) : undefined;
 }
 
@@ -136,10 +145,12 @@ export function notFound(c: Context<OperatorEnv>, noun: string): Response {
   return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${noun}.` });
 }
 
-/** @param detail describes the conflict; only codes without a text in CONFLICTS need it. */
-export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail?: string): Response {
-  const { when, detail: fixed = when }: Conflict = CONFLICTS[code];
-  return problem(c, { status: 409, code, title: "Conflict", detail: detail ?? fixed });
+export function conflict(
+  c: Context<OperatorEnv>,
+  code: ConflictCode,
+  detail: string = { ...CONFLICTS, ...LIMIT_COPY }[code],
+): Response {
+  return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 
 /** Answers a refused change: 404 for `not_found`, 409 for a code. */
@@ -196,72 +207,27 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-interface Conflict {
-  when: string;
-  /** What the caller is told. Default: `when`. */
-  detail?: string;
-}
-
-/** Codes of the operator API's 409 answers. */
+/** Codes of the operator API's 409 answers, with their details. LIMIT_COPY has the details of limits. */
 const CONFLICTS = {
-  slug_taken: { when: "Another workspace has this slug." },
-  email_taken: {
-    when: "The address is a member already.",
-    detail: "This address is a member already. Change its role with PATCH.",
-  },
-  key_inactive: {
-    when: "The key is deactivated or expired: it cannot be rotated.",
-    detail: "The key has ended. Create a new one instead.",
-  },
-  too_many_keys: {
-    when: "The workspace has as many active API keys as it may have.",
-    detail: LIMIT_COPY.too_many_keys,
-  },
-  too_many_keys_a_day: {
-    when: "The workspace has created as many API keys in 24 hours as it may create.",
-    detail: LIMIT_COPY.too_many_keys_a_day,
-  },
-  templates_too_large: {
-    when: "All payload templates of the workspace together would have too many bytes.",
-    detail: LIMIT_COPY.templates_too_large,
-  },
-  last_owner: {
-    when: "A workspace keeps at least one owner.",
-    detail: "This is the last owner. Make another member an owner first.",
-  },
-  too_many_members: {
-    when: "The workspace has as many members as it may have.",
-    detail: LIMIT_COPY.too_many_members,
-  },
-  too_many_rules: {
-    when: "The workspace has as many mapping rules as it may have.",
-    detail: LIMIT_COPY.too_many_rules,
-  },
-  rules_too_large: {
-    when: "All mapping rules of the workspace together would have too many values.",
-    detail: LIMIT_COPY.rules_too_large,
-  },
-  too_many_destinations: {
-    when: "The workspace has as many destinations as it may have.",
-    detail: `A workspace has at most ${DESTINATIONS_MAX} destinations.`,
-  },
-  destination_not_active: {
-    when: "The destination is paused or switched off: resume it first.",
-    detail: "The destination is paused or switched off. Resume it first.",
-  },
-  destination_without_secret: { when: "Only deliveries to a webhook are signed." },
-  rules_changed: {
-    when: "Mapping rules of the workspace are being changed at the same time; send the import again.",
-    detail: "The rules are being changed at the same time. Send the import again.",
-  },
-  not_restorable: { when: "The platform has no backup of that moment; the detail says why." },
-  signals_wait: { when: "Accepted signals wait to be recorded, and the restore would lose them." },
-  restore_unfinished: { when: "Another restore of the workspace has begun and not finished." },
-  rule_changed: {
-    when: "The mapping rule is being changed at the same time; send the change again.",
-    detail: "The rule is being changed at the same time. Send the change again.",
-  },
-} satisfies Record<string, Conflict>;
+  slug_taken: "Another workspace has this slug.",
+  email_taken: "The address is a member already. Change its role with PATCH.",
+  key_inactive: "The key is deactivated or expired, so it cannot be rotated. Create a new key instead.",
+  too_many_keys: "The workspace has as many active API keys as it may have.",
+  too_many_keys_a_day: "The workspace has created as many API keys in 24 hours as it may create.",
+  templates_too_large: "All payload templates of the workspace together would have too many bytes.",
+  last_owner: "A workspace keeps at least one owner. Make another member an owner first.",
+  too_many_members: "The workspace has as many members as it may have.",
+  too_many_rules: "The workspace has as many mapping rules as it may have.",
+  rules_too_large: "All mapping rules of the workspace together would have too many values.",
+  too_many_destinations: `The workspace has ${DESTINATIONS_MAX} destinations, the most it may have.`,
+  destination_not_active: "The destination is paused or switched off. Resume it first.",
+  destination_without_secret: "Only deliveries to a webhook are signed.",
+  rules_changed: "Mapping rules of the workspace are being changed at the same time. Send the import again.",
+  not_restorable: "The platform has no backup of that moment. The detail says why.",
+  signals_wait: "Accepted signals wait to be recorded, and the restore would lose them.",
+  restore_unfinished: "Another restore of the workspace has begun and not finished.",
+  rule_changed: "The mapping rule is being changed at the same time. Send the change again.",
+};
 type ConflictCode = keyof typeof CONFLICTS;
 
 interface DescribedCode {
@@ -273,6 +239,6 @@ interface DescribedCode {
 export function allCodes(): DescribedCode[] {
   const refusals = Object.entries(REFUSALS).map(([code, { status, when }]) => ({ code, status, when }));
   const otherCodes = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
-  const conflicts = Object.entries(CONFLICTS).map(([code, { when }]) => ({ code, status: 409, when }));
+  const conflicts = Object.entries(CONFLICTS).map(([code, when]) => ({ code, status: 409, when }));
   return [...refusals, ...otherCodes, ...conflicts].sort((a, b) => a.status - b.status);
 }

@@ -13,7 +13,7 @@ import { operator } from "./environment.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
-import { notFound, operationOf } from "./operation.ts";
+import { notFound, describedOperation } from "./operation.ts";
 import { planRoutes } from "./plan-routes.ts";
 import { restoreRoutes } from "./restore-routes.ts";
 import { ruleRoutes } from "./rule-routes.ts";
@@ -102,7 +102,7 @@ export const operatorRoutes = refuseOtherMethods(described);
 /** Answers 405 with `Allow` if the path is known and the method is not. */
 function refuseOtherMethods(app: typeof described): typeof described {
   const allowed = Map.groupBy(
-    app.routes.filter((route) => operationOf(route.handler) !== undefined),
+    app.routes.filter((route) => describedOperation(route.handler) !== undefined),
     (route) => route.path,
   );
   for (const [path, routes] of allowed) {

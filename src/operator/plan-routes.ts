@@ -4,9 +4,11 @@ import { listPlans, putPlan } from "../control/plans.ts";
 import { unknownWorkspaces } from "../control/workspaces.ts";
 import { name } from "../http/fields.ts";
 import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
-import { answer, answerPage, camelKeys, listOf, pageOfQuery, pageQuery } from "./answers.ts";
+import { answer, answerPage, camelKeys, listOf, askedPage, pageQuery } from "./answers.ts";
 import { operator } from "./environment.ts";
-import { operation, validationFailed } from "./operation.ts";
+import { operationsOf, validationFailed } from "./operation.ts";
+
+const operation = operationsOf("Plans");
 
 /** Maximum number of workspaces that may have a plan offered by name. */
 const PLAN_MAX_WORKSPACES = 200;
@@ -63,17 +65,15 @@ export const planRoutes = operator
   .get(
     "/plans",
     operation({
-      tag: "Plans",
       summary: "List the plans",
       query: pageQuery,
       answers: { 200: { description: "The plans, by id.", schema: listOf(planAnswer) } },
     }),
-    async (c) => answerPage(c, planAnswer, await listPlans(c.var.db, pageOfQuery(c.req.valid("query")))),
+    async (c) => answerPage(c, planAnswer, await listPlans(c.var.db, askedPage(c))),
   )
   .put(
     "/plans/:plan_id",
     operation({
-      tag: "Plans",
       summary: "Create or replace a plan",
       description:
         "Takes effect for each workspace on the plan within a minute of the workspace's next call. A changed retention takes " +

@@ -3,11 +3,12 @@ import * as z from "zod";
 import { acknowledgeRestore, listRestores } from "../control/restores.ts";
 import { counted } from "../domain/text.ts";
 import { time } from "../http/fields.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
 import { answer, count, idOf, isoInstant } from "./answers.ts";
-import { operator } from "./environment.ts";
-import { conflict, notFound, operation } from "./operation.ts";
+import { operator, storeOf } from "./environment.ts";
+import { conflict, notFound, operationsOf } from "./operation.ts";
+
+const operation = operationsOf("Workspaces");
 
 /** Maximum number of listed restores. A workspace hardly ever has several. */
 const LISTED = 50;
@@ -54,7 +55,6 @@ export const restoreRoutes = operator
   .post(
     "/workspaces/:workspace_id/restore",
     operation({
-      tag: "Workspaces",
       summary: "Roll back a workspace",
       description:
         "Restores counts, signals, people and notifications together to one time, with the platform's point-in-time " +
@@ -79,7 +79,6 @@ export const restoreRoutes = operator
   .post(
     "/workspaces/:workspace_id/recover",
     operation({
-      tag: "Workspaces",
       summary: "Finish a restore",
       description:
         "Call this after D1 was restored from a backup: deactivated keys stay deactivated, the plan takes effect again, and " +
@@ -95,7 +94,6 @@ export const restoreRoutes = operator
   .get(
     "/workspaces/:workspace_id/restores",
     operation({
-      tag: "Workspaces",
       summary: "List the restores of a workspace",
       answers: { 200: { description: `The latest ${LISTED} restores.`, schema: restoreList } },
     }),
@@ -107,7 +105,6 @@ export const restoreRoutes = operator
   .post(
     "/workspaces/:workspace_id/restores/:restore_id/acknowledge",
     operation({
-      tag: "Workspaces",
       summary: "Acknowledge what a restore has lost",
       description:
         "Health no longer shows the loss; the books still do. Payloads in R2 that the restored workspace does not know are " +
@@ -118,7 +115,7 @@ export const restoreRoutes = operator
       const { db, workspace, by } = c.var;
       const acknowledged = await acknowledgeRestore(db, workspace.id, c.req.param("restore_id"), by);
       if (acknowledged?.state !== "done") return notFound(c, "restore");
-      await signalStore(c.env, workspace.id).removeUnknownObjects();
+      await storeOf(c).removeUnknownObjects();
       return answer(c, restore, acknowledged);
     },
   );

@@ -21,13 +21,26 @@ import {
   importedOf,
   ruleFile,
 } from "../workspace/import-rules.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
-import { answer, answerFound, answerPage, camelKeys, count, idOf, instant } from "./answers.ts";
-import { isoInstant, listOf, pageOfQuery, pageQuery, type DomainValue } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
-import { conflict, notFound, operation, refused, validationFailed } from "./operation.ts";
+import {
+  answer,
+  answerFound,
+  answerPage,
+  camelKeys,
+  count,
+  idOf,
+  instant,
+  isoInstant,
+  listOf,
+  askedPage,
+  pageQuery,
+  type DomainValue,
+} from "./answers.ts";
+import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { conflict, notFound, operationsOf, refused, validationFailed } from "./operation.ts";
+
+const operation = operationsOf("Mapping rules");
 
 const mappingRule = z
   .object({
@@ -125,7 +138,6 @@ export const ruleRoutes = operator
   .post(
     "/workspaces/:workspace_id/rules",
     operation({
-      tag: "Mapping rules",
       summary: "Create a mapping rule",
       body: newRule,
       bodyExample: {
@@ -148,23 +160,15 @@ export const ruleRoutes = operator
   .get(
     "/workspaces/:workspace_id/rules",
     operation({
-      tag: "Mapping rules",
       summary: "List the mapping rules",
       query: pageQuery,
       answers: { 200: { description: "The rules, newest first.", schema: listOf(mappingRule) } },
     }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      return answerPage(c, mappingRule, await listRules(db, workspace.id, pageOfQuery(c.req.valid("query"))));
-    },
+    async (c) => answerPage(c, mappingRule, await listRules(c.var.db, c.var.workspace.id, askedPage(c))),
   )
   .get(
     "/workspaces/:workspace_id/rules/:rule_id",
-    operation({
-      tag: "Mapping rules",
-      summary: "Get a mapping rule",
-      answers: { 200: { description: "The rule.", schema: mappingRule } },
-    }),
+    operation({ summary: "Get a mapping rule", answers: { 200: { description: "The rule.", schema: mappingRule } } }),
     async (c) => {
       const { db, workspace } = c.var;
       return answerFound(c, mappingRule, "rule", await findRule(db, workspace.id, c.req.param("rule_id")));
@@ -173,7 +177,6 @@ export const ruleRoutes = operator
   .patch(
     "/workspaces/:workspace_id/rules/:rule_id",
     operation({
-      tag: "Mapping rules",
       summary: "Change a mapping rule",
       description:
         "Takes effect with the next processed signal. Existing scoring signals keep the version of the rule that made them, " +
@@ -193,7 +196,6 @@ export const ruleRoutes = operator
   .delete(
     "/workspaces/:workspace_id/rules/:rule_id",
     operation({
-      tag: "Mapping rules",
       summary: "Delete a mapping rule",
       description:
         "The rule makes no further scoring signals. Its existing scoring signals keep their points, unless " +
@@ -221,7 +223,6 @@ export const ruleRoutes = operator
   .post(
     "/workspaces/:workspace_id/rules/import",
     operation({
-      tag: "Mapping rules",
       summary: "Import mapping rules",
       description:
         "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
@@ -257,7 +258,6 @@ export const ruleRoutes = operator
   .get(
     "/workspaces/:workspace_id/rules/:rule_id/versions",
     operation({
-      tag: "Mapping rules",
       summary: "List the versions of a mapping rule",
       description:
         `The current version and at most ${RULE_VERSIONS_KEPT} earlier versions, newest first, in one page. There are fewer ` +
@@ -273,7 +273,6 @@ export const ruleRoutes = operator
   .post(
     "/workspaces/:workspace_id/rules/:rule_id/versions/:version/restore",
     operation({
-      tag: "Mapping rules",
       summary: "Restore a version of a mapping rule",
       description:
         "Creates a new version with the content of the earlier version, including whether the rule was enabled. Stored " +
@@ -291,7 +290,6 @@ export const ruleRoutes = operator
   .post(
     "/workspaces/:workspace_id/rules/preview",
     operation({
-      tag: "Mapping rules",
       summary: "Try a mapping rule on stored signals",
       description:
         "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
@@ -318,7 +316,6 @@ export const ruleRoutes = operator
   .post(
     "/workspaces/:workspace_id/rules/:rule_id/apply",
     operation({
-      tag: "Mapping rules",
       summary: "Apply a mapping rule to stored signals",
       description:
         "Changes the rule's scoring signals as if the rule had always been as it is now: missing ones are added, those of an " +
@@ -337,20 +334,18 @@ export const ruleRoutes = operator
   .get(
     "/workspaces/:workspace_id/rules/:rule_id/apply",
     operation({
-      tag: "Mapping rules",
       summary: "Follow the application of a mapping rule",
       description: "The latest application, even if it has finished or the rule was deleted.",
       answers: { 200: { description: "The progress.", schema: ruleJob } },
     }),
     async (c) => {
-      const job = await signalStore(c.env, c.var.workspace.id).ruleJob(c.req.param("rule_id"));
+      const job = await storeOf(c).ruleJob(c.req.param("rule_id"));
       return answerFound(c, ruleJob, "application of a rule", job);
     },
   )
   .get(
     "/workspaces/:workspace_id/signals/:signal_id/proposed-rule",
     operation({
-      tag: "Mapping rules",
       summary: "Propose a mapping rule from a stored signal",
       description:
         "A body for the creation of a rule that matches this signal: its event, and conditions from its payload. Works for " +

@@ -9,12 +9,22 @@ import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import type { Admission } from "../wire/admission.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
-import { answer, answerPage, count, filteredPageQuery, idOf, instant, listOf, pageOfQuery } from "./answers.ts";
-import { pageQuery } from "./answers.ts";
-import { operator } from "./environment.ts";
-import { notFound, operation } from "./operation.ts";
+import {
+  answer,
+  answerPage,
+  count,
+  filteredPageQuery,
+  idOf,
+  instant,
+  listOf,
+  askedPage,
+  pageQuery,
+} from "./answers.ts";
+import { operator, storeOf } from "./environment.ts";
+import { notFound, operationsOf } from "./operation.ts";
+
+const operation = operationsOf("Signals");
 
 const payload = z.unknown().meta({ description: "The JSON as it was sent." });
 
@@ -171,20 +181,15 @@ export const signalRoutes = operator
   .get(
     "/workspaces/:workspace_id/events",
     operation({
-      tag: "Signals",
       summary: "The signal queue, grouped by event name",
       query: pageQuery,
       answers: { 200: { description: "Event groups, latest first.", schema: listOf(eventGroup) } },
     }),
-    async (c) => {
-      const store = signalStore(c.env, c.var.workspace.id);
-      return answerPage(c, eventGroup, await store.events(pageOfQuery(c.req.valid("query"))));
-    },
+    async (c) => answerPage(c, eventGroup, await storeOf(c).events(askedPage(c))),
   )
   .get(
     "/workspaces/:workspace_id/signals",
     operation({
-      tag: "Signals",
       summary: "Find signals",
       description:
         "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
@@ -193,15 +198,13 @@ export const signalRoutes = operator
       answers: { 200: { description: "Signals, newest first.", schema: listOf(signal) } },
     }),
     async (c) => {
-      const { cursor, limit, ...filter } = c.req.valid("query");
-      const store = signalStore(c.env, c.var.workspace.id);
-      return answerPage(c, signal, await store.signals(filter, pageOfQuery({ cursor, limit })));
+      const { cursor: _cursor, limit: _limit, ...filter } = c.req.valid("query");
+      return answerPage(c, signal, await storeOf(c).signals(filter, askedPage(c)));
     },
   )
   .get(
     "/workspaces/:workspace_id/signals/:signal_id",
     operation({
-      tag: "Signals",
       summary: "Follow one signal",
       description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
       answers: { 200: { description: "The whole trace.", schema: trace } },
@@ -220,7 +223,6 @@ export const signalRoutes = operator
   .get(
     "/workspaces/:workspace_id/people",
     operation({
-      tag: "Signals",
       summary: "People and their scores",
       description:
         "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
@@ -229,9 +231,8 @@ export const signalRoutes = operator
       answers: { 200: { description: "People.", schema: listOf(person) } },
     }),
     async (c) => {
-      const { q: text, email: address, ...page } = c.req.valid("query");
-      const store = signalStore(c.env, c.var.workspace.id);
-      const { items, next } = await store.people({ email: address, text }, pageOfQuery(page));
+      const { q: text, email: address } = c.req.valid("query");
+      const { items, next } = await storeOf(c).people({ email: address, text }, askedPage(c));
       return answerPage(c, person, {
         items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })),
         next,
@@ -241,20 +242,15 @@ export const signalRoutes = operator
   .get(
     "/workspaces/:workspace_id/dead-letters",
     operation({
-      tag: "Signals",
       summary: "Signals that could not be processed",
       query: pageQuery,
       answers: { 200: { description: "Dead letters.", schema: listOf(deadLetter) } },
     }),
-    async (c) => {
-      const store = signalStore(c.env, c.var.workspace.id);
-      return answerPage(c, deadLetter, await store.deadLetters(pageOfQuery(c.req.valid("query"))));
-    },
+    async (c) => answerPage(c, deadLetter, await storeOf(c).deadLetters(askedPage(c))),
   )
   .post(
     "/workspaces/:workspace_id/dead-letters/replay",
     operation({
-      tag: "Signals",
       summary: "Replay dead letters",
       description:
         "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
@@ -274,7 +270,6 @@ export const signalRoutes = operator
   .post(
     "/workspaces/:workspace_id/held/release",
     operation({
-      tag: "Signals",
       summary: "Release held signals",
       description:
         "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",

@@ -9,7 +9,9 @@ import { quotaCounter } from "../workspace/objects.ts";
 import { readBooks } from "../workspace/read-health.ts";
 import { answer, answerPage, count, instant, listOf } from "./answers.ts";
 import { operator } from "./environment.ts";
-import { operation, validationFailed } from "./operation.ts";
+import { operationsOf, validationFailed } from "./operation.ts";
+
+const operation = operationsOf("Quota");
 
 const period = {
   period_start: instant,
@@ -84,7 +86,6 @@ export const usageRoutes = operator
   .get(
     "/workspaces/:workspace_id/usage",
     operation({
-      tag: "Quota",
       summary: "Usage of the billing periods",
       description: "The sum of `accepted` and `held` counts against the signal limit.",
       answers: { 200: { description: "The current period and the closed periods.", schema: usage } },
@@ -94,7 +95,6 @@ export const usageRoutes = operator
   .get(
     "/workspaces/:workspace_id/books",
     operation({
-      tag: "Quota",
       summary: "Books: where every accepted signal is",
       description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
       query: booksQuery,
@@ -114,7 +114,6 @@ export const usageRoutes = operator
   .get(
     "/workspaces/:workspace_id/rejections",
     operation({
-      tag: "Quota",
       summary: "Refused calls",
       description:
         "Calls with a known key. Calls with the same key and reason share an entry with a count. Entries are kept for 30 days, without anything of a body.",

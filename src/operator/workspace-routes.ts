@@ -3,10 +3,12 @@ import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/workspaces.ts";
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
-import { answer, answerPage, idOf, isoInstant, listOf, pageOfQuery, pageQuery } from "./answers.ts";
+import { answer, answerPage, idOf, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
 import { operator } from "./environment.ts";
-import { conflict, notFound, operation, validationFailed } from "./operation.ts";
+import { conflict, notFound, operationsOf, validationFailed } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
+
+const operation = operationsOf("Workspaces");
 
 const slug = z
   .string()
@@ -48,7 +50,6 @@ export const workspaceRoutes = operator
   .post(
     "/workspaces",
     operation({
-      tag: "Workspaces",
       summary: "Create a workspace",
       body: newWorkspace,
       bodyExample: { slug: "acme", name: "Acme", plan: "growth" },
@@ -69,17 +70,15 @@ export const workspaceRoutes = operator
   .get(
     "/workspaces",
     operation({
-      tag: "Workspaces",
       summary: "List the workspaces",
       query: pageQuery,
       answers: { 200: { description: "The workspaces, newest first.", schema: listOf(workspaceAnswer) } },
     }),
-    async (c) => answerPage(c, workspaceAnswer, await listWorkspaces(c.var.db, pageOfQuery(c.req.valid("query")))),
+    async (c) => answerPage(c, workspaceAnswer, await listWorkspaces(c.var.db, askedPage(c))),
   )
   .get(
     "/workspaces/:workspace_id",
     operation({
-      tag: "Workspaces",
       summary: "Get a workspace",
       answers: { 200: { description: "The workspace.", schema: workspaceAnswer } },
     }),
@@ -88,7 +87,6 @@ export const workspaceRoutes = operator
   .patch(
     "/workspaces/:workspace_id",
     operation({
-      tag: "Workspaces",
       summary: "Change plan, overages or name",
       description:
         "Takes effect with the next signal. If the Quota Counter cannot be reached, the change takes effect within a minute " +

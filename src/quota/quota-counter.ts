@@ -11,8 +11,7 @@ import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
-import { HandOn } from "../notifications/hand-on.ts";
-import { newEvent } from "../notifications/raised-events.ts";
+import { HandOn, newEvent } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -82,10 +81,7 @@ export class QuotaCounter extends RestorableObject {
       isOutboxFull,
     });
     this.#alarm = new Alarm(ctx);
-    this.#handOn = new HandOn(news.raised, {
-      ...common,
-      raise: (events) => this.env.DESTINATIONS.getByName(workspaceId).raise(events),
-    });
+    this.#handOn = new HandOn(news.raised, { ...common, destinations: env.DESTINATIONS });
     this.#drain = new Drain(outbox, {
       ...common,
       send: (messages) => this.env.SIGNALS.sendBatch(messages),

@@ -10,13 +10,13 @@ import { groupSource } from "../domain/signal/identity.ts";
 import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
-import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
+import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
-import { insertEntries, scoredBy, type Entry } from "./people/timelines.ts";
-import { visitorList, visitorOfPayload, type VisitorId } from "./people/visitors.ts";
+import { insertEntries, type Entry } from "./people/timelines.ts";
+import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/visitors.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import {
   admissionOf,
@@ -151,10 +151,7 @@ function isOfDeletedPerson(
 ): boolean {
   if (order.receivedAtMs > namesUntilMs) return false;
   const names = signal.work.kind === "dead" ? visitorOfPayload(signal.payload, signal.admission) : visitor;
-  if (names === null) return false;
-  return (
-    isOfDeleted(sql, names, order, (id) => people.identities.claimsOf(id)) || isOfOneBeingDeleted(sql, names, order)
-  );
+  return names !== null && isOfDeleted(sql, people.identities, names, order);
 }
 
 /**
@@ -266,22 +263,15 @@ function listedBy({ owner, visitor }: PendingSignal): ListingId[] {
 
 /** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
-  { status, visitor, owner, order, seq }: PendingSignal,
+  { status, visitor, owner, seq }: PendingSignal,
   facts: Facts,
   people: People,
   lists: Map<string, Entry[]>,
   waiting: VisitorId[],
 ): void {
   if ((status !== "processed" && status !== "anonymous") || visitor === null) return;
-  if (owner !== null) {
-    people.enrich(owner.personId, visitor.traits, order);
-    people.seen(owner.personId, order.receivedAtMs);
-    people.own(owner.personId, { seq, scored: scoredBy(facts) }, facts.event);
-  }
-  for (const kind of facts.listedBy) {
-    const value = kind === "user_id" ? visitor.userId : visitor.anonymousId;
-    if (value === undefined) continue;
-    const id: VisitorId = { kind, value };
+  if (owner !== null) people.own(owner.personId, seq, facts);
+  for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
     const entries = lists.get(key) ?? [];
     entries.push({ seq, scored: null });

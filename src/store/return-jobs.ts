@@ -173,7 +173,7 @@ async function logNumbers({ state: { sql }, env }: ReturnWork, job: ReturnJob): 
   const scope = JSON.parse(job.scope) as ReturnScope;
   const numbers =
     scope.kind === "release" ? { released: job.sent, still_held: stillHeld(job) } : { replayed: job.sent };
-  const { completeAuditEntries } = await import("../control/complete-audit.ts");
+  const { completeAuditEntries } = await import("../control/audit.ts");
   const joined = JSON.parse(job.joined) as string[];
   await within(CALL_TIMEOUT_MS, completeAuditEntries(env.DB, job.id, numbers, joined));
   sql.exec("UPDATE returns SET logged_at = ? WHERE id = ?", Date.now(), job.id);

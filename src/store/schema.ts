@@ -7,8 +7,6 @@ import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import { eachTrait } from "../domain/signal/traits.ts";
 
-export * from "./accounts/tables.ts";
-
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
 /** The head of each log. Padded, so that SQLite writes only the pages that differ. See log/head.ts. */
@@ -214,9 +212,9 @@ export const people = sqliteTable(
     id: integer().primaryKey(),
     email: text().notNull(),
     ...eachTrait(() => text()),
-    /** Searchable traits in their search form, see people/stored-person.ts. */
+    /** The searchable traits as they are searched, see people/people.ts. */
     names: text().notNull().default(""),
-    /** The signals that the traits were taken from. The latest wins, field by field. */
+    /** Received order of the signals that the traits came from: the latest wins, field by field. */
     trait_orders: text().notNull().default(""),
     /** Sum of the points that the person's signals have scored. */
     score: integer().notNull().default(0),
@@ -403,3 +401,47 @@ export const retention = sqliteTable("retention", {
   /** When the latest deleted signal was received: names of people may come from signals up to then. */
   deleted_until: integer().notNull(),
 });
+
+/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null: none was sent. */
+export const accounts = sqliteTable(
+  "accounts",
+  {
+    id: integer().primaryKey(),
+    external_id: text().notNull().unique(),
+    name: text(),
+    plan: text(),
+    user_count: text(),
+    recurring_revenue: text(),
+    trial_status: text(),
+    feature_flags: text(),
+    attributes: text().notNull(),
+    /** JSON of ValueClaims: the latest update of each value, by target. */
+    claims: text().notNull(),
+    first_seen: integer().notNull(),
+    last_seen: integer().notNull(),
+  },
+  (table) => [index("accounts_last_seen").on(table.last_seen)],
+);
+
+/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts/accounts.ts. */
+export const accountChanges = sqliteTable(
+  "account_changes",
+  {
+    account_id: integer().notNull(),
+    field: text().notNull(),
+    /** The update that carried the value after. */
+    at: integer().notNull(),
+    ordinal: integer().notNull(),
+    signal_id: text().notNull(),
+    before: text(),
+    after: text().notNull(),
+    /** The latest update that carried the value before. */
+    before_at: integer(),
+    before_ordinal: integer(),
+    before_signal_id: text(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.account_id, table.field, table.at, table.ordinal] }),
+    index("account_changes_latest").on(table.account_id, table.at, table.ordinal),
+  ],
+);

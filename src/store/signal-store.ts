@@ -8,7 +8,7 @@
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
-import { HandOn } from "../notifications/hand-on.ts";
+import { HandOn } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -23,10 +23,9 @@ import {
   stepDeletions,
   waitsForDestinations,
 } from "./deletion/person-deletions.ts";
-import { deleteExpired, nextPurgeMs, nextRetentionMs, purgeHeld, setRetention } from "./deletion/retention.ts";
+import { deleteExpired, nextRetentionMs, purgeHeld, setRetention } from "./deletion/retention.ts";
 import { coldAfterMs, compareWithR2, nextColdWorkMs, removeUnknown, workOnCold, type ColdWork } from "./log/cold.ts";
-import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
-import { stepLinkJobs } from "./people/linking.ts";
+import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
 import type {
   BeforeStoreRestore,
@@ -47,8 +46,7 @@ import {
   type ReturnProgress,
   type ReturnScope,
 } from "./return-jobs.ts";
-import { stepRuleJob } from "./rules/rule-job-steps.ts";
-import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
+import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
 import { isStale } from "./state/rule-outcomes.ts";
@@ -75,7 +73,7 @@ export class SignalStore extends StoreReads {
   readonly #chores = new ChoreRunner(this.workspaceId, this.ctx.storage.kv, [
     {
       name: "purge",
-      due: () => nextPurgeMs(this.state),
+      due: () => this.state.held.nextToEnd()?.endMs ?? null,
       step: (nowMs) => this.transact(() => purgeHeld(this.state, nowMs)),
     },
     {
@@ -280,11 +278,8 @@ export class SignalStore extends StoreReads {
   get #handOn(): HandOn {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.workspaceId,
-      raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
-      deletions: {
-        handOver: ({ email, atMs }) => this.env.DESTINATIONS.getByName(this.workspaceId).deletePerson(email, atMs),
-        handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
-      },
+      destinations: this.env.DESTINATIONS,
+      handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }

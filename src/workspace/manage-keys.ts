@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deactivateKey, type ApiKey } from "../control/api-keys.ts";
+import { deactivateKey, findKey, type ApiKey } from "../control/api-keys.ts";
 import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
@@ -69,7 +69,8 @@ export type Overlap = keyof typeof OVERLAP_MS;
 export const OVERLAPS = Object.keys(OVERLAP_MS) as Overlap[];
 
 /**
- * Deactivates a key. When it returns, no further call with the key is accepted. Null: unknown key in this workspace.
+ * Deactivates a key. When it returns, no further call with the key is accepted. Idempotent: a repeated call completes an
+ * interrupted deactivation. Null: unknown key in this workspace.
  */
 export async function endKey(
   env: Env,
@@ -78,7 +79,10 @@ export async function endKey(
   keyId: string,
   by: Change,
 ): Promise<ApiKey | null> {
-  return deactivateKey(db, workspaceId, keyId, (id) => quotaCounter(env, workspaceId).revoke(id), by);
+  if ((await findKey(db, workspaceId, keyId)) === null) return null;
+  // The Quota Counter comes first: it refuses the next call even if the write to D1 fails.
+  await quotaCounter(env, workspaceId).revoke(keyId);
+  return deactivateKey(db, workspaceId, keyId, by);
 }
 
 /**

@@ -3,12 +3,11 @@
  * Every step can be interrupted and repeated. D1 stores the progress, because the objects are reset.
  */
 import { deactivatedKeyIds } from "../control/api-keys.ts";
-import { writeAuditEntry } from "../control/audit.ts";
+import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import {
   beginRestoring,
   createRestore,
-  deletionsSince,
   endRestore,
   findRestore,
   passOverVersions,
@@ -17,6 +16,7 @@ import {
   updateBefore,
 } from "../control/restores.ts";
 import type { Restore, RestoreTarget } from "../control/restores.ts";
+import { deletionsSince } from "../control/deletions.ts";
 import { raiseConfigVersion } from "../control/workspaces.ts";
 import { RESTORED_OBJECTS } from "../domain/restore.ts";
 import type { BeforeRestore, RestoredObject } from "../domain/restore.ts";
@@ -214,7 +214,7 @@ export async function recoverWorkspace(
     lost: finished?.lost ?? null,
     deletionsRepeated: finished?.deletions ?? 0,
   };
-  await writeAuditEntry(db, by, {
+  await auditEntry(db, by, {
     workspaceId,
     action: "workspace.recovered",
     target: restore?.id ?? workspaceId,

@@ -1,5 +1,5 @@
 /** Operations on signals: follows one, releases held signals (design §6), and replays dead letters. */
-import { newAuditId, writeAuditEntry } from "../control/audit.ts";
+import { newAuditId, auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { SignalTrace } from "../store/protocol/stored-signals.ts";
 import type { Admission } from "../wire/admission.ts";
@@ -29,7 +29,7 @@ export async function releaseForWorkspace(
   if (usage === null) return { released: 0, stillHeld: 0, isUnderWay: false };
   const { periodStartMs, periodEndMs, overages } = usage;
   const id = newAuditId(by);
-  await writeAuditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
+  await auditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
   const scope = { kind: "release", periodStartMs, periodEndMs, overages } as const;
   const { sent, stillHeld, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, scope);
   return { released: sent, stillHeld, isUnderWay };
@@ -53,7 +53,7 @@ export async function replay(
   const [only] = ids ?? [];
   const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
   const id = newAuditId(by);
-  await writeAuditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
+  await auditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
   const { sent, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, { kind: "replay", ids });
   return { replayed: sent, isUnderWay };
 }

@@ -7,7 +7,7 @@ import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL, CAUSE_COPY } from "../copy.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { counted } from "../views/format.ts";
-import { webhooksOf } from "../../workspace/webhook-calls.ts";
+import { webhooksOf } from "../../domain/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
 import { TestCall } from "../views/test-call-view.tsx";
 import { CopyText } from "../views/copy-text.tsx";

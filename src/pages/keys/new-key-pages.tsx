@@ -1,5 +1,5 @@
 /** Settings › API Keys › Create: the form, with the template editor of Product Org Updates, and the key that it makes. */
-import { createKeyOnce } from "../../control/new-keys.ts";
+import { createKey } from "../../control/new-keys.ts";
 import { readSample, proposeTemplate } from "../../domain/accounts/template-sample.ts";
 import { readForm } from "../read-form.tsx";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
@@ -34,7 +34,7 @@ export const newKeyPages = pages
     if (key === null || errors.form !== undefined) return keyForm(c, typed, errors, 422);
 
     const { id } = c.get("workspace");
-    const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
+    const result = await createKey(c.get("db"), id, key, byMember(c), typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
     return keyForm(c, typed, { ...NO_ERRORS, form: LIMIT_COPY[result.refusal.reason] }, 422);

@@ -115,7 +115,7 @@ export interface PreviewedFile {
 
 /** Why an import that was confirmed did not happen; each is shown with a new preview. */
 const STOPPED = {
-  changed_meanwhile: "Nothing was imported: somebody has changed rules since the preview.",
+  rules_changed: "Nothing was imported: somebody has changed rules since the preview.",
   other_file: "Nothing was imported: this is not the file that was previewed.",
 } as const;
 

@@ -82,3 +82,13 @@ export class StoreState {
 export function deletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
 }
+
+/** Runs a transaction: all of it, or nothing. After a rollback, reads the state from the tables again. */
+export function transact<T>(storage: DurableObjectStorage, state: StoreState, act: () => T): T {
+  try {
+    return storage.transactionSync(act);
+  } catch (error) {
+    state.reload();
+    throw error;
+  }
+}

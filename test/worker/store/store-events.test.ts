@@ -11,7 +11,7 @@ import { SCORED_EVENT_MAX_SIGNALS, wantEvents } from "../../../src/store/state/r
 import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
 import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { stepRuleJob } from "../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { recordSignals } from "../../../src/store/record-signals.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";

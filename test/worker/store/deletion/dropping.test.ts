@@ -13,7 +13,6 @@ import {
   setRetention,
   RETENTION_ROWS,
   RETENTION_SWEEP_MS,
-  nextPurgeMs,
   purgeHeld,
 } from "../../../../src/store/deletion/retention.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
@@ -222,7 +221,7 @@ test("a held signal is never dropped, of any age; purged and released ones and d
     const version = store.state.held.segmentOf(1)?.version;
     ring(store, OVER + 2 * DAY);
     expect(store.state.held.segmentOf(1)?.version).toBe(version);
-    expect(nextPurgeMs(store.state)).toBe(NOON + 40 * DAY);
+    expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOON + 40 * DAY);
     purgeHeld(store.state, NOON + 40 * DAY);
     ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
     expect(stored(store)).toEqual([]);

@@ -17,7 +17,7 @@ import { countInBooks } from "../../../../src/store/state/status-change.ts";
 import { recordSignals } from "../../../../src/store/record-signals.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
 import { previewPage } from "../../../../src/store/rules/preview.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { ruleFacts, findRuleJob, nextRuleJobMs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
