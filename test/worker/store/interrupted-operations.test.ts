@@ -166,6 +166,8 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await keepEventOf(workspace, JANE);
       await send(workspace, 2);
       await workspace.settled();
+      // The store takes its binding of Destinations at its first hand-on.
+      await abortAllDurableObjects();
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
         deletePerson(bindings, controlDatabase(bindings.DB), workspace.id, JANE, by()),
