@@ -114,7 +114,6 @@ export class TestStore {
     const work = { storage: this.storage, log: this.state.signals, objects: this.objects };
     for (let turns = 0; (nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; turns++) {
       if (turns > 50) throw new Error("still not quiet");
-      // oxlint-disable-next-line no-await-in-loop -- each turn continues the turn before
       await workOnCold(work, nowMs);
     }
   }
