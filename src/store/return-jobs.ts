@@ -4,10 +4,9 @@
  *
  * Steps are idempotent: the counter sends each page of a job once and answers with the end of the page. So a crash between the counter's
  * commit and the note neither repeats nor skips signals. A signal leaves its place in the store when it is recorded
- * (record/record-signals.ts).
+ * (record-signals.ts).
  */
 import { DAY_MS } from "../domain/duration.ts";
-import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import { envelopeOfResent, type Admission } from "../wire/admission.ts";
@@ -39,8 +38,6 @@ export interface StoredSignal {
   from: "held" | "dead";
   /** Line number, or number of the dead letter. */
   place: number;
-  /** Cursor of the page after this signal. */
-  cursor: number;
 }
 
 /** A row of the table `returns`, see schema.ts. */
@@ -129,12 +126,11 @@ async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob)
     return;
   }
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
-  const verdict = scope.kind === "release" ? "accepted" : null;
   const part = {
     job: job.id,
     page: job.page,
     through: page.through,
-    signals: page.signals.map((signal) => toResent(signal, verdict ?? signal.admission.verdict)),
+    signals: page.signals.map(toResent),
   };
   const { sent, through, next } = await within(
     CALL_TIMEOUT_MS,
@@ -160,12 +156,12 @@ function readPage(state: StoreState, job: ReturnJob, scope: ReturnScope): Page |
     const ids = scope.ids.slice(job.cursor, job.cursor + RETURN_PAGE_SIGNALS);
     return ids.length === 0 ? null : { signals: deadSignalsById(state, ids), through: job.cursor + ids.length };
   }
-  const signals =
-    scope.kind === "release"
-      ? heldSignals(state, scope.periodEndMs, job, RETURN_PAGE_SIGNALS)
-      : deadSignals(state, job, RETURN_PAGE_SIGNALS);
-  const last = signals.at(-1);
-  return last === undefined ? null : { signals, through: last.cursor };
+  if (scope.kind === "replay") {
+    const signals = deadSignals(state, job, RETURN_PAGE_SIGNALS);
+    return signals.length === 0 ? null : { signals, through: signals.at(-1)?.place ?? 0 };
+  }
+  const signals = heldSignals(state, scope.periodEndMs, job, RETURN_PAGE_SIGNALS);
+  return signals.length === 0 ? null : { signals, through: signals.at(-1)?.admission.ordinal ?? 0 };
 }
 
 /** Adds the numbers to the audit entry that was written before the job began. */
@@ -193,10 +189,11 @@ function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
 }
 
-function toResent(signal: StoredSignal, verdict: AdmittedVerdict) {
-  const { admission, payload, from, place } = signal;
+function toResent({ admission, payload, from, place }: StoredSignal) {
+  const { id, periodStartMs } = admission;
+  const verdict = from === "held" ? "accepted" : admission.verdict;
   const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
-  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
+  return { id, periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 
 /** The start of a page, and the last place of the job. */
@@ -219,14 +216,14 @@ export function heldSignals(
       const { status, admission } = segment.facts(seq);
       const { ordinal } = admission;
       if (status !== "held" || seq > lastPlace || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
-      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq, cursor: ordinal }];
+      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq }];
     });
-    first = [...first, ...signals].sort((a, b) => a.cursor - b.cursor).slice(0, limit);
+    first = [...first, ...signals].sort((a, b) => a.admission.ordinal - b.admission.ordinal).slice(0, limit);
   };
   add(held.open());
   for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
-    if (last !== undefined && last.cursor < firstOrdinal) break;
+    if (last !== undefined && last.admission.ordinal < firstOrdinal) break;
     add(read());
   }
   return first;
@@ -244,23 +241,14 @@ export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead,
 
 function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
-    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
+    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead' ORDER BY seq",
     JSON.stringify(ids),
   );
-  return rows
-    .toArray()
-    .map(toStored)
-    .sort((a, b) => a.place - b.place);
+  return rows.toArray().map(toStored);
 }
 
 function toStored(row: DeadLetterRow): StoredSignal {
-  return {
-    admission: admissionOf(row),
-    payload: row.payload ?? missing(),
-    from: "dead",
-    place: row.seq,
-    cursor: row.seq,
-  };
+  return { admission: admissionOf(row), payload: row.payload ?? missing(), from: "dead", place: row.seq };
 }
 
 function missing(): never {

@@ -285,10 +285,10 @@ describe("held signals", () => {
         expect([admission.id, from]).toEqual([`sig_h${admission.ordinal}`, "held"]);
         expect(place).toBe(places.indexOf(admission.ordinal) + 1);
       }
-      found.push(...page.map((line) => line.cursor));
+      found.push(...page.map(({ admission }) => admission.ordinal));
       if (page.length === 0) break;
       expect(pages).toBeLessThan(20);
-      cursor = page.at(-1)?.cursor ?? 0;
+      cursor = found.at(-1) ?? 0;
     }
     expect(found).toEqual(ordinals.filter((n) => n % 3 !== 0).toSorted((a, b) => a - b));
     await readStore(workspace.id, ({ held }) => expect(linesOf(held)).toHaveLength(1_200));
