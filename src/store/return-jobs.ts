@@ -241,10 +241,14 @@ export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead,
 
 function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
-    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead' ORDER BY seq",
+    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
     JSON.stringify(ids),
   );
-  return rows.toArray().map(toStored);
+  // Sorted here, because SQLite would go through all dead letters in the order of `seq`.
+  return rows
+    .toArray()
+    .map(toStored)
+    .sort((a, b) => a.place - b.place);
 }
 
 function toStored(row: DeadLetterRow): StoredSignal {
