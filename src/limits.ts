@@ -249,3 +249,12 @@ export const AUDIT_DETAIL_MAX_BYTES = 4_096;
  * 5 MB a day at most; without the limit, 120 forms a minute would be 800 MB.
  */
 export const PERSON_MAX_CHANGES_A_DAY = 1_000;
+
+/**
+ * The shortest retention of a plan, in days: the longest billing period, so that a held signal has reached its end before.
+ * That is also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's
+ * re-send every 15 minutes: a deleted signal is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest retention short of for ever, in days. */
+export const RETENTION_MAX_DAYS = 3_650;

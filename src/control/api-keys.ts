@@ -1,71 +1,96 @@
 /**
- * Finds, lists, renames and deactivates API keys (spec §2.1, §3.1; design §5); new-keys.ts creates them. The table holds
- * only SHA-256 hashes and the masked parts of a key.
+ * Reads, renames and deactivates API keys (spec §2.1, §3.1; design §5); new-keys.ts creates them. The table holds only
+ * SHA-256 hashes and the masked parts of a key.
  */
-import { and, desc, eq, exists, gt, inArray, isNotNull, isNull, lt, ne, or, sql } from "drizzle-orm";
+import { and, desc, eq, gt, isNotNull, isNull, lt, ne, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { auditEntry } from "./audit.ts";
+import { auditEntry, type AuditAction } from "./audit.ts";
 import { apiKeys } from "./control-schema.ts";
-import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { DAY_MS } from "../domain/duration.ts";
 import type { KeyToWatch } from "../domain/events/key-notices.ts";
 import { keyEnd, maskedKey } from "../domain/keys/api-key.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
 import { KEY_EXPIRING_DAYS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 
-/** Times are ISO 8601 UTC. */
-export interface ApiKey {
-  id: string;
-  name: string;
-  endpointType: EndpointType;
+type KeyRow = typeof apiKeys.$inferSelect;
+
+/** A key as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
+export interface ApiKey extends Pick<
+  KeyRow,
+  | "id"
+  | "name"
+  | "endpointType"
+  | "createdAt"
+  | "createdBy"
+  | "expiresAt"
+  | "deactivatedAt"
+  | "payloadTemplate"
+  | "successorOf"
+  | "silentAfterDays"
+> {
   /** The key's first 8 characters, an ellipsis, its last 4. */
   maskedKey: string;
-  createdAt: string;
-  /** A member's email, or `operator`. */
-  createdBy: string;
-  /** The expiration that was asked for. */
-  expiresAt: string | null;
   /** The earlier of the expiration and the end of the overlap after a rotation. */
   endsAt: string | null;
-  deactivatedAt: string | null;
   hasSecret: boolean;
-  payloadTemplate: PayloadMapping[] | null;
-  /** Id of the key that this key replaced by rotation. */
-  successorOf: string | null;
-  /** Inactivity alert: notify after this many days without a call. Null means no alert. */
-  silentAfterDays: number | null;
+}
+
+export function toApiKey(row: KeyRow): ApiKey {
+  const {
+    workspaceId: _w,
+    keyHash: _h,
+    formToken: _f,
+    overlapEndsAt: _o,
+    keyFirst8,
+    keyLast4,
+    secretHash,
+    ...shown
+  } = row;
+  return {
+    ...shown,
+    maskedKey: maskedKey({ first8: keyFirst8, last4: keyLast4 }),
+    endsAt: keyEnd(row),
+    hasSecret: secretHash !== null,
+  };
+}
+
+export function isKey(workspaceId: string, keyId: string) {
+  return and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.id, keyId));
 }
 
 /** Active, expired and deactivated keys, newest first (spec §2.1). */
-export async function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
-  const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
-  const rows = await db
-    .select()
-    .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), behind))
-    .orderBy(desc(apiKeys.id))
-    .limit(page.limit + 1);
-  return pageOf(rows.map(toApiKey), page, (key) => key.id);
+export function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
+  return pageOfKeys(db, workspaceId, page);
 }
 
-export async function listActiveKeys(
+/** Active keys, newest first. */
+export function listActiveKeys(
   db: ControlDatabase,
   workspaceId: string,
   nowMs: number,
   page: Page,
 ): Promise<PageOf<ApiKey>> {
+  return pageOfKeys(db, workspaceId, page, isActive(nowMs));
+}
+
+async function pageOfKeys(db: ControlDatabase, workspaceId: string, page: Page, condition?: SQL) {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
-  const notPast = (end: typeof apiKeys.expiresAt | typeof apiKeys.overlapEndsAt) =>
-    or(isNull(end), gt(end, iso(nowMs)));
-  const isAlive = and(isNull(apiKeys.deactivatedAt), notPast(apiKeys.expiresAt), notPast(apiKeys.overlapEndsAt));
   const rows = await db
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, isAlive))
+    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, condition))
     .orderBy(desc(apiKeys.id))
     .limit(page.limit + 1);
   return pageOf(rows.map(toApiKey), page, (key) => key.id);
+}
+
+function isActive(nowMs: number): SQL | undefined {
+  const { deactivatedAt, expiresAt, overlapEndsAt } = apiKeys;
+  const [isNotExpired, isInOverlap] = [expiresAt, overlapEndsAt].map((end) => or(isNull(end), gt(end, iso(nowMs))));
+  return and(isNull(deactivatedAt), isNotExpired, isInOverlap);
 }
 
 /** Successors and predecessors of these keys, by key id. At most 200 of each. */
@@ -74,19 +99,17 @@ export async function rotatedWith(
   workspaceId: string,
   keys: readonly ApiKey[],
 ): Promise<{ successors: Map<string, ApiKey>; predecessors: Map<string, ApiKey> }> {
-  const made = keys.flatMap(({ successorOf }) => successorOf ?? []);
-  const oneOf = (ids: readonly string[]) => sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const ids = keys.map(({ id }) => id);
+  const replaced = keys.flatMap(({ successorOf }) => successorOf ?? []);
+  const keysWhere = (condition: SQL) =>
+    db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.workspaceId, workspaceId), condition));
   const [after, before] = await db.batch([
-    db
-      .select()
-      .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.successorOf, oneOf(keys.map(({ id }) => id)))))
-      // The plus keeps SQLite from reading all of the workspace's keys in order of their ids.
-      .orderBy(sql`+${apiKeys.id}`),
-    db
-      .select()
-      .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.id, oneOf(made)))),
+    // The plus keeps SQLite from reading all of the workspace's keys in order of their ids.
+    keysWhere(isOneOf(apiKeys.successorOf, ids)).orderBy(sql`+${apiKeys.id}`),
+    keysWhere(isOneOf(apiKeys.id, replaced)),
   ]);
   return {
     successors: new Map(after.map((row) => [row.successorOf ?? "", toApiKey(row)] as const)),
@@ -106,11 +129,10 @@ export async function keyNames(
   keyIds: readonly string[],
 ): Promise<Map<string, string>> {
   if (keyIds.length === 0) return new Map();
-  const isOneOf = sql`${apiKeys.id} IN (SELECT value FROM json_each(${JSON.stringify(keyIds)}))`;
   const rows = await db
     .select({ id: apiKeys.id, name: apiKeys.name })
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf));
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf(apiKeys.id, keyIds)));
   return new Map(rows.map((row) => [row.id, row.name] as const));
 }
 
@@ -139,87 +161,67 @@ export async function deactivatedKeyIds(db: ControlDatabase, workspaceId: string
   return rows.map(({ id }) => id);
 }
 
-/**
- * Deactivates a key (spec §3.1). The Quota Counter revokes the key first, so that it refuses the next call even if the write
- * to D1 fails. Idempotent: a retry finishes an interrupted deactivation. Returns null if the workspace has no such key.
- * @param revoke revokes the key in the Quota Counter, and returns when the revocation is durable.
- */
-export async function deactivateKey(
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  revoke: (keyId: string) => Promise<void>,
-  by: Change,
-): Promise<ApiKey | null> {
-  if ((await findKey(db, workspaceId, keyId)) === null) return null;
-  await revoke(keyId);
-  const isActive = and(isKey(workspaceId, keyId), isNull(apiKeys.deactivatedAt));
-  await db.batch([
-    auditEntry(
-      db,
-      by,
-      { workspaceId, action: "key.deactivated", target: keyId },
-      exists(db.select({ id: apiKeys.id }).from(apiKeys).where(isActive)),
-    ),
-    db
-      .update(apiKeys)
-      .set({ deactivatedAt: iso(by.nowMs) })
-      .where(isActive),
-  ]);
-  return findKey(db, workspaceId, keyId);
-}
-
-/** Returns null if the workspace has no such key. */
-export async function renameKey(
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  name: string,
-  by: Change,
-): Promise<ApiKey | null> {
-  const isOther = and(isKey(workspaceId, keyId), ne(apiKeys.name, name));
-  const isThere = exists(db.select({ id: apiKeys.id }).from(apiKeys).where(isOther));
-  const entry = { workspaceId, action: "key.renamed", target: keyId, detail: { name } } as const;
-  await db.batch([auditEntry(db, by, entry, isThere), db.update(apiKeys).set({ name }).where(isOther)]);
-  return findKey(db, workspaceId, keyId);
-}
-
 /** Payload templates of these keys, by key id. A template never changes. */
 export async function loadTemplates(
   db: ControlDatabase,
   workspaceId: string,
   keyIds: readonly string[],
 ): Promise<Map<string, PayloadMapping[]>> {
-  const isOneOf = sql`${apiKeys.id} IN (SELECT value FROM json_each(${JSON.stringify(keyIds)}))`;
   const rows = await db
     .select({ id: apiKeys.id, payloadTemplate: apiKeys.payloadTemplate })
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf));
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf(apiKeys.id, keyIds)));
   const templates = new Map<string, PayloadMapping[]>();
   for (const { id, payloadTemplate } of rows) if (payloadTemplate !== null) templates.set(id, payloadTemplate);
   return templates;
 }
 
-export function isKey(workspaceId: string, keyId: string) {
-  return and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.id, keyId));
+/** Marks a key as deactivated in D1 (spec §3.1); the caller has revoked it in the Quota Counter. */
+export function deactivateKey(db: ControlDatabase, workspaceId: string, keyId: string, by: Change) {
+  const change = { set: { deactivatedAt: iso(by.nowMs) }, isNews: isNull(apiKeys.deactivatedAt) };
+  return changeKey(db, workspaceId, keyId, { ...change, action: "key.deactivated" }, by);
 }
 
-export function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
-  return {
-    id: row.id,
-    name: row.name,
-    endpointType: row.endpointType,
-    maskedKey: maskedKey({ first8: row.keyFirst8, last4: row.keyLast4 }),
-    createdAt: row.createdAt,
-    createdBy: row.createdBy,
-    expiresAt: row.expiresAt,
-    endsAt: keyEnd(row),
-    deactivatedAt: row.deactivatedAt,
-    hasSecret: row.secretHash !== null,
-    payloadTemplate: row.payloadTemplate,
-    successorOf: row.successorOf,
-    silentAfterDays: row.silentAfterDays,
-  };
+export function renameKey(db: ControlDatabase, workspaceId: string, keyId: string, name: string, by: Change) {
+  const change = { set: { name }, isNews: ne(apiKeys.name, name), detail: { name } };
+  return changeKey(db, workspaceId, keyId, { ...change, action: "key.renamed" }, by);
+}
+
+/** Sets the inactivity alert of a key in days; null removes it. */
+export function watchForSilence(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  days: number | null,
+  by: Change,
+) {
+  const isNews = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
+  const change = { set: { silentAfterDays: days }, isNews, detail: { silent_after_days: days } };
+  return changeKey(db, workspaceId, keyId, { ...change, action: "key.silence_changed" }, by);
+}
+
+interface KeyChange {
+  set: Partial<KeyRow>;
+  /** Whether the change has an effect. A change without effect leaves no audit entry. */
+  isNews: SQL;
+  action: AuditAction;
+  detail?: JsonObject;
+}
+
+/** Returns null if the workspace has no such key. */
+async function changeKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  { set, isNews, ...entry }: KeyChange,
+  by: Change,
+): Promise<ApiKey | null> {
+  const isChanged = and(isKey(workspaceId, keyId), isNews);
+  await db.batch([
+    auditEntry(db, by, { workspaceId, target: keyId, ...entry }, hasRow(apiKeys, isChanged)),
+    db.update(apiKeys).set(set).where(isChanged),
+  ]);
+  return findKey(db, workspaceId, keyId);
 }
 
 interface WatchedKey extends Omit<KeyToWatch, "lastUsedMs"> {
@@ -229,52 +231,30 @@ interface WatchedKey extends Omit<KeyToWatch, "lastUsedMs"> {
 
 /** Active keys that end within the longest notice period or have an inactivity alert. */
 export async function keysToWatch(db: ControlDatabase, workspaceId: string, nowMs: number): Promise<WatchedKey[]> {
-  const soon = iso(nowMs + Math.max(...KEY_EXPIRING_DAYS) * 24 * 3_600_000);
+  const soon = iso(nowMs + Math.max(...KEY_EXPIRING_DAYS) * DAY_MS);
   const successors = alias(apiKeys, "successors");
-  const isPast = (end: typeof apiKeys.expiresAt | typeof apiKeys.overlapEndsAt) => or(isNull(end), gt(end, iso(nowMs)));
-  const isActive = and(isNull(apiKeys.deactivatedAt), isPast(apiKeys.expiresAt), isPast(apiKeys.overlapEndsAt));
+  const endsSoon = or(lt(apiKeys.expiresAt, soon), lt(apiKeys.overlapEndsAt, soon));
   const rows = await db
     .select({ key: apiKeys, successorId: successors.id, rotatedAt: successors.createdAt })
     .from(apiKeys)
     .leftJoin(successors, and(eq(successors.workspaceId, workspaceId), eq(successors.successorOf, apiKeys.id)))
-    .where(
-      and(
-        eq(apiKeys.workspaceId, workspaceId),
-        isActive,
-        or(lt(apiKeys.expiresAt, soon), lt(apiKeys.overlapEndsAt, soon), isNotNull(apiKeys.silentAfterDays)),
-      ),
-    )
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isActive(nowMs), or(endsSoon, isNotNull(apiKeys.silentAfterDays))))
     .orderBy(sql`${apiKeys.id}, ${successors.id}`);
   const byKey = new Map<string, WatchedKey>();
   for (const { key, successorId, rotatedAt } of rows) {
-    const endsAt = keyEnd(key);
     byKey.set(key.id, {
       id: key.id,
       name: key.name,
       silentAfterDays: key.silentAfterDays,
       successorId,
       createdAtMs: Date.parse(key.createdAt),
-      endsAtMs: endsAt === null ? null : Date.parse(endsAt),
-      rotatedAtMs: rotatedAt === null ? null : Date.parse(rotatedAt),
+      endsAtMs: parsedTime(keyEnd(key)),
+      rotatedAtMs: parsedTime(rotatedAt),
     });
   }
   return [...byKey.values()];
 }
 
-/** Sets the inactivity alert of a key in days; null removes it. Returns null if the workspace has no such key. */
-export async function watchForSilence(
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  days: number | null,
-  by: Change,
-): Promise<ApiKey | null> {
-  const isOther = and(isKey(workspaceId, keyId), sql`${apiKeys.silentAfterDays} IS NOT ${days}`);
-  const isThere = exists(db.select({ id: apiKeys.id }).from(apiKeys).where(isOther));
-  const detail = { silent_after_days: days };
-  await db.batch([
-    auditEntry(db, by, { workspaceId, action: "key.silence_changed", target: keyId, detail }, isThere),
-    db.update(apiKeys).set({ silentAfterDays: days }).where(isOther),
-  ]);
-  return findKey(db, workspaceId, keyId);
+function parsedTime(time: string | null): number | null {
+  return time === null ? null : Date.parse(time);
 }

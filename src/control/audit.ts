@@ -1,7 +1,7 @@
 /** The audit log. Each entry is written in the same batch as its change. */
-import { and, desc, eq, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
+import { and, desc, eq, getTableColumns, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
 import { auditLog } from "./control-schema.ts";
-import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { controlDatabase, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
@@ -54,7 +54,7 @@ export type AuditAction =
 export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
 
 interface AuditEntry {
-  /** Given if the entry is written before a long operation; complete-audit.ts adds the numbers later. */
+  /** Given if the entry is written before a long operation; completeAuditEntries adds the numbers later. */
   id?: string;
   /** Null for a change of a plan, which belongs to no workspace. */
   workspaceId: string | null;
@@ -111,18 +111,25 @@ export async function hasMostChangesOfADay(
   // Ids begin with their creation time.
   const since = `aud_${uuidv7From(nowMs - DAY_MS)}`;
   const ofPerson = and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.actor, actor), gte(auditLog.id, since));
-  const oldest = db.select({ id: auditLog.id }).from(auditLog).where(ofPerson).orderBy(desc(auditLog.id));
-  return (
-    (await oldest
-      .limit(1)
-      .offset(PERSON_MAX_CHANGES_A_DAY - 1)
-      .get()) !== undefined
-  );
+  const entries = db.select({ id: auditLog.id }).from(auditLog).where(ofPerson).orderBy(desc(auditLog.id));
+  const last = entries.limit(1).offset(PERSON_MAX_CHANGES_A_DAY - 1);
+  return (await last.get()) !== undefined;
 }
 
-/** Writes an entry on its own, for an action that changes nothing else in D1. */
-export async function writeAuditEntry(db: ControlDatabase, by: Change, entry: AuditEntry): Promise<void> {
-  await auditEntry(db, by, entry);
+/**
+ * Sets the detail of an entry that was written before a long operation. Idempotent.
+ *
+ * @param joined ids of entries whose calls joined the running operation; their detail gets the id of this entry.
+ */
+export async function completeAuditEntries(
+  d1: D1Database,
+  id: string,
+  detail: JsonObject,
+  joined: readonly string[],
+): Promise<void> {
+  const db = controlDatabase(d1);
+  const setDetail = (value: JsonObject, condition: SQL) => db.update(auditLog).set({ detail: value }).where(condition);
+  await db.batch([setDetail(detail, eq(auditLog.id, id)), setDetail({ joined: id }, isOneOf(auditLog.id, joined))]);
 }
 
 /** Entries that one page scans if no index covers the whole filter. */
@@ -140,24 +147,8 @@ export interface AuditFilter {
   forManagers: boolean;
 }
 
-export interface AuditRecord {
-  id: string;
-  /** ISO 8601 UTC. */
-  at: string;
-  actor: string;
-  action: string;
-  target: string;
-  detail: JsonObject;
-}
-
-const COLUMNS = {
-  id: auditLog.id,
-  at: auditLog.at,
-  actor: auditLog.actor,
-  action: auditLog.action,
-  target: auditLog.target,
-  detail: auditLog.detail,
-};
+const { workspaceId: _, ...COLUMNS } = getTableColumns(auditLog);
+export type AuditRecord = Omit<typeof auditLog.$inferSelect, "workspaceId">;
 
 /**
  * Lists entries, newest first. Target, actor and action have one index each. A filter that no single index covers scans

@@ -4,7 +4,8 @@
  */
 import { sql, type SQL } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../domain/rules/mapping-condition.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { OveragePrice } from "../domain/quota/billing.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";

@@ -1,6 +1,8 @@
-/** The control plane's database and helpers that all of its queries share. */
+/** The control plane's database, and helpers that its queries share. */
 import type { Page, PageOf } from "../platform/list-page.ts";
+import { sql, type SQL } from "drizzle-orm";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 
 export type ControlDatabase = DrizzleD1Database;
 
@@ -18,6 +20,16 @@ export interface Change {
 
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** Whether the table has a row that meets the condition. */
+export function hasRow(table: SQLiteTable, condition: SQL | undefined): SQL<number> {
+  return sql`EXISTS (SELECT 1 FROM ${table} WHERE ${condition})`;
+}
+
+/** Whether the column has one of these values. Passes them as one parameter, because a D1 statement takes at most 100. */
+export function isOneOf(column: SQLiteColumn, values: readonly string[]): SQL {
+  return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
 }
 
 /** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */

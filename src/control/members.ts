@@ -6,20 +6,16 @@ import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { members, sessions } from "./control-schema.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../limits.ts";
-import { and, asc, eq, exists, gt, ne, notExists, or, sql, type SQL } from "drizzle-orm";
+import { and, asc, eq, exists, getTableColumns, gt, ne, not, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 
-export interface Member {
-  /** Lower case. */
-  email: string;
-  role: Role;
-  createdAt: string;
-}
+const { workspaceId: _, ...COLUMNS } = getTableColumns(members);
 
-const COLUMNS = { email: members.email, role: members.role, createdAt: members.createdAt };
+/** The email is in lower case. */
+export type Member = Omit<typeof members.$inferSelect, "workspaceId">;
 
 export async function addMember(
   db: ControlDatabase,
@@ -31,7 +27,7 @@ export async function addMember(
   const { email, role } = created;
   // The batch that inserts also checks, so that concurrent calls cannot exceed the limit together.
   const refusal = sql<"email_taken" | "too_many_members" | null>`case
-    when ${exists(db.select(COLUMNS).from(members).where(isMember(workspaceId, email)))} then 'email_taken'
+    when ${hasRow(members, isMember(workspaceId, email))} then 'email_taken'
     when ${db.$count(members, eq(members.workspaceId, workspaceId))} >= ${WORKSPACE_MAX_MEMBERS} then 'too_many_members'
     end`;
   const isAllowed = sql`${refusal} is null`;
@@ -44,7 +40,7 @@ export async function addMember(
   return decided?.refusal ? refuse(decided.refusal) : ok(created);
 }
 
-/** Members in the order of their email. */
+/** Members by email. */
 export async function listMembers(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<Member>> {
   const rows = await db
     .select(COLUMNS)
@@ -71,13 +67,9 @@ export async function changeRole(
 ): Promise<Result<Member, "not_found" | "last_owner">> {
   const may = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
   const allowed = and(may, isStill(from));
+  const entry = { workspaceId, action: "member.role_changed", target: email, detail: { role } } as const;
   const [, changed] = await db.batch([
-    auditEntry(
-      db,
-      by,
-      { workspaceId, action: "member.role_changed", target: email, detail: { role } },
-      exists(db.select(COLUMNS).from(members).where(allowed)),
-    ),
+    auditEntry(db, by, entry, hasRow(members, allowed)),
     db.update(members).set({ role }).where(allowed).returning(COLUMNS),
   ]);
   return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
@@ -92,23 +84,12 @@ export async function removeMember(
   from?: Role,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
   const allowed = and(mayLoseOwner(db, workspaceId, email), isStill(from));
+  const entry = { workspaceId, action: "member.removed", target: email } as const;
   const [, removed] = await db.batch([
-    auditEntry(
-      db,
-      by,
-      { workspaceId, action: "member.removed", target: email },
-      exists(db.select(COLUMNS).from(members).where(allowed)),
-    ),
+    auditEntry(db, by, entry, hasRow(members, allowed)),
     db.delete(members).where(allowed).returning(COLUMNS),
     // The removal ends access to this workspace. A person without any membership left is also signed out.
-    db
-      .delete(sessions)
-      .where(
-        and(
-          eq(sessions.email, email),
-          notExists(db.select({ email: members.email }).from(members).where(eq(members.email, email))),
-        ),
-      ),
+    db.delete(sessions).where(and(eq(sessions.email, email), not(hasRow(members, eq(members.email, email))))),
   ]);
   return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(removed[0]);
 }

@@ -1,18 +1,17 @@
 /**
- * Limits the API keys and the payload templates of a workspace, because all workspaces share the database and the row of a
- * key is never deleted (spec §3.1). The statement that inserts a key contains the check, so that concurrent calls cannot
- * exceed a limit together.
+ * Creates and rotates API keys within the limits of a workspace. There are limits because all workspaces share the database and
+ * the row of a key is never deleted (spec §3.1). The statement that inserts a key contains the check, so that concurrent
+ * calls cannot exceed a limit together.
  */
-import { and, eq, exists, gt, gte, isNotNull, isNull, lt, notExists, or, sql, type SQL } from "drizzle-orm";
+import { and, eq, gt, gte, isNotNull, isNull, lt, or, sql, type SQL } from "drizzle-orm";
+import type { BatchItem } from "drizzle-orm/batch";
 import { isKey, toApiKey, type ApiKey } from "./api-keys.ts";
 import { auditEntry } from "./audit.ts";
 import { KEY_ENDS_AT, apiKeys } from "./control-schema.ts";
-import { iso, type Change, type ControlDatabase } from "./database.ts";
-import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { hasRow, iso, type Change, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeKey, keyEnds, keyStatus, composeSecret } from "../domain/keys/api-key.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
 import {
   TEMPLATE_KEPT_DAYS,
   WORKSPACE_MAX_ACTIVE_KEYS,
@@ -24,13 +23,9 @@ import { newId, uuidv7From } from "../platform/ids.ts";
 
 const SECRET_BYTES = 32;
 
-export interface NewKey {
-  name: string;
-  endpointType: EndpointType;
-  expiresAt: string | null;
+export interface NewKey extends Pick<ApiKey, "name" | "endpointType" | "expiresAt" | "payloadTemplate"> {
   /** Whether a shared secret is generated with the key. */
   secret: boolean;
-  payloadTemplate: PayloadMapping[] | null;
   /** Inactivity alert in days; a successor inherits it. */
   silentAfterDays?: number | null;
 }
@@ -43,10 +38,31 @@ export interface CreatedKey {
   secret: string | null;
 }
 
-/** The same form has already created this key, whose value cannot be shown again. */
-interface MadeBefore {
-  reason: "made_before";
-  key: ApiKey;
+/** The limits of a workspace that may refuse a new key; limits.ts has the numbers. */
+export const KEY_LIMITS = ["too_many_keys", "too_many_keys_a_day", "templates_too_large"] as const;
+type KeyLimit = (typeof KEY_LIMITS)[number];
+
+type KeyRefusal =
+  | { reason: KeyLimit }
+  /** The same form has already created this key, whose value cannot be shown again. */
+  | { reason: "made_before"; key: ApiKey };
+
+/**
+ * @param formToken idempotency token of the form: of several calls with the same token, even concurrent ones, only the
+ * first creates a key. Null creates a key on every call.
+ */
+export async function createKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  key: NewKey,
+  by: Change,
+  formToken: string | null = null,
+): Promise<Result<CreatedKey, KeyRefusal>> {
+  const draft = await composeRow(workspaceId, key, by, { formToken, successorOf: null });
+  const { id, name, endpointType, expiresAt } = draft.row;
+  const detail = { name, endpoint_type: endpointType, expires_at: expiresAt, has_secret: key.secret };
+  const entry = auditEntry(db, by, { workspaceId, action: "key.created", target: id, detail }, wasInserted(draft));
+  return insertKey(db, draft, by.nowMs, [entry]);
 }
 
 export interface Rotation {
@@ -55,40 +71,8 @@ export interface Rotation {
   overlapMs: number;
   /** The successor's expiration; undefined keeps the old key's. */
   expiresAt?: string | null | undefined;
-  /** Idempotency token of the form: one successor per token. Null creates a successor on every call. */
+  /** See `createKey`. */
   formToken: string | null;
-}
-
-export async function createKey(
-  db: ControlDatabase,
-  workspaceId: string,
-  key: NewKey,
-  by: Change,
-): Promise<Result<CreatedKey, LimitReached>> {
-  const draft = await composeRow(workspaceId, key, by);
-  const [, [reached], inserted] = await db.batch([
-    ...insertion(db, draft, by.nowMs),
-    creationEntry(db, draft, key, by),
-  ]);
-  return inserted.length === 1 ? ok(draft.created) : refuse(limitOf(reached));
-}
-
-/**
- * Creates one key per form token: of several calls with the same token, even concurrent ones, only the first creates a key.
- */
-export async function createKeyOnce(
-  db: ControlDatabase,
-  workspaceId: string,
-  key: NewKey,
-  formToken: string,
-  by: Change,
-): Promise<Result<CreatedKey, MadeBefore | LimitReached>> {
-  const draft = await composeRow(workspaceId, key, by, { formToken });
-  const [, [reached], inserted] = await db.batch([
-    ...insertion(db, draft, by.nowMs),
-    creationEntry(db, draft, key, by),
-  ]);
-  return inserted.length === 1 ? ok(draft.created) : whyNotInserted(db, draft, reached);
 }
 
 /**
@@ -101,30 +85,28 @@ export async function rotateKey(
   workspaceId: string,
   { keyId, overlapMs, expiresAt, formToken }: Rotation,
   by: Change,
-): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore | LimitReached>> {
+): Promise<Result<CreatedKey, KeyRefusal | { reason: "not_found" | "key_inactive" }>> {
   const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
   if (old === undefined) return refuse({ reason: "not_found" });
   const settings = { ...old, secret: old.secretHash !== null };
   if (expiresAt !== undefined) settings.expiresAt = expiresAt;
   const draft = await composeRow(workspaceId, settings, by, { formToken, successorOf: old.id });
   // Checked before the status: a repeated rotation without overlap finds the old key already ended.
-  const before = formToken === null ? undefined : await madeBy(db, draft.row);
-  if (before !== undefined) return refuse({ reason: "made_before", key: toApiKey(before) });
-  if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
+  const before = await madeBy(db, draft);
+  if (before !== undefined) return refuse({ reason: "made_before", key: before });
+  if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "key_inactive" });
 
   const ends = iso(by.nowMs + overlapMs);
   const neverLater = sql<string>`min(coalesce(${apiKeys.overlapEndsAt}, ${ends}), ${ends})`;
   const detail = { successor: draft.row.id, overlap_ms: overlapMs, expires_at: draft.row.expiresAt };
-  const isMade = wasInserted(db, draft);
-  const [, [reached], inserted] = await db.batch([
-    ...insertion(db, draft, by.nowMs),
+  const isMade = wasInserted(draft);
+  return insertKey(db, draft, by.nowMs, [
     auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
     db
       .update(apiKeys)
       .set({ overlapEndsAt: neverLater })
       .where(and(isKey(workspaceId, keyId), isMade)),
   ]);
-  return inserted.length === 1 ? ok(draft.created) : whyNotInserted(db, draft, reached);
 }
 
 interface Draft {
@@ -134,21 +116,22 @@ interface Draft {
   created: CreatedKey;
 }
 
-/** The first statements of a batch that inserts a key within the limits. The second one returns the limit that is reached. */
-function insertion(db: ControlDatabase, draft: Draft, nowMs: number) {
+/**
+ * Inserts a key, unless a limit is reached or the same form has already created a key.
+ *
+ * @param more statements of the same batch.
+ */
+async function insertKey(
+  db: ControlDatabase,
+  draft: Draft,
+  nowMs: number,
+  more: BatchItem<"sqlite">[],
+): Promise<Result<CreatedKey, KeyRefusal>> {
   const { row, template } = draft;
-  const limit = limitReached(db, { ...row, template }, nowMs);
-  return [
+  const limit = limitReached(db, draft, nowMs);
+  const [, [reached], inserted] = await db.batch([
     dropOldTemplates(db, row.workspaceId, nowMs),
     db.select({ limit }).from(sql`(select 1)`),
-    insertKey(db, draft, limit),
-  ] as const;
-}
-
-/** Inserts nothing if a limit is reached or the same form has already created a key. */
-function insertKey(db: ControlDatabase, { row, template }: Draft, limit: SQL<KeyLimit | null>) {
-  const sameForm = [apiKeys.workspaceId, apiKeys.formToken];
-  return (
     db
       .insert(apiKeys)
       // INSERT … SELECT takes the columns in the order of the table.
@@ -158,45 +141,34 @@ function insertKey(db: ControlDatabase, { row, template }: Draft, limit: SQL<Key
           ${row.overlapEndsAt}, ${row.deactivatedAt}, ${row.successorOf}, ${row.silentAfterDays}, ${row.formToken}
           where ${limit} is null`,
       )
-      .onConflictDoNothing({ target: sameForm })
-      .returning({ id: apiKeys.id })
-  );
-}
-
-function wasInserted(db: ControlDatabase, { row }: Draft) {
-  return exists(db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, row.id)));
-}
-
-function creationEntry(db: ControlDatabase, draft: Draft, key: NewKey, by: Change) {
-  const { id, workspaceId, name, endpointType, expiresAt } = draft.row;
-  const detail = { name, endpoint_type: endpointType, expires_at: expiresAt, has_secret: key.secret };
-  return auditEntry(db, by, { workspaceId, action: "key.created", target: id, detail }, wasInserted(db, draft));
-}
-
-async function whyNotInserted(
-  db: ControlDatabase,
-  { row }: Draft,
-  reached: { limit: KeyLimit | null } | undefined,
-): Promise<Result<never, MadeBefore | LimitReached>> {
-  const made = row.formToken === null ? undefined : await madeBy(db, row);
-  return refuse(made === undefined ? limitOf(reached) : { reason: "made_before", key: toApiKey(made) });
-}
-
-function limitOf(reached: { limit: KeyLimit | null } | undefined): LimitReached {
+      .onConflictDoNothing({ target: [apiKeys.workspaceId, apiKeys.formToken] })
+      .returning({ id: apiKeys.id }),
+    ...more,
+  ]);
+  if (inserted.length === 1) return ok(draft.created);
+  const made = await madeBy(db, draft);
+  if (made !== undefined) return refuse({ reason: "made_before", key: made });
   if (!reached?.limit) throw new Error("The key was not inserted, although no limit is reached.");
-  return { reason: reached.limit };
+  return refuse({ reason: reached.limit });
 }
 
-function madeBy(db: ControlDatabase, { workspaceId, formToken }: Draft["row"]) {
-  const isSameForm = and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.formToken, formToken ?? ""));
-  return db.select().from(apiKeys).where(isSameForm).get();
+function wasInserted({ row }: Draft): SQL {
+  return hasRow(apiKeys, eq(apiKeys.id, row.id));
+}
+
+/** The key that the same form has already created. */
+async function madeBy(db: ControlDatabase, { row }: Draft): Promise<ApiKey | undefined> {
+  if (row.formToken === null) return undefined;
+  const isSameForm = and(eq(apiKeys.workspaceId, row.workspaceId), eq(apiKeys.formToken, row.formToken));
+  const made = await db.select().from(apiKeys).where(isSameForm).get();
+  return made && toApiKey(made);
 }
 
 async function composeRow(
   workspaceId: string,
   key: NewKey,
   by: Change,
-  { formToken = null, successorOf = null }: { formToken?: string | null; successorOf?: string | null } = {},
+  { formToken, successorOf }: { formToken: string | null; successorOf: string | null },
 ): Promise<Draft> {
   const value = composeKey(randomBytes);
   const secret = key.secret ? composeSecret(() => Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url")) : null;
@@ -228,39 +200,17 @@ function randomBytes(n: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(n));
 }
 
-/** The limits of a workspace that may refuse a new key; limits.ts has the numbers. */
-export const KEY_LIMITS = ["too_many_keys", "too_many_keys_a_day", "templates_too_large"] as const;
-export type KeyLimit = (typeof KEY_LIMITS)[number];
-
-export interface LimitReached {
-  reason: KeyLimit;
-}
-
-interface KeyToMake {
-  workspaceId: string;
-  /** Id of the key that is rotated; null: this is no rotation. */
-  successorOf: string | null;
-  /** The payload template as it is stored: JSON. */
-  template: string | null;
-}
-
 /**
  * SQL expression: the limit that the workspace has reached, or null if it may have this key. A rotation may exceed the limit
  * of active keys, so that a leaked key can always be replaced. It may not if the old key has an active successor already:
  * otherwise repeated rotations of the same key would have no limit.
  */
-export function limitReached(
-  db: ControlDatabase,
-  { workspaceId, successorOf, template }: KeyToMake,
-  nowMs: number,
-): SQL<KeyLimit | null> {
+function limitReached(db: ControlDatabase, { row, template }: Draft, nowMs: number): SQL<KeyLimit | null> {
+  const { workspaceId, successorOf } = row;
   const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
   const active = and(ofWorkspace, isNull(apiKeys.deactivatedAt), gt(KEY_ENDS_AT, iso(nowMs)));
-  const successors = db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(and(active, eq(apiKeys.successorOf, successorOf ?? "")));
-  const isExempt = successorOf === null ? sql`false` : notExists(successors);
+  const isExempt =
+    successorOf === null ? sql`false` : sql`not ${hasRow(apiKeys, and(active, eq(apiKeys.successorOf, successorOf)))}`;
   // Ids begin with their creation time.
   const ofLastDay = and(ofWorkspace, gte(apiKeys.id, `key_${uuidv7From(nowMs - DAY_MS)}`));
   const templateBytes = db
@@ -281,7 +231,7 @@ export function limitReached(
  * Drops the payload templates of keys that ended more than TEMPLATE_KEPT_DAYS ago. The batch of each new key runs this
  * statement before it checks the limits. A signal that still needs such a template becomes a dead letter.
  */
-export function dropOldTemplates(db: ControlDatabase, workspaceId: string, nowMs: number) {
+function dropOldTemplates(db: ControlDatabase, workspaceId: string, nowMs: number) {
   const before = iso(nowMs - TEMPLATE_KEPT_DAYS * DAY_MS);
   const isOld = or(lt(apiKeys.deactivatedAt, before), lt(KEY_ENDS_AT, before));
   return db

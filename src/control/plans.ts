@@ -2,15 +2,15 @@
 import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
-import { and, asc, eq, exists, gt, isNull, ne, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, isNull, ne, or, sql } from "drizzle-orm";
 
 /** A plan as it is stored (control-schema.ts says what its terms mean). */
 export type Plan = typeof plans.$inferSelect;
 
-/** A plan's terms with the field names of the operator API and the audit log. */
-export function planTerms({ overagePrice: price, ...plan }: Plan) {
+/** A plan's terms with the field names of the audit log. */
+function planTerms({ overagePrice: price, ...plan }: Plan) {
   return {
     name: plan.name,
     signal_limit: plan.signalLimit,
@@ -68,20 +68,15 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
  */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
   const before = await findPlan(db, plan.id);
-  const isOther = before === null || JSON.stringify(planTerms(before)) !== JSON.stringify(planTerms(plan));
-  if (!isOther) return { created: false };
+  const isSame = before !== null && JSON.stringify(planTerms(before)) === JSON.stringify(planTerms(plan));
+  if (isSame) return { created: false };
   const { signalLimit, paid, retentionDays } = plan;
   const isOtherTerms = or(
     ne(plans.signalLimit, signalLimit),
     ne(plans.paid, paid),
     sql`${plans.retentionDays} IS NOT ${retentionDays}`,
   );
-  const changes = exists(
-    db
-      .select({ id: plans.id })
-      .from(plans)
-      .where(and(eq(plans.id, plan.id), isOtherTerms)),
-  );
+  const changes = hasRow(plans, and(eq(plans.id, plan.id), isOtherTerms));
   await db.batch([
     // Must run before the plan changes.
     db

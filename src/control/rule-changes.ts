@@ -3,10 +3,10 @@
  * so that the consumer compiles the rules again, and the rule's own version, which scoring signals carry. The writing
  * statement itself checks the limit on the total size, so that concurrent changes cannot exceed it.
  */
-import { and, desc, eq, exists, ne, not, sql, type SQL } from "drizzle-orm";
+import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
-import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, type Change, type ControlDatabase } from "./database.ts";
 import {
   RULE_COLUMNS,
   dropOldVersions,
@@ -25,8 +25,8 @@ import { newId } from "../platform/ids.ts";
 type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };
 
 /**
- * @param id the new rule's, `rule_` and a UUIDv7: of several calls with one id, also at the same time and after the rule was
- * deleted, one makes the rule; the others change nothing.
+ * @param id of the new rule, `rule_` and a UUIDv7. Of several calls with the same id, only the first creates the rule, even
+ * if they are concurrent or the rule was deleted in between.
  */
 export async function createRule(
   db: ControlDatabase,
@@ -36,13 +36,9 @@ export async function createRule(
   id: string = newId("rule", by.nowMs),
 ): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
   const at = iso(by.nowMs);
-  const [newest, times] = [
-    { version: 1, updatedBy: by.actor },
-    { createdAt: at, updatedAt: at },
-  ];
-  const created: StoredRule = { id, ...rule, ...newest, ...times };
-  const wasMade = wasCreated(db, workspaceId, id);
-  const isNew = and(not(wasMade), ruleIsThere(db, workspaceId, id)) ?? sql`false`;
+  const created: StoredRule = { id, ...rule, version: 1, createdAt: at, updatedAt: at, updatedBy: by.actor };
+  const wasMade = wasCreated(workspaceId, id);
+  const isNew = sql`not ${wasMade} and ${hasRow(mappingRules, isRule(workspaceId, id))}`;
   const [inserted] = await db.batch([
     // INSERT … SELECT takes the columns in the order of the table.
     db
@@ -67,16 +63,16 @@ export async function createRule(
 }
 
 interface ChangedOn {
-  /** The version that the change was made on; absent: any. */
+  /** The version that the person saw; undefined: any. */
   version?: number | undefined;
-  /** The earlier version that the change goes back to. */
+  /** The earlier version that the change restores. */
   backTo?: number;
 }
 
 /**
  * Changes a rule. A change without effect keeps the version.
  *
- * @returns `not_found`: unknown rule; `changed_meanwhile`: the rule has another version by now.
+ * @returns `not_found`: unknown rule; `rule_changed`: the rule has another version by now.
  */
 export async function updateRule(
   db: ControlDatabase,
@@ -85,7 +81,7 @@ export async function updateRule(
   change: RuleChange,
   by: Change,
   { version, backTo }: ChangedOn = {},
-): Promise<Result<StoredRule, "not_found" | "changed_meanwhile" | "rules_too_large">> {
+): Promise<Result<StoredRule, "not_found" | "rule_changed" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
@@ -96,7 +92,7 @@ export async function updateRule(
     if (version !== undefined && before.version !== version) break;
     const isBefore = isRule(workspaceId, ruleId, before.version);
     const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
-    const isToBe = exists(db.select({ id: mappingRules.id }).from(mappingRules).where(mayBe));
+    const isToBe = hasRow(mappingRules, mayBe);
     const changes = Object.fromEntries(differences.map(({ field, ...difference }) => [field, difference]));
     const detail = { name: after.name, version: before.version + 1, ...(backTo && { back_to: backTo }), changes };
     const newest = { version: before.version + 1, updatedAt: iso(by.nowMs), updatedBy: by.actor };
@@ -116,7 +112,7 @@ export async function updateRule(
     // oxlint-disable-next-line no-await-in-loop
     if ((await findRule(db, workspaceId, ruleId))?.version === before.version) return refuse("rules_too_large");
   }
-  return refuse("changed_meanwhile");
+  return refuse("rule_changed");
 }
 
 /** Attempts at a change without a version while other people change the same rule. */
@@ -142,7 +138,10 @@ export async function restoreRule(
   return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
 }
 
-/** Deletes a rule. What becomes of the scoring signals that it has made is noted here, and done by the caller. False: no such rule here. */
+/**
+ * Deletes a rule. The audit entry says whether its scoring signals are kept or removed; the caller removes them. False:
+ * unknown rule.
+ */
 export async function deleteRule(
   db: ControlDatabase,
   workspaceId: string,
@@ -151,7 +150,7 @@ export async function deleteRule(
 ): Promise<boolean> {
   const rule = await findRule(db, workspaceId, ruleId);
   if (rule === null) return false;
-  const isThere = ruleIsThere(db, workspaceId, ruleId);
+  const isThere = hasRow(mappingRules, isRule(workspaceId, ruleId));
   const detail = { name: rule.name, scoring_signals: scoringSignals };
   const [, , deleted] = await db.batch([
     auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
@@ -174,19 +173,11 @@ export function raiseRulesVersion(db: ControlDatabase, workspaceId: string, only
     .where(and(eq(workspaces.id, workspaceId), onlyIf));
 }
 
-/** Whether the workspace has ever made a rule of this id: the audit log remembers it, also once the rule is deleted. */
-function wasCreated(db: ControlDatabase, workspaceId: string, ruleId: string) {
-  const entry = and(
-    eq(auditLog.workspaceId, workspaceId),
-    eq(auditLog.target, ruleId),
-    // The plus keeps SQLite from the index of this column: the target's leads to few entries.
-    sql`+${auditLog.action} = ${"rule.created" satisfies AuditAction}`,
-  );
-  return exists(db.select({ id: auditLog.id }).from(auditLog).where(entry));
-}
-
-function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {
-  return exists(db.select({ id: mappingRules.id }).from(mappingRules).where(isRule(workspaceId, ruleId)));
+/** Whether a rule with this id was ever created. The audit log knows, even after the rule was deleted. */
+function wasCreated(workspaceId: string, ruleId: string): SQL {
+  // The plus keeps SQLite from using the index of the action instead of the target's.
+  const isCreation = sql`+${auditLog.action} = ${"rule.created" satisfies AuditAction}`;
+  return hasRow(auditLog, and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.target, ruleId), isCreation));
 }
 
 /** Whether all rules of the workspace stay within the limit with a rule of this size. */
@@ -234,7 +225,7 @@ export async function writeImport(
   by: Change,
 ): Promise<string[] | null> {
   const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
-  const asRead = exists(db.select({ id: workspaces.id }).from(workspaces).where(isCurrent));
+  const asRead = hasRow(workspaces, isCurrent);
   // Lists are ordered by id, newest first. Give each imported rule an older id than the one before, so that the
   // file's order is kept.
   const rows = added.map((rule, index) => rowOf(newId("rule", by.nowMs - index), rule));
@@ -246,11 +237,14 @@ export async function writeImport(
   };
   const at = iso(by.nowMs);
   const ofWorkspace = eq(mappingRules.workspaceId, workspaceId);
-  const ids = JSON.stringify(changes.map(({ id }) => id));
+  const isChanged = isOneOf(
+    mappingRules.id,
+    changes.map(({ id }) => id),
+  );
   const entry = { workspaceId, action: "rules.imported", target: workspaceId, detail } as const;
   const [written] = await db.batch([
     auditEntry(db, by, entry, asRead).returning({ id: auditLog.id }),
-    keepVersions(db, and(ofWorkspace, sql`${mappingRules.id} IN (SELECT value FROM json_each(${ids}))`, asRead)),
+    keepVersions(db, and(ofWorkspace, isChanged, asRead)),
     ...inStatements(changes).map((some) =>
       db
         .update(mappingRules)

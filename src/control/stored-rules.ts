@@ -1,38 +1,17 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
-import { and, desc, eq, inArray, lt, sql, type SQL } from "drizzle-orm";
+import { and, desc, eq, getTableColumns, lt, sql, type SQL } from "drizzle-orm";
 import { mappingRules, ruleVersions, workspaces } from "./control-schema.ts";
-import { pageOf, type ControlDatabase } from "./database.ts";
+import { isOneOf, pageOf, type ControlDatabase } from "./database.ts";
 import type { MappingRule } from "../domain/rules/mapping-rule.ts";
-import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
+import { contentOf } from "../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 
-/** Times are ISO 8601 UTC. */
-export interface StoredRule extends RuleContent {
-  id: string;
-  /** Grows with every change of the rule; scoring signals carry it. */
-  version: number;
-  createdAt: string;
-  updatedAt: string;
-  /** The author of this version: a member's email, or `operator`. */
-  updatedBy: string;
-}
+/** A rule as it is stored (control-schema.ts explains the fields). Times are ISO 8601 UTC. */
+export type StoredRule = Omit<typeof mappingRules.$inferSelect, "workspaceId" | "size">;
 
-export const RULE_COLUMNS = {
-  id: mappingRules.id,
-  name: mappingRules.name,
-  event: mappingRules.event,
-  match: mappingRules.match,
-  conditions: mappingRules.conditions,
-  scoringSignal: mappingRules.scoringSignal,
-  points: mappingRules.points,
-  frequency: mappingRules.frequency,
-  enabled: mappingRules.enabled,
-  version: mappingRules.version,
-  createdAt: mappingRules.createdAt,
-  updatedAt: mappingRules.updatedAt,
-  updatedBy: mappingRules.updatedBy,
-};
+const { workspaceId: _workspaceId, size: _size, ...columns } = getTableColumns(mappingRules);
+export const RULE_COLUMNS = columns;
 
 /** A workspace's rules, newest first. */
 export async function listRules(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<StoredRule>> {
@@ -75,29 +54,25 @@ export async function loadRules(
   db: ControlDatabase,
   workspaceIds: readonly string[],
 ): Promise<Map<string, MappingRule[]>> {
-  const { id, version, event, match, conditions, scoringSignal, points, frequency } = RULE_COLUMNS;
+  const {
+    workspaceId: ofWorkspace,
+    id,
+    version,
+    event,
+    match,
+    conditions,
+    scoringSignal,
+    points,
+    frequency,
+  } = mappingRules;
+  const rule = { id, version, event, match, conditions, scoringSignal, points, frequency };
   const rows = await db
-    .select({
-      workspaceId: mappingRules.workspaceId,
-      id,
-      version,
-      event,
-      match,
-      conditions,
-      scoringSignal,
-      points,
-      frequency,
-    })
+    .select({ workspaceId: ofWorkspace, ...rule })
     .from(mappingRules)
-    .where(and(isOneOf(workspaceIds), eq(mappingRules.enabled, true)));
+    .where(and(isOneOf(mappingRules.workspaceId, workspaceIds), eq(mappingRules.enabled, true)));
   const rules = new Map<string, MappingRule[]>(workspaceIds.map((workspaceId) => [workspaceId, []]));
-  for (const { workspaceId, ...rule } of rows) rules.get(workspaceId)?.push(rule);
+  for (const { workspaceId, ...loaded } of rows) rules.get(workspaceId)?.push(loaded);
   return rules;
-}
-
-/** Passes all ids as one parameter, because a D1 statement takes at most 100. */
-function isOneOf(ids: readonly string[]) {
-  return sql`${mappingRules.workspaceId} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }
 
 export function isRule(workspaceId: string, ruleId: string, version?: number) {
@@ -108,7 +83,7 @@ export function isRule(workspaceId: string, ruleId: string, version?: number) {
   );
 }
 
-/** Names and present versions of at most 90 rules; those that do not exist are missing. */
+/** Names and present versions of these rules. Rules that do not exist are missing. */
 export async function ruleNames(
   db: ControlDatabase,
   workspaceId: string,
@@ -119,7 +94,7 @@ export async function ruleNames(
   const rows = await db
     .select({ id, name, version })
     .from(mappingRules)
-    .where(and(eq(mappingRules.workspaceId, workspaceId), inArray(mappingRules.id, ruleIds.slice(0, 90))));
+    .where(and(eq(mappingRules.workspaceId, workspaceId), isOneOf(mappingRules.id, ruleIds)));
   return new Map(rows.map(({ id: ruleId, ...rule }) => [ruleId, rule] as const));
 }
 
@@ -127,27 +102,14 @@ export async function ruleNames(
 export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 
 /** Content of a rule's version, with its start and author. */
-export interface RuleVersion extends RuleContent {
-  version: number;
-  /** ISO 8601 UTC. */
-  at: string;
-  /** A member's email, or `operator`. */
-  by: string;
-}
+export type RuleVersion = Omit<typeof ruleVersions.$inferSelect, "workspaceId" | "ruleId" | "size">;
 
-const COLUMNS = {
-  version: ruleVersions.version,
-  at: ruleVersions.at,
-  by: ruleVersions.by,
-  name: ruleVersions.name,
-  event: ruleVersions.event,
-  match: ruleVersions.match,
-  conditions: ruleVersions.conditions,
-  scoringSignal: ruleVersions.scoringSignal,
-  points: ruleVersions.points,
-  frequency: ruleVersions.frequency,
-  enabled: ruleVersions.enabled,
-};
+const {
+  workspaceId: _ofWorkspace,
+  ruleId: _ofRule,
+  size: _versionSize,
+  ...VERSION_COLUMNS
+} = getTableColumns(ruleVersions);
 
 /** The rule with its stored versions, current one first; null: unknown rule. */
 export async function listRuleVersions(
@@ -157,7 +119,11 @@ export async function listRuleVersions(
 ): Promise<{ rule: StoredRule; versions: RuleVersion[] } | null> {
   const [[rule], earlier] = await db.batch([
     db.select(RULE_COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)),
-    db.select(COLUMNS).from(ruleVersions).where(isOfRule(workspaceId, ruleId)).orderBy(desc(ruleVersions.version)),
+    db
+      .select(VERSION_COLUMNS)
+      .from(ruleVersions)
+      .where(isOfRule(workspaceId, ruleId))
+      .orderBy(desc(ruleVersions.version)),
   ]);
   return rule === undefined ? null : { rule, versions: [presentVersion(rule), ...earlier] };
 }
@@ -172,7 +138,7 @@ export async function findRuleVersion(
   const [[rule], [earlier]] = await db.batch([
     db.select(RULE_COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)),
     db
-      .select(COLUMNS)
+      .select(VERSION_COLUMNS)
       .from(ruleVersions)
       .where(and(isOfRule(workspaceId, ruleId), eq(ruleVersions.version, version))),
   ]);

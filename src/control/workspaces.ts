@@ -4,10 +4,10 @@ import { newId } from "../platform/ids.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
-import { and, asc, count, desc, eq, exists, lt, ne, or, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, lt, ne, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface Workspace {
@@ -56,7 +56,7 @@ export async function createWorkspace(
   const made = { createdAt: iso(nowMs), retentionDays, configVersion: nowMs };
   const created: Workspace = { id: newId("ws", nowMs), ...workspace, ...made };
   const { plan, retentionDays: _ofPlan, ...columns } = created;
-  const isThere = exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, created.id)));
+  const isThere = hasRow(workspaces, eq(workspaces.id, created.id));
   const detail = { slug: created.slug, name: created.name, plan, overages: created.overages, anchor: created.anchor };
   const [inserted] = await db.batch([
     db
@@ -122,13 +122,9 @@ export async function updateWorkspace(
     const changes = and(eq(workspaces.id, id), isOther);
     const version =
       isOtherConfig && sql`iif(${isOtherConfig}, ${nextConfigVersion(by.nowMs)}, ${workspaces.configVersion})`;
+    const entry = { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } } as const;
     await db.batch([
-      auditEntry(
-        db,
-        by,
-        { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } },
-        exists(db.select({ id: workspaces.id }).from(workspaces).where(changes)),
-      ),
+      auditEntry(db, by, entry, hasRow(workspaces, changes)),
       db
         .update(workspaces)
         .set({ ...columns, planId: plan, configVersion: version })
@@ -141,7 +137,7 @@ export async function updateWorkspace(
 
 /** Ids without a workspace. */
 export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
-  const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(ids));
+  const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(workspaces.id, ids));
   const known = new Set(found.map(({ id }) => id));
   return ids.filter((id) => !known.has(id));
 }
@@ -206,11 +202,6 @@ export async function recordingTerms(
     })
     .from(workspaces)
     .innerJoin(plans, eq(plans.id, workspaces.planId))
-    .where(isOneOf(workspaceIds));
+    .where(isOneOf(workspaces.id, workspaceIds));
   return new Map(rows.map(({ id, ...terms }) => [id, terms]));
-}
-
-/** Passes all ids as one parameter, because a D1 statement takes at most 100. */
-function isOneOf(ids: readonly string[]) {
-  return sql`${workspaces.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }

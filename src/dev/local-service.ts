@@ -1,6 +1,5 @@
 /** Runs the service on this machine: `wrangler dev` as a child process, with its state in a folder. Works offline. */
-import { fork } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { fork, type ChildProcess } from "node:child_process";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 

@@ -4,8 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { parseEnv } from "node:util";
-import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG } from "./demo-workspace.ts";
-import type { DemoWorkspace } from "./demo-workspace.ts";
+import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
 import { PROJECT_DIR } from "./local-service.ts";
 
 const TOKEN_BYTES = 24;

@@ -4,11 +4,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
 import { createKeys } from "./demo/provision.ts";
-import type { DemoKeys } from "./demo/senders.ts";
-import { imports, LEADS, mistakes } from "./demo/senders.ts";
+import { imports, LEADS, mistakes, type DemoKeys } from "./demo/senders.ts";
 import { PROJECT_DIR, startService } from "./local-service.ts";
-import { OperatorClient } from "./operator-client.ts";
-import type { BooksAnswer, WorkspaceAnswer } from "./operator-client.ts";
+import { OperatorClient, type BooksAnswer, type WorkspaceAnswer } from "./operator-client.ts";
 import { Progress } from "./terminal.ts";
 import { setClock, WORKER_WITH_CLOCK } from "./worker-clock.ts";
 

@@ -19,8 +19,6 @@ export interface BeforeRestore {
   target: Record<RestoredObject, string>;
   /** Bookmarks of the moment before the restore, for undoing it. */
   undo: Record<RestoredObject, string>;
-  /** Highest outbox row number in use. */
   highestRow: number;
-  /** Signals answered with 202. */
   accepted: SignalsByPeriod;
 }

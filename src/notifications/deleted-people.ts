@@ -1,6 +1,5 @@
 /** Removes a deleted person from waiting deliveries and from the deliveries shown on the pages. */
-import { withoutPerson } from "../domain/events/workspace-event.ts";
-import type { AnyEvent, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { withoutPerson, type AnyEvent, type WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 

@@ -4,7 +4,7 @@
  * fixed: each attempt sends the same body under the same id.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { AnyEvent, AnyEventType, EventData, EventId } from "../domain/events/workspace-event.ts";
+import type { AnyEvent, AnyEventType, EventData } from "../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
@@ -17,13 +17,13 @@ import type { Delivery, DeliveryEnd, DeliveryState, Due } from "./destination-ca
 export const LANES = { test: 0, event: 1, scored: 2 } as const;
 export type Lane = (typeof LANES)[keyof typeof LANES];
 
-export function laneOf(type: AnyEventType): Lane {
+function laneOf(type: AnyEventType): Lane {
   if (type === "destination.test") return LANES.test;
   return type === "person.scored" ? LANES.scored : LANES.event;
 }
 
 /** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
-export const DELIVERY_MAX_BYTES = 256 * 1_024;
+const DELIVERY_MAX_BYTES = 256 * 1_024;
 /**
  * Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped.
  */
@@ -31,11 +31,9 @@ const EVENT_MAX_CHARACTERS = 600_000;
 /** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
-/** Bytes counted for a delivery's own row, in addition to its notifications. */
 const ROW_BYTES = 512;
 /** Latest attempts kept per delivery: a full schedule and some manual retries. */
 const ATTEMPTS_KEPT = 20;
-/** Number of ended deliveries after which expired ones are deleted. */
 const ENDED_BEFORE_CLEARING = 50;
 
 export interface StoredDelivery {
@@ -56,6 +54,18 @@ export interface StoredDelivery {
   answersHidden: boolean;
   createdMs: number;
 }
+
+type DeliveryRow = Omit<StoredDelivery, "events" | "attempts" | "answersHidden"> & {
+  events: string;
+  attempts: string;
+  answersHidden: number;
+};
+
+type EarliestRow = { destinationId: string; id: string; dueMs: number; attempt: number };
+
+const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId, type, lane, events, bytes, state,
+  end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
+  answers_hidden AS answersHidden, created_ms AS createdMs FROM deliveries`;
 
 /** In-memory totals of one destination's deliveries. */
 interface Counts {
@@ -92,15 +102,8 @@ export class Deliveries {
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const data = JSON.stringify(event.data);
     if (data.length > EVENT_MAX_CHARACTERS) return [];
-    const { seq } = this.#sql
-      .exec<{ seq: number }>(
-        "INSERT INTO notifications (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq",
-        event.id,
-        event.type,
-        event.time,
-        data,
-      )
-      .one();
+    const insert = "INSERT INTO notifications (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq";
+    const { seq } = this.#sql.exec<{ seq: number }>(insert, event.id, event.type, event.time, data).one();
     const bytes = new TextEncoder().encode(data).length;
     return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#begin(id, event, seq, bytes, nowMs));
   }
@@ -112,13 +115,9 @@ export class Deliveries {
     if (event.type !== "person.scored" || open === null) return null;
     const signals = open.signals + event.data.scoring_signals.length;
     if (signals > PERSON_SCORED_MAX_SIGNALS || open.bytes + bytes > DELIVERY_MAX_BYTES) return null;
-    this.#sql.exec(
-      "UPDATE deliveries SET events = json_insert(events, '$[#]', CAST(? AS INTEGER)), bytes = bytes + ? WHERE destination_id = ? AND id = ?",
-      seq,
-      bytes,
-      destinationId,
-      open.id,
-    );
+    const update = `UPDATE deliveries SET events = json_insert(events, '$[#]', CAST(? AS INTEGER)), bytes = bytes + ?
+      WHERE destination_id = ? AND id = ?`;
+    this.#sql.exec(update, seq, bytes, destinationId, open.id);
     counts.open = { id: open.id, bytes: open.bytes + bytes, signals };
     counts.waitingBytes += bytes;
     return open.id;
@@ -127,18 +126,11 @@ export class Deliveries {
   #begin(destinationId: string, event: AnyEvent, seq: number, bytes: number, nowMs: number): string {
     const id = newId("dlv", nowMs);
     const counts = this.#countsOf(destinationId);
+    const values = [destinationId, id, event.id, event.type, laneOf(event.type), seq, bytes + ROW_BYTES, nowMs, nowMs];
     this.#sql.exec(
       `INSERT INTO deliveries (destination_id, id, event_id, type, lane, events, bytes, state, due_ms, attempt, failed,
         attempts, answers_hidden, created_ms) VALUES (?, ?, ?, ?, ?, json_array(CAST(? AS INTEGER)), ?, 'waiting', ?, 1, 0, '[]', 0, ?)`,
-      destinationId,
-      id,
-      event.id,
-      event.type,
-      laneOf(event.type),
-      seq,
-      bytes + ROW_BYTES,
-      nowMs,
-      nowMs,
+      ...values,
     );
     counts.waiting++;
     counts.waitingBytes += bytes + ROW_BYTES;
@@ -151,21 +143,12 @@ export class Deliveries {
     return this.#countsOf(destinationId).open?.id === id;
   }
 
-  /** Waiting deliveries of a destination, earliest due time first. */
-  earliest(destinationId: string, lane: Lane, limit: number): (Due & { dueMs: number })[] {
-    return this.#sql
-      .exec<{ id: string; dueMs: number; attempt: number }>(
-        `SELECT id, due_ms AS dueMs, attempt FROM deliveries WHERE destination_id = ? AND lane = ? AND due_ms IS NOT NULL
-          ORDER BY due_ms, id LIMIT ?`,
-        destinationId,
-        lane,
-        limit,
-      )
-      .toArray()
-      .map((row) => ({ ...row, destinationId }));
+  earliest(destinationId: string, lane: Lane, limit: number): EarliestRow[] {
+    const select = `SELECT destination_id AS destinationId, id, due_ms AS dueMs, attempt FROM deliveries
+      WHERE destination_id = ? AND lane = ? AND due_ms IS NOT NULL ORDER BY due_ms, id LIMIT ?`;
+    return this.#sql.exec<EarliestRow>(select, destinationId, lane, limit).toArray();
   }
 
-  /** Deliveries whose attempt the consumer has started but not reported. */
   taken(): StoredDelivery[] {
     return this.#read("due_ms IS NOT NULL AND taken_ms IS NOT NULL");
   }
@@ -177,8 +160,9 @@ export class Deliveries {
   /** Merges a delivery's notifications into one body. Null: all of them were about deleted people. */
   event({ events }: StoredDelivery): AnyEvent | null {
     const rows = this.#sql
-      .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
-        "SELECT id, type, time_ms, data FROM notifications WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+      .exec<{ id: string; type: string; time: number; data: string | null }>(
+        `SELECT id, type, time_ms AS time, data FROM notifications WHERE seq IN (SELECT value FROM json_each(?))
+          ORDER BY seq`,
         JSON.stringify(events),
       )
       .toArray();
@@ -186,7 +170,7 @@ export class Deliveries {
     const datas = rows.flatMap(({ data }) => (data === null ? [] : [JSON.parse(data) as unknown]));
     if (first === undefined || datas.length === 0) return null;
     const data = first.type === "person.scored" ? joined(datas as EventData["person.scored"][]) : datas[0];
-    return { id: first.id as EventId, type: first.type, time: first.time_ms, data } as AnyEvent;
+    return { ...first, data } as AnyEvent;
   }
 
   /** Records the start of an attempt. The delivery's content is fixed from now on. */
@@ -195,21 +179,17 @@ export class Deliveries {
     this.#close(destinationId, id);
   }
 
-  /** Schedules another attempt at `dueMs`. */
   again(delivery: StoredDelivery, dueMs: number): void {
-    this.#put(
-      { ...delivery, state: "waiting", endReason: null, dueMs, takenMs: null, attempt: delivery.attempt + 1 },
-      delivery,
-    );
+    this.#put(delivery, { state: "waiting", endReason: null, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
   startOver(delivery: StoredDelivery): void {
-    this.#put({ ...delivery, state: "waiting", endReason: null, dueMs: 0, failed: 0 }, delivery);
+    this.#put(delivery, { state: "waiting", endReason: null, dueMs: 0, failed: 0 });
   }
 
   end(delivery: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
-    this.#put({ ...delivery, state, endReason, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 }, delivery);
+    this.#put(delivery, { state, endReason, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   dueNow(destinationId: string, nowMs: number): void {
@@ -255,7 +235,6 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** Deliveries of a destination, latest first. */
   list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
     const rows = this.#read(
       "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
@@ -319,35 +298,28 @@ export class Deliveries {
     if (counts.open?.id === id) counts.open = null;
   }
 
-  #put(delivery: StoredDelivery, before: StoredDelivery): void {
-    const counts = this.#countsOf(delivery.destinationId);
-    const { state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id } = delivery;
+  #put(before: StoredDelivery, change: Partial<StoredDelivery>): void {
+    const { state, endReason, dueMs, takenMs, attempt, failed, ...delivery } = { ...before, ...change };
+    const { destinationId, id, bytes } = delivery;
+    // Before the row changes, because the first use counts the rows.
+    const counts = this.#countsOf(destinationId);
+    const attempts = JSON.stringify(delivery.attempts.slice(-ATTEMPTS_KEPT));
+    const values = [state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id];
     this.#sql.exec(
       `UPDATE deliveries SET state = ?, end_reason = ?, due_ms = ?, taken_ms = ?, attempt = ?, failed = ?, attempts = ?
         WHERE destination_id = ? AND id = ?`,
-      state,
-      endReason,
-      dueMs,
-      takenMs,
-      attempt,
-      failed,
-      JSON.stringify(attempts.slice(-ATTEMPTS_KEPT)),
-      destinationId,
-      id,
+      ...values,
     );
-    const change = Number(dueMs !== null) - Number(before.dueMs !== null);
-    counts.waiting += change;
-    counts.waitingBytes += change * delivery.bytes;
+    const waiting = Number(dueMs !== null) - Number(before.dueMs !== null);
+    counts.waiting += waiting;
+    counts.waitingBytes += waiting * bytes;
     if (dueMs !== null) return;
     counts.endedSinceClearing++;
     this.#close(destinationId, id);
   }
 
   #read(where: string, ...values: SqlStorageValue[]): StoredDelivery[] {
-    return this.#sql
-      .exec<DeliveryRow>(`SELECT * FROM deliveries WHERE ${where}`, ...values)
-      .toArray()
-      .map(toStoredDelivery);
+    return [...this.#sql.exec<DeliveryRow>(`${SELECT} WHERE ${where}`, ...values)].map(toStoredDelivery);
   }
 }
 
@@ -361,43 +333,11 @@ export function shownDelivery(delivery: StoredDelivery): Delivery {
   return { id, destinationId, eventId, type, state, endReason, createdAtMs: createdMs, dueAtMs, attempts };
 }
 
-type DeliveryRow = {
-  destination_id: string;
-  id: string;
-  event_id: string;
-  type: AnyEventType;
-  lane: Lane;
-  events: string;
-  bytes: number;
-  state: DeliveryState;
-  end_reason: DeliveryEnd | null;
-  due_ms: number | null;
-  taken_ms: number | null;
-  attempt: number;
-  failed: number;
-  attempts: string;
-  answers_hidden: number;
-  created_ms: number;
-};
-
-function toStoredDelivery(row: DeliveryRow): StoredDelivery {
-  const { id, type, lane, bytes, state, attempt, failed } = row;
+function toStoredDelivery({ events, attempts, answersHidden, ...row }: DeliveryRow): StoredDelivery {
   return {
-    id,
-    type,
-    lane,
-    bytes,
-    state,
-    attempt,
-    failed,
-    destinationId: row.destination_id,
-    eventId: row.event_id,
-    events: JSON.parse(row.events) as number[],
-    endReason: row.end_reason,
-    dueMs: row.due_ms,
-    takenMs: row.taken_ms,
-    attempts: JSON.parse(row.attempts) as AttemptResult[],
-    answersHidden: row.answers_hidden === 1,
-    createdMs: row.created_ms,
+    ...row,
+    events: JSON.parse(events) as number[],
+    attempts: JSON.parse(attempts) as AttemptResult[],
+    answersHidden: answersHidden === 1,
   };
 }

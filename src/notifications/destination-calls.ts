@@ -17,7 +17,6 @@ export interface NewDestination {
   pagesUrl: string;
 }
 
-/** Changes to a destination. Omitted fields keep their value. */
 export interface DestinationChange {
   name?: string;
   target?: string;
@@ -25,22 +24,23 @@ export interface DestinationChange {
   pagesUrl: string;
 }
 
-/** Reasons to refuse a change of a destination. */
-export type DestinationRefusal = "not_found" | "too_many" | "not_active" | "not_a_webhook";
+export type DestinationRefusal =
+  | "not_found"
+  | "too_many_destinations"
+  | "destination_not_active"
+  | "destination_without_secret";
 
 /** A destination with its new secret. No other answer contains the secret. */
 export interface CreatedDestination {
   destination: Destination;
   /** Signing secret of a webhook, with the prefix `whsec_`. Null: this type has no secret. */
   secret: string | null;
-  /** Whether this call created the destination or its secret. False for a repeated call. */
   isNew: boolean;
 }
 
 /** `waiting`: will be sent or retried at `dueAtMs`. `failed`: was given up. */
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
-/** Reason why a delivery ended without success. */
 export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "person_deleted";
 
 export interface Delivery {
@@ -50,7 +50,6 @@ export interface Delivery {
   eventId: string;
   type: AnyEventType;
   state: DeliveryState;
-  /** Why a failed delivery was given up. Null for other states. */
   endReason: DeliveryEnd | null;
   createdAtMs: number;
   /**
@@ -62,7 +61,6 @@ export interface Delivery {
   attempts: AttemptResult[];
 }
 
-/** A delivery with the notification that was sent. */
 export interface DeliveryDetail {
   delivery: Delivery;
   destination: Destination;
@@ -71,14 +69,12 @@ export interface DeliveryDetail {
   pagesUrl: string;
 }
 
-/** A delivery's next attempt. */
 export interface Due {
   destinationId: string;
   id: string;
   attempt: number;
 }
 
-/** An attempt for the consumer to make now. */
 export interface Parcel {
   destinationId: string;
   type: DestinationType;

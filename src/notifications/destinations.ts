@@ -1,7 +1,6 @@
 /**
  * Destinations: one Durable Object per workspace. It stores the destinations, the notifications that wait for
- * delivery, and the result of each delivery. It sends nothing itself: the queue consumer sends, outside of any
- * object.
+ * delivery, and the result of each delivery. The queue consumer sends, outside of any object.
  *
  * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report.
  * No call resolves before its writes are durable. The queue only transports. A delivery that was passed to the queue
@@ -11,13 +10,11 @@
  */
 import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import { wantedBy } from "../domain/events/destination.ts";
-import type { Destination } from "../domain/events/destination.ts";
+import { wantedBy, type Destination } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import { ok, refuse } from "../domain/result.ts";
-import type { Result } from "../domain/result.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
 import { CALL_TIMEOUT_MS, DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
@@ -28,9 +25,16 @@ import { DeletedPeople } from "./deleted-people.ts";
 import { Deliveries, LANES, shownDelivery } from "./deliveries.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
 import { HourlyChore } from "./hourly-chore.ts";
-import { ownEvent, Reports } from "./reports.ts";
-import { failingDestination, NO_FAILURES, OldSecrets, Roster, Settings, shownDestination } from "./roster.ts";
-import type { StoredDestination } from "./roster.ts";
+import { newEvent } from "./raised-events.ts";
+import {
+  failingDestination,
+  NO_FAILURES,
+  OldSecrets,
+  Roster,
+  Settings,
+  shownDestination,
+  type StoredDestination,
+} from "./roster.ts";
 
 export class Destinations extends RestorableObject {
   readonly #sql: SqlStorage;
@@ -40,31 +44,23 @@ export class Destinations extends RestorableObject {
   readonly #deliveries: Deliveries;
   readonly #deletedPeople: DeletedPeople;
   readonly #dispatch: Dispatch;
-  readonly #reports: Reports;
-  readonly #sources: TellSources;
   readonly #chore: HourlyChore;
   readonly #alarm: Alarm;
+  /** Resolves when no source is being informed. Never rejects. */
+  #telling: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     const { sql } = ctx.storage;
     createTables(sql);
-    const parts = {
-      roster: new Roster(sql),
-      settings: new Settings(sql),
-      deliveries: new Deliveries(sql),
-      deletedPeople: new DeletedPeople(sql),
-    };
     this.#sql = sql;
     this.#oldSecrets = new OldSecrets(sql);
-    this.#roster = parts.roster;
-    this.#settings = parts.settings;
-    this.#deliveries = parts.deliveries;
-    this.#deletedPeople = parts.deletedPeople;
-    this.#dispatch = new Dispatch(parts, configuredLeaseMs(env));
-    this.#reports = new Reports(sql, parts);
-    this.#sources = new TellSources(env, sql, parts);
-    this.#chore = new HourlyChore(env, sql, parts);
+    const roster = (this.#roster = new Roster(sql));
+    const settings = (this.#settings = new Settings(sql));
+    const deliveries = (this.#deliveries = new Deliveries(sql));
+    const deletedPeople = (this.#deletedPeople = new DeletedPeople(sql));
+    this.#dispatch = new Dispatch(sql, { roster, settings, deliveries }, configuredLeaseMs(env));
+    this.#chore = new HourlyChore(env, sql, { roster, settings, deliveries, deletedPeople });
     this.#alarm = new Alarm(ctx);
   }
 
@@ -73,9 +69,6 @@ export class Destinations extends RestorableObject {
     this.#run((nowMs) => this.#addEvents(this.#deletedPeople.withoutDeleted(events), nowMs));
   }
 
-  // --- Destinations ---
-
-  /** All destinations, oldest first. */
   list(): Destination[] {
     return this.#roster.all().map((destination) => this.#shown(destination));
   }
@@ -96,7 +89,7 @@ export class Destinations extends RestorableObject {
   async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
-    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many");
+    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many_destinations");
     const secret = destination.type === "webhook" ? newSecret() : null;
     await this.#runAndTell((nowMs) => this.#roster.add(destination, secret, nowMs));
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
@@ -121,7 +114,6 @@ export class Destinations extends RestorableObject {
     );
   }
 
-  /** Resumes a destination that was paused or that the service switched off. */
   resume(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (destination, nowMs) => {
       if (destination.state === "active") return destination;
@@ -130,7 +122,6 @@ export class Destinations extends RestorableObject {
     });
   }
 
-  /** Removes a destination with all its deliveries. Null: unknown id. */
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
@@ -146,7 +137,7 @@ export class Destinations extends RestorableObject {
   rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
     const destination = this.#roster.find(id);
     if (destination === null) return refuse("not_found");
-    if (destination.secret === null) return refuse("not_a_webhook");
+    if (destination.secret === null) return refuse("destination_without_secret");
     const secret = newSecret();
     const [before, nowMs] = [destination.secret, Date.now()];
     this.ctx.storage.transactionSync(() => {
@@ -176,12 +167,11 @@ export class Destinations extends RestorableObject {
   sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     if (this.#roster.find(id) === null) return refuse("not_found");
     const [deliveryId = ""] = this.#run((nowMs) =>
-      this.#deliveries.add(ownEvent("destination.test", { message }, nowMs), [id], nowMs),
+      this.#deliveries.add(newEvent("destination.test", { message }, nowMs), [id], nowMs),
     );
     return this.#deliveryNow(id, deliveryId);
   }
 
-  /** Deliveries of a destination, latest first. Null: unknown destination. */
   listDeliveries(destinationId: string, page: Page): PageOf<Calls.Delivery> | null {
     return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
   }
@@ -207,7 +197,7 @@ export class Destinations extends RestorableObject {
     const delivery = this.#deliveries.find(destinationId, id);
     if (delivery === null || destination === null || this.#deliveries.event(delivery) === null)
       return refuse("not_found");
-    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("not_active");
+    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("destination_not_active");
     this.#run(() => {
       this.#deliveries.startOver(delivery);
       if (destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
@@ -229,8 +219,7 @@ export class Destinations extends RestorableObject {
     if (delivery.takenMs !== null && nowMs - delivery.takenMs < TAKEN_MS) return null;
     const event = this.#deliveries.event(delivery);
     if (event === null) {
-      this.#dispatch.ended(id);
-      this.#run(() => this.#deliveries.end(delivery, "failed", "person_deleted"));
+      this.#run(() => this.#dispatch.cancel(delivery, "person_deleted"));
       return null;
     }
     this.#deliveries.take(delivery, nowMs);
@@ -248,8 +237,7 @@ export class Destinations extends RestorableObject {
   async report({ destinationId, id, attempt }: Calls.Due, result: AttemptResult): Promise<void> {
     const delivery = this.#deliveries.find(destinationId, id);
     if (delivery === null || delivery.dueMs === null || (delivery.attempt !== attempt && result.error !== null)) return;
-    this.#dispatch.ended(id);
-    this.#run((nowMs) => this.#reports.judge(delivery, result, nowMs));
+    this.#run((nowMs) => this.#dispatch.ended(delivery, result, nowMs));
     if (this.#settings.pendingChange !== null) await this.#tell();
   }
 
@@ -356,13 +344,52 @@ export class Destinations extends RestorableObject {
     return changed;
   }
 
-  /** Informs the sources of a change. Never throws: the alarm retries after a failure. */
-  async #tell(): Promise<void> {
-    try {
-      await this.#sources.tell(this.#workspaceId);
-    } catch (error) {
-      logEvent("wanted_not_told", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+  /**
+   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older
+   * change cannot overtake a newer one. Never throws: the alarm retries after a failure.
+   */
+  #tell(): Promise<void> {
+    this.#telling = this.#telling
+      .then(() => within(CALL_TIMEOUT_MS, this.#tellNow()))
+      .catch((error: unknown) => {
+        logEvent("wanted_not_told", { workspace: this.#workspaceId, error: errorText(error) });
+        this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+      });
+    return this.#telling;
+  }
+
+  async #tellNow(): Promise<void> {
+    const change = this.#settings.pendingChange;
+    if (change === null) return;
+    const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
+    await Promise.all([
+      this.env.SIGNAL_STORE.getByName(this.#workspaceId).wantEvents(wanted),
+      this.env.QUOTA_COUNTER.getByName(this.#workspaceId).wantEvents(wanted),
+    ]);
+    await this.#logSwitchedOff();
+    this.#settings.sourcesInformed(change);
+  }
+
+  async #logSwitchedOff(): Promise<void> {
+    type Row = { destination_id: string; at_ms: number; detail: string };
+    const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
+    if (rows.length === 0) return;
+    // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
+    const [{ auditEntry }, { controlDatabase }] = await Promise.all([
+      import("../control/audit.ts"),
+      import("../control/database.ts"),
+    ]);
+    const db = controlDatabase(this.env.DB);
+    for (const { destination_id, at_ms, detail } of rows) {
+      const by = { actor: "service", nowMs: at_ms };
+      const entry = {
+        workspaceId: this.#workspaceId,
+        action: "destination.switched_off",
+        target: destination_id,
+      } as const;
+      // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
+      await auditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
+      this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
     }
   }
 
@@ -387,18 +414,16 @@ export class Destinations extends RestorableObject {
   }
 }
 
-// The signing secret of a webhook, in the format of the Standard Webhooks specification.
-
-/** The specification allows 24 to 64 bytes. */
+/** The Standard Webhooks specification allows 24 to 64 bytes. */
 const SECRET_BYTES = 32;
 
+/** A signing secret in the format of the specification. */
 function newSecret(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
 }
 
-/** The object's tables. */
-export function createTables(sql: SqlStorage): void {
+function createTables(sql: SqlStorage): void {
   sql.exec(`
     CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS destinations (
@@ -460,61 +485,4 @@ export function createTables(sql: SqlStorage): void {
     CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
       WITHOUT ROWID;
   `);
-}
-
-export class TellSources {
-  readonly #env: Env;
-  readonly #sql: SqlStorage;
-  readonly #roster: Roster;
-  readonly #settings: Settings;
-  /** Resolves when no source is being informed. */
-  #telling: Promise<void> = Promise.resolve();
-
-  constructor(env: Env, sql: SqlStorage, { roster, settings }: { roster: Roster; settings: Settings }) {
-    this.#env = env;
-    this.#sql = sql;
-    this.#roster = roster;
-    this.#settings = settings;
-  }
-
-  /**
-   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older
-   * change cannot overtake a newer one.
-   */
-  tell(workspaceId: string): Promise<void> {
-    const informed = this.#telling.then(() => within(CALL_TIMEOUT_MS, this.#tellNow(workspaceId)));
-    this.#telling = informed.catch(() => undefined);
-    return informed;
-  }
-
-  async #tellNow(workspaceId: string): Promise<void> {
-    const change = this.#settings.pendingChange;
-    if (change === null) return;
-    const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
-    await Promise.all([
-      this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted),
-      this.#env.QUOTA_COUNTER.getByName(workspaceId).wantEvents(wanted),
-    ]);
-    await this.#logSwitchedOff(workspaceId);
-    this.#settings.sourcesInformed(change);
-  }
-
-  async #logSwitchedOff(workspaceId: string): Promise<void> {
-    type Row = { destination_id: string; at_ms: number; detail: string };
-    const rows = this.#sql.exec<Row>("SELECT * FROM switched_off").toArray();
-    if (rows.length === 0) return;
-    // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
-    const [{ writeAuditEntry }, { controlDatabase }] = await Promise.all([
-      import("../control/audit.ts"),
-      import("../control/database.ts"),
-    ]);
-    const db = controlDatabase(this.#env.DB);
-    for (const { destination_id, at_ms, detail } of rows) {
-      const by = { actor: "service", nowMs: at_ms };
-      const entry = { workspaceId, action: "destination.switched_off", target: destination_id } as const;
-      // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
-      await writeAuditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
-      this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
-    }
-  }
 }

@@ -1,14 +1,23 @@
 /**
- * Decides which deliveries leave now and when the next ones may leave. Attempts in progress are tracked in memory,
- * only to avoid passing a delivery to the queue twice. The delivery's row prevents overlapping attempts, when the
- * consumer takes it.
+ * Decides which deliveries leave now, when the next ones may leave, and what follows from an attempt. Attempts in
+ * progress are tracked in memory, only to avoid passing a delivery to the queue twice. The delivery's row prevents
+ * overlapping attempts, when the consumer takes it.
  */
-import { FAILING_AFTER } from "../domain/events/attempts.ts";
+import {
+  FAILING_AFTER,
+  failedAgain,
+  isHopeless,
+  judgeAttempt,
+  notBeforeMs,
+  type AttemptResult,
+} from "../domain/events/attempts.ts";
+import type { DisabledReason } from "../domain/events/destination.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import { LANES, type Deliveries, type Lane, type StoredDelivery } from "./deliveries.ts";
-import type { Due } from "./destination-calls.ts";
-import type { Roster, StoredDestination } from "./roster.ts";
+import type { DeliveryEnd, Due } from "./destination-calls.ts";
+import { newEvent } from "./raised-events.ts";
+import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
 /**
  * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves
@@ -20,6 +29,17 @@ export const DELIVERIES_UNDER_WAY = 5;
 /** Lease of an attempt. A consumer that has not reported by then is considered dead. */
 export const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;
 
+/** After an outage of this length, a success makes all waiting deliveries due at once. */
+const DESTINATION_RECOVERED_MS = 3_600_000;
+/** The time of the last success is stored at most this often. */
+const DELIVERED_WRITE_MS = 60_000;
+
+interface Tables {
+  roster: Roster;
+  deliveries: Deliveries;
+  settings: Settings;
+}
+
 interface UnderWay {
   destinationId: string;
   lane: Lane;
@@ -27,8 +47,10 @@ interface UnderWay {
 }
 
 export class Dispatch {
+  readonly #sql: SqlStorage;
   readonly #roster: Roster;
   readonly #deliveries: Deliveries;
+  readonly #settings: Settings;
   readonly #leaseMs: number;
   readonly #underWay = new Map<string, UnderWay>();
   /** Time when scoring signals last left, by destination. */
@@ -40,9 +62,11 @@ export class Dispatch {
    */
   #turn = 0;
 
-  constructor({ roster, deliveries }: { roster: Roster; deliveries: Deliveries }, leaseMs: number) {
+  constructor(sql: SqlStorage, { roster, deliveries, settings }: Tables, leaseMs: number) {
+    this.#sql = sql;
     this.#roster = roster;
     this.#deliveries = deliveries;
+    this.#settings = settings;
     this.#leaseMs = leaseMs;
     for (const { id, destinationId, lane, takenMs } of deliveries.taken()) {
       this.#underWay.set(id, { destinationId, lane, untilMs: (takenMs ?? 0) + TAKEN_MS });
@@ -85,14 +109,78 @@ export class Dispatch {
     this.#underWay.set(id, { destinationId, lane, untilMs });
   }
 
-  ended(id: string): void {
-    this.#underWay.delete(id);
+  /**
+   * Records the result of an attempt and decides what follows. A failed test does not count against its destination.
+   * Runs in a transaction of the object.
+   */
+  ended(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
+    this.#underWay.delete(before.id);
+    const destination = this.#roster.find(before.destinationId);
+    if (destination === null) return;
+    const kept = before.answersHidden ? { ...result, answer: null } : result;
+    const failed = before.failed + Number(result.error !== null);
+    const delivery = { ...before, failed, attempts: [...before.attempts, kept] };
+    const isTest = delivery.lane === LANES.test;
+    const judged = judgeAttempt(result, failed, nowMs, Math.random());
+    if (judged.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null);
+    else if (isTest || judged.outcome === "given_up") this.#deliveries.end(delivery, "failed", "attempts_failed");
+    else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off");
+    else this.#deliveries.again(delivery, judged.atMs);
+    this.#deliveries.clearEnded(destination.id, nowMs);
+    if (isTest) return;
+    if (judged.outcome === "delivered") this.#reached(destination, nowMs);
+    else this.#missed(destination, result, nowMs);
+  }
+
+  /** Ends a delivery without an attempt. Runs in a transaction of the object. */
+  cancel(delivery: StoredDelivery, reason: DeliveryEnd): void {
+    this.#underWay.delete(delivery.id);
+    this.#deliveries.end(delivery, "failed", reason);
   }
 
   /** Lets a delivery that the queue refused leave again at `againMs`. */
   refused(id: string, againMs: number): void {
     const attempt = this.#underWay.get(id);
     if (attempt !== undefined) this.#underWay.set(id, { ...attempt, untilMs: againMs });
+  }
+
+  #reached(destination: StoredDestination, nowMs: number): void {
+    const { failing, deliveredMs } = destination;
+    if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
+    this.#roster.put({ ...destination, ...NO_FAILURES, deliveredMs: nowMs });
+    if (failing !== null && nowMs - failing.sinceMs >= DESTINATION_RECOVERED_MS) {
+      this.#deliveries.dueNow(destination.id, nowMs);
+    }
+  }
+
+  #missed(destination: StoredDestination, result: AttemptResult, nowMs: number): void {
+    const failing = failedAgain(destination.failing, nowMs);
+    // Attempts that ran at the same time count as one failure, because the outage may have been short.
+    const isAnother = destination.failing === null || result.atMs >= destination.failing.lastMs;
+    const failures = destination.failures + Number(isAnother);
+    const notBefore = Math.max(destination.notBeforeMs, notBeforeMs(result, failures, nowMs, Math.random()));
+    const missed = { ...destination, failing, failures, notBeforeMs: notBefore };
+    if (result.status === 410) this.#switchOff(missed, "gone", nowMs);
+    else if (isHopeless(failing)) this.#switchOff(missed, "failing", nowMs);
+    else this.#roster.put(missed);
+  }
+
+  /** Switches a destination off. All other destinations are notified, whichever types they want. */
+  #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
+    const { id, name } = destination;
+    this.#roster.put({ ...destination, state: "disabled", disabledReason: reason });
+    this.#deliveries.giveUpAll(id, "switched_off");
+    this.#settings.changed();
+    const detail = JSON.stringify({ name, reason });
+    this.#sql.exec(
+      "INSERT OR REPLACE INTO switched_off (destination_id, at_ms, detail) VALUES (?, ?, ?)",
+      id,
+      nowMs,
+      detail,
+    );
+    const data = { destination_id: id, destination_name: name, reason };
+    const otherIds = this.#roster.active().map(({ id: otherId }) => otherId);
+    if (otherIds.length > 0) this.#deliveries.add(newEvent("destination.disabled", data, nowMs), otherIds, nowMs);
   }
 
   #notUnderWay(destinationId: string, lane: Lane): (Due & { dueMs: number })[] {

@@ -2,20 +2,31 @@
  * Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows.
  */
 import { wantedBy } from "../domain/events/destination.ts";
-import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/events/key-notices.ts";
+import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { uuidv7From } from "../platform/ids.ts";
 import { within } from "../platform/time-limit.ts";
 import type { DeletedPeople } from "./deleted-people.ts";
-import type { KeyNotice } from "./key-notice-events.ts";
 import type { Deliveries } from "./deliveries.ts";
+import { newEvent } from "./raised-events.ts";
 import type { Roster, Settings } from "./roster.ts";
 
 const CHORE_MS = 3_600_000;
 /** Days for which notification ids are remembered to detect repetitions. Sources repeat within minutes. */
 const EVENT_SEEN_DAYS = 14;
 
-interface Parts {
+interface KeyNotice {
+  keyId: string;
+  notice: "key.expiring" | "key.silent";
+  /**
+   * Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once.
+   */
+  of: string;
+  event: WorkspaceEvent;
+}
+
+interface Tables {
   roster: Roster;
   deliveries: Deliveries;
   settings: Settings;
@@ -25,18 +36,18 @@ interface Parts {
 export class HourlyChore {
   readonly #env: Env;
   readonly #sql: SqlStorage;
-  readonly #parts: Parts;
+  readonly #tables: Tables;
   #notBeforeMs = 0;
 
-  constructor(env: Env, sql: SqlStorage, parts: Parts) {
+  constructor(env: Env, sql: SqlStorage, tables: Tables) {
     this.#env = env;
     this.#sql = sql;
-    this.#parts = parts;
+    this.#tables = tables;
   }
 
   /** Time of the next run, in milliseconds since 1970; infinity if the workspace has no destination. */
   nextMs(): number {
-    const { roster, settings } = this.#parts;
+    const { roster, settings } = this.#tables;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
     return Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
   }
@@ -48,11 +59,21 @@ export class HourlyChore {
 
   /** All key notices that apply now, including those already raised. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
-    const { types } = wantedBy(this.#parts.roster.all(), this.#parts.settings.thresholds);
+    const { types } = wantedBy(this.#tables.roster.all(), this.#tables.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
-    const { readKeyNotices } = await import("./key-notice-events.ts");
-    return within(CALL_TIMEOUT_MS, readKeyNotices(this.#env, workspaceId, types, nowMs));
+    const [{ keysToWatch }, { controlDatabase }] = await Promise.all([
+      import("../control/api-keys.ts"),
+      import("../control/database.ts"),
+    ]);
+    const [keys, lastUsed] = await within(
+      CALL_TIMEOUT_MS,
+      Promise.all([
+        keysToWatch(controlDatabase(this.#env.DB), workspaceId, nowMs),
+        this.#env.QUOTA_COUNTER.getByName(workspaceId).lastUsed(),
+      ]),
+    );
+    return keys.flatMap((key) => noticesOf({ ...key, lastUsedMs: lastUsed[key.id] ?? null }, types, nowMs));
   }
 
   /**
@@ -61,7 +82,7 @@ export class HourlyChore {
    * @param nowMs start of the run; the next one follows an hour later.
    */
   finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
-    const { roster, deliveries, settings, deletedPeople } = this.#parts;
+    const { roster, deliveries, settings, deletedPeople } = this.#tables;
     this.#sql.exec(
       "DELETE FROM notifications_seen WHERE id < ?",
       `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`,
@@ -77,4 +98,27 @@ export class HourlyChore {
       ON CONFLICT DO UPDATE SET of = excluded.of WHERE of <> excluded.of RETURNING of`;
     return this.#sql.exec(insert, keyId, notice, of).toArray().length > 0;
   }
+}
+
+type NamedKey = KeyToWatch & { name: string; successorId: string | null };
+
+function noticesOf(key: NamedKey, types: readonly EventType[], nowMs: number): KeyNotice[] {
+  const { id, name, lastUsedMs, endsAtMs, silentAfterDays, successorId } = key;
+  const common = {
+    key_id: id,
+    key_name: name,
+    last_used_at: lastUsedMs === null ? null : new Date(lastUsedMs).toISOString(),
+  };
+  const [days, silentMs] = [expiringDays(key, nowMs), silentSinceMs(key, nowMs)];
+  const notices: KeyNotice[] = [];
+  if (days !== null && endsAtMs !== null) {
+    const data = { ...common, expires_at: new Date(endsAtMs).toISOString(), days, successor_id: successorId };
+    const event = newEvent("key.expiring", data, nowMs);
+    notices.push({ keyId: id, notice: "key.expiring", of: `${endsAtMs} ${days}`, event });
+  }
+  if (silentMs !== null && silentAfterDays !== null) {
+    const event = newEvent("key.silent", { ...common, days: silentAfterDays }, nowMs);
+    notices.push({ keyId: id, notice: "key.silent", of: String(silentMs), event });
+  }
+  return notices.filter(({ notice }) => types.includes(notice));
 }

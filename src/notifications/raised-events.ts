@@ -1,11 +1,13 @@
 /**
- * Outbox of notifications that an object has raised and that Destinations has not taken yet. Each transaction that
- * raises notifications writes one row, deleted after the hand-on (hand-on.ts). A crash neither loses nor invents a
- * notification.
+ * Notifications from the object that raises them to the workspace's Destinations. Each transaction that raises
+ * notifications writes one row; after the commit the rows are handed on and deleted. A crash neither loses nor invents
+ * a notification. Repeated notifications are harmless because each has an id.
  */
-import type { EventId, EventType, EventData, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { AnyEventType, EventData, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
-import { logEvent } from "../platform/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 
 /** Maximum characters of a row, and of one call; a single larger notification gets its own row. */
 const RAISED_ROW_CHARACTERS = 500_000;
@@ -15,33 +17,21 @@ const RAISED_ROW_CHARACTERS = 500_000;
  */
 export const RAISED_MAX_CHARACTERS = 32_000_000;
 
-/**
- * A person to delete in Destinations too. The deletion has its own row, so it keeps its place among the
- * notifications.
- */
-export interface RaisedDeletion {
-  /** Id of the deletion's receipt. */
+/** A person to delete in Destinations too. The deletion keeps its place among the notifications. */
+interface RaisedDeletion {
   receiptId: string;
   email: string;
   /** Destinations refuses notifications of the person up to this time, in milliseconds since 1970. */
   atMs: number;
 }
 
-/** Rows for one call: notifications, or one deletion. */
-export interface Waiting {
+interface Waiting {
   events: WorkspaceEvent[];
   deletion: RaisedDeletion | null;
   lastRow: number;
 }
 
-interface Row {
-  [column: string]: SqlStorageValue;
-  row: number;
-  body: string;
-}
-
-/** An upper bound above all row numbers. With a bound SQLite searches by key; without one it scans. */
-const EVER = Number.MAX_SAFE_INTEGER;
+type Row = { row: number; body: string };
 
 export class RaisedEvents {
   readonly #sql: SqlStorage;
@@ -51,8 +41,6 @@ export class RaisedEvents {
    */
   #begin = 0;
   #end = 0;
-  /** All waiting rows if they are in memory; null: read the table. */
-  #fresh: Waiting | null = null;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -68,13 +56,10 @@ export class RaisedEvents {
    */
   raise(events: readonly WorkspaceEvent[]): void {
     if (events.length === 0) return;
-    // Without a consumer, rows can wait for hours. Above the limit drop notifications: recording signals is more
-    // important.
     if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
       logEvent("events_not_raised", { events: events.length, first: events[0]?.type ?? "" });
       return;
     }
-    const isAlone = this.isEmpty;
     let [texts, characters]: [string[], number] = [[], 0];
     for (const event of events) {
       const text = JSON.stringify(event);
@@ -86,23 +71,18 @@ export class RaisedEvents {
       characters += text.length;
     }
     this.#write(texts);
-    const isOneCall = this.#end - this.#begin <= RAISED_ROW_CHARACTERS;
-    this.#fresh = isAlone && isOneCall ? { events: [...events], deletion: null, lastRow: this.#end } : null;
   }
 
   /** Stores a deletion behind the waiting notifications, regardless of the limit. */
   raiseDeletion(deletion: RaisedDeletion): void {
     this.#write([JSON.stringify({ deletion })]);
-    this.#fresh = null;
   }
 
   /** The oldest rows, up to the limit of one call; null if nothing waits. */
   next(): Waiting | null {
-    if (this.#fresh !== null) return this.#fresh;
     const events: WorkspaceEvent[] = [];
     let [lastRow, characters] = [0, 0];
-    const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_notifications WHERE row <= ? ORDER BY row", EVER);
-    for (const { row, body } of rows) {
+    for (const { row, body } of this.#rows()) {
       if (lastRow > 0 && characters + body.length > RAISED_ROW_CHARACTERS) break;
       const { events: ofRow, deletion } = readBody(body);
       if (deletion !== null && lastRow === 0) return { events, deletion, lastRow: row };
@@ -116,12 +96,10 @@ export class RaisedEvents {
     return null;
   }
 
-  /** Deletes the rows up to this number, after Destinations has taken them. */
   handedOn(lastRow: number): void {
     this.#sql.exec("DELETE FROM raised_notifications WHERE row <= ?", lastRow);
-    const left = this.#sql.exec("SELECT 1 FROM raised_notifications WHERE row > ? LIMIT 1", lastRow).toArray();
-    this.#begin = left.length === 0 ? this.#end : lastRow;
-    this.#fresh = null;
+    const [left] = this.#rows(lastRow);
+    this.#begin = left === undefined ? this.#end : lastRow;
   }
 
   /**
@@ -130,15 +108,13 @@ export class RaisedEvents {
    * @param change returns null to drop a notification.
    */
   rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
-    for (let [next] = this.#after(0); next !== undefined; [next] = this.#after(next.row)) {
+    for (let [next] = this.#rows(); next !== undefined; [next] = this.#rows(next.row)) {
       const { events, deletion } = readBody(next.body);
-      if (deletion !== null) continue;
       const left = events.map(change).filter((event) => event !== null);
       const text = JSON.stringify(left);
+      if (deletion !== null || text === next.body) continue;
       if (left.length === 0) this.#sql.exec("DELETE FROM raised_notifications WHERE row = ?", next.row);
-      else if (text !== next.body) {
-        this.#sql.exec("UPDATE raised_notifications SET body = ? WHERE row = ?", text, next.row);
-      }
+      else this.#sql.exec("UPDATE raised_notifications SET body = ? WHERE row = ?", text, next.row);
     }
     this.reload();
   }
@@ -147,15 +123,13 @@ export class RaisedEvents {
   reload(): void {
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
-    const [first] = last === undefined ? [] : this.#after(0);
+    const [first] = this.#rows();
     this.#begin = first === undefined ? this.#end : first.row - first.body.length;
-    this.#fresh = null;
   }
 
-  #after(row: number): Row[] {
-    return this.#sql
-      .exec<Row>("SELECT row, body FROM raised_notifications WHERE row > ? ORDER BY row LIMIT 1", row)
-      .toArray();
+  #rows(after = 0): Iterable<Row> {
+    // Without a lower bound SQLite would scan the table instead of searching by key.
+    return this.#sql.exec<Row>("SELECT row, body FROM raised_notifications WHERE row > ? ORDER BY row", after);
   }
 
   #write(texts: readonly string[]): void {
@@ -172,8 +146,96 @@ function readBody(body: string): { events: WorkspaceEvent[]; deletion: RaisedDel
   return { events: items as WorkspaceEvent[], deletion: null };
 }
 
-/** A new notification with its permanent id. */
-export function newEvent<Type extends EventType>(type: Type, data: EventData[Type], nowMs: number): WorkspaceEvent {
-  const id = newId("evt", nowMs) as EventId;
-  return { id, type, time: nowMs, data } as WorkspaceEvent;
+export function newEvent<Type extends AnyEventType>(type: Type, data: EventData[Type], nowMs: number): EventOf<Type> {
+  return { id: newId("evt", nowMs), type, time: nowMs, data } as EventOf<Type>;
+}
+
+export interface HandOnOptions {
+  workspaceId: string;
+  destinations: {
+    getByName(workspaceId: string): {
+      raise(events: WorkspaceEvent[]): Promise<void>;
+      deletePerson(email: string, atMs: number): Promise<void>;
+    };
+  };
+  /** Runs after Destinations has deleted a person. Only for an object that deletes people. */
+  handedOver?: (deletion: RaisedDeletion) => void;
+  /** Ensures that `run` is called at this time or earlier. */
+  alarmBy: (atMs: number) => void;
+}
+
+/**
+ * Hands raised notifications on after the commit, without delaying the caller. The object's alarm retries after a
+ * failure or a crash, with growing pauses.
+ */
+export class HandOn {
+  readonly #raised: RaisedEvents;
+  readonly #options: HandOnOptions;
+  /** Next time at which the alarm retries. */
+  #dueMs = 0;
+  #failures = 0;
+  #running: Promise<void> | null = null;
+
+  constructor(raised: RaisedEvents, options: HandOnOptions) {
+    this.#raised = raised;
+    this.#options = options;
+  }
+
+  /** Next time at which the alarm must call `run`, in milliseconds since 1970; null if nothing waits. */
+  get dueMs(): number | null {
+    return this.#raised.isEmpty ? null : this.#dueMs;
+  }
+
+  /**
+   * Starts handing on without blocking the caller. Call it after each commit that may have raised notifications.
+   * While attempts fail, only the alarm retries.
+   */
+  start(): void {
+    if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
+    void this.run();
+    // The alarm continues if the object is killed before this ends.
+    this.#options.alarmBy(this.#dueMs);
+  }
+
+  /** Hands on until nothing waits or an attempt fails. Never throws. */
+  run(): Promise<void> {
+    if (this.#running !== null) return this.#running;
+    // While it runs, the alarm has nothing to do.
+    this.#dueMs = Date.now() + SAFETY_ALARM_MS;
+    this.#running = this.#runOnce().finally(() => {
+      this.#running = null;
+      this.start();
+    });
+    return this.#running;
+  }
+
+  /** Hands on if a retry is due. Call it on every alarm. */
+  async runIfDue(): Promise<void> {
+    const { dueMs } = this;
+    if (dueMs === null) return;
+    if (dueMs <= Date.now()) await this.run();
+    else this.#options.alarmBy(dueMs);
+  }
+
+  async #runOnce(): Promise<void> {
+    const { workspaceId, destinations, handedOver, alarmBy } = this.#options;
+    const object = destinations.getByName(workspaceId);
+    try {
+      for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
+        const { deletion, events, lastRow } = next;
+        const call = deletion === null ? object.raise(events) : object.deletePerson(deletion.email, deletion.atMs);
+        // The timeout keeps a call that never resolves from blocking all later ones.
+        // oxlint-disable-next-line no-await-in-loop -- in order, and at most one call in memory
+        await within(CALL_TIMEOUT_MS, call);
+        this.#raised.handedOn(lastRow);
+        if (deletion !== null) handedOver?.(deletion);
+      }
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures++;
+      logEvent("raise_failed", { workspace: workspaceId, failed: this.#failures, error: errorText(error) });
+      this.#dueMs = Date.now() + retryDelaySeconds(this.#failures) * 1_000;
+      alarmBy(this.#dueMs);
+    }
+  }
 }

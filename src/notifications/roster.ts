@@ -9,7 +9,7 @@ import type { EventType } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
-/** A destination with its internal fields. */
+/** A destination with its internal fields. Times are in milliseconds since 1970. */
 export interface StoredDestination {
   id: string;
   name: string;
@@ -24,16 +24,24 @@ export interface StoredDestination {
   failing: Failing | null;
   /** Time of the last success, accurate to a minute. */
   deliveredMs: number | null;
-  /** Failed attempts since the last success. */
   failures: number;
-  /** No attempt before this time, in milliseconds since 1970: the pause of a failing destination. 0: no pause. */
+  /** No attempt before this time: the pause of a failing destination. 0: no pause. */
   notBeforeMs: number;
-  /** Notifications given up because too many waited. */
   dropped: number;
 }
 
 /** Initial values, also set when the target changes or the destination is resumed. */
 export const NO_FAILURES = { failing: null, failures: 0, notBeforeMs: 0 } as const;
+
+type Row = Omit<StoredDestination, "events" | "failing"> & {
+  events: string;
+  sinceMs: number | null;
+  lastMs: number | null;
+};
+
+const SELECT = `SELECT id, name, type, target, events, pages_url AS pagesUrl, state, disabled_reason AS disabledReason,
+  created_ms AS createdMs, secret, failing_since_ms AS sinceMs, failing_last_ms AS lastMs, failures,
+  not_before_ms AS notBeforeMs, delivered_ms AS deliveredMs, dropped FROM destinations`;
 
 export class Roster {
   readonly #sql: SqlStorage;
@@ -42,9 +50,8 @@ export class Roster {
     this.#sql = sql;
   }
 
-  /** All destinations, oldest first. */
   all(): StoredDestination[] {
-    return [...this.#sql.exec<Row>("SELECT * FROM destinations ORDER BY id")].map(toDestination);
+    return [...this.#sql.exec<Row>(`${SELECT} ORDER BY id`)].map(toDestination);
   }
 
   active(): StoredDestination[] {
@@ -52,44 +59,26 @@ export class Roster {
   }
 
   find(id: string): StoredDestination | null {
-    const [row] = this.#sql.exec<Row>("SELECT * FROM destinations WHERE id = ?", id).toArray();
+    const [row] = this.#sql.exec<Row>(`${SELECT} WHERE id = ?`, id);
     return row === undefined ? null : toDestination(row);
   }
 
-  add(destination: NewDestination, secret: string | null, nowMs: number): void {
-    this.put({
-      ...destination,
-      state: "active",
-      disabledReason: null,
-      createdMs: nowMs,
-      secret,
-      deliveredMs: null,
-      dropped: 0,
-      ...NO_FAILURES,
-    });
+  add(added: NewDestination, secret: string | null, createdMs: number): void {
+    const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
+    this.put({ ...added, ...initial, secret, createdMs });
   }
 
-  put(one: StoredDestination): void {
+  put(destination: StoredDestination): void {
+    const { id, name, type, target, events, pagesUrl, state, disabledReason, createdMs, secret } = destination;
+    const { failing, failures, notBeforeMs, deliveredMs, dropped } = destination;
+    const described = [id, name, type, target, JSON.stringify(events), pagesUrl, state, disabledReason];
+    const failed = [failing?.sinceMs ?? null, failing?.lastMs ?? null, failures, notBeforeMs];
+    const values = [...described, createdMs, secret, ...failed, deliveredMs, dropped];
     this.#sql.exec(
       `INSERT OR REPLACE INTO destinations (id, name, type, target, events, pages_url, state, disabled_reason, created_ms,
         secret, failing_since_ms, failing_last_ms, failures, not_before_ms, delivered_ms, dropped)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      one.id,
-      one.name,
-      one.type,
-      one.target,
-      JSON.stringify(one.events),
-      one.pagesUrl,
-      one.state,
-      one.disabledReason,
-      one.createdMs,
-      one.secret,
-      one.failing?.sinceMs ?? null,
-      one.failing?.lastMs ?? null,
-      one.failures,
-      one.notBeforeMs,
-      one.deliveredMs,
-      one.dropped,
+      ...values,
     );
   }
 
@@ -98,9 +87,14 @@ export class Roster {
   }
 }
 
+function toDestination({ events, sinceMs, lastMs, ...row }: Row): StoredDestination {
+  const failing = sinceMs === null || lastMs === null ? null : { sinceMs, lastMs };
+  return { ...row, events: JSON.parse(events) as EventType[], failing };
+}
+
 /** A destination's entry in health. Empty if it is paused or if no failed delivery waits. */
-export function failingDestination(one: StoredDestination, waiting: number): FailingDestination[] {
-  const { id, name, state, disabledReason, failing } = one;
+export function failingDestination(destination: StoredDestination, waiting: number): FailingDestination[] {
+  const { id, name, state, disabledReason, failing } = destination;
   if (failing === null || state === "paused" || (state === "active" && waiting === 0)) return [];
   // Its last failure switched it off.
   const off = disabledReason === null ? null : { reason: disabledReason, sinceMs: failing.lastMs };
@@ -108,71 +102,21 @@ export function failingDestination(one: StoredDestination, waiting: number): Fai
 }
 
 export function shownDestination(
-  one: StoredDestination,
-  { waiting, oldSecretEndsAtMs }: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
+  destination: StoredDestination,
+  derived: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
 ): Destination {
-  const { id, name, type, events, state, disabledReason, dropped } = one;
-  const isFailing = state !== "active" || waiting > 0;
+  const { id, name, type, events, state, disabledReason, dropped, target, failing } = destination;
+  const isFailing = state !== "active" || derived.waiting > 0;
+  const asStored = { id, name, type, events, state, disabledReason, dropped };
   return {
-    id,
-    name,
-    type,
-    events,
-    state,
-    disabledReason,
-    waiting,
-    dropped,
-    oldSecretEndsAtMs,
-    maskedTarget: maskedTarget(type, one.target),
-    createdAtMs: one.createdMs,
-    failingSinceMs: isFailing ? (one.failing?.sinceMs ?? null) : null,
-    lastDeliveredAtMs: one.deliveredMs,
+    ...asStored,
+    ...derived,
+    maskedTarget: maskedTarget(type, target),
+    createdAtMs: destination.createdMs,
+    failingSinceMs: isFailing ? (failing?.sinceMs ?? null) : null,
+    lastDeliveredAtMs: destination.deliveredMs,
   };
 }
-
-type Row = {
-  id: string;
-  name: string;
-  type: DestinationType;
-  target: string;
-  events: string;
-  pages_url: string;
-  state: DestinationState;
-  disabled_reason: DisabledReason | null;
-  created_ms: number;
-  secret: string | null;
-  failing_since_ms: number | null;
-  failing_last_ms: number | null;
-  failures: number;
-  not_before_ms: number;
-  delivered_ms: number | null;
-  dropped: number;
-};
-
-function toDestination(row: Row): StoredDestination {
-  const { id, name, type, target, state, secret, failures, dropped } = row;
-  const { failing_since_ms: since, failing_last_ms: last } = row;
-  return {
-    id,
-    name,
-    type,
-    target,
-    state,
-    secret,
-    failures,
-    dropped,
-    events: JSON.parse(row.events) as EventType[],
-    pagesUrl: row.pages_url,
-    disabledReason: row.disabled_reason,
-    createdMs: row.created_ms,
-    failing: since === null || last === null ? null : { sinceMs: since, lastMs: last },
-    notBeforeMs: row.not_before_ms,
-    deliveredMs: row.delivered_ms,
-  };
-}
-
-// Secrets of earlier rotations sign until they expire. Several can be valid: a second rotation within the overlap
-// must not end a secret that a receiver still verifies with.
 
 /**
  * Maximum old secrets per destination; those that expire first are dropped. Each one adds a signature to every
@@ -180,6 +124,10 @@ function toDestination(row: Row): StoredDestination {
  */
 export const OLD_SECRETS_MAX = 5;
 
+/**
+ * Secrets of earlier rotations, which sign until they expire. Several can be valid: a second rotation within the
+ * overlap must not end a secret that a receiver still verifies with.
+ */
 export class OldSecrets {
   readonly #sql: SqlStorage;
 
@@ -189,13 +137,9 @@ export class OldSecrets {
 
   /** Old secrets that still sign, latest expiry first. */
   of(destinationId: string, nowMs: number): { secret: string; endsMs: number }[] {
-    return this.#sql
-      .exec<{ secret: string; endsMs: number }>(
-        "SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ? ORDER BY ends_ms DESC",
-        destinationId,
-        nowMs,
-      )
-      .toArray();
+    const select = `SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ?
+      ORDER BY ends_ms DESC`;
+    return this.#sql.exec<{ secret: string; endsMs: number }>(select, destinationId, nowMs).toArray();
   }
 
   /**
@@ -206,13 +150,9 @@ export class OldSecrets {
     const before = this.of(destinationId, nowMs).map((old) => ({ ...old, endsMs: Math.min(old.endsMs, endsMs) }));
     this.remove(destinationId);
     if (endsMs <= nowMs) return;
+    const insert = "INSERT INTO old_secrets (destination_id, secret, ends_ms) VALUES (?, ?, ?)";
     for (const old of [{ secret, endsMs }, ...before].slice(0, OLD_SECRETS_MAX)) {
-      this.#sql.exec(
-        "INSERT INTO old_secrets (destination_id, secret, ends_ms) VALUES (?, ?, ?)",
-        destinationId,
-        old.secret,
-        old.endsMs,
-      );
+      this.#sql.exec(insert, destinationId, old.secret, old.endsMs);
     }
   }
 
@@ -221,9 +161,7 @@ export class OldSecrets {
   }
 }
 
-/**
- * Settings of the workspace's notifications: the thresholds, and whether the sources must be informed of a change.
- */
+/** The thresholds, whether the sources must be informed of a change, and the time of the hourly run. */
 export class Settings {
   readonly #sql: SqlStorage;
 
@@ -254,7 +192,6 @@ export class Settings {
     this.#sql.exec("DELETE FROM settings WHERE name = 'untold' AND value = ?", change);
   }
 
-  /** Time of the last hourly run, in milliseconds since 1970. */
   get choreMs(): number {
     return Number(this.#read("chore_ms") ?? 0);
   }

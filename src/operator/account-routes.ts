@@ -6,24 +6,22 @@ import {
   compileTemplate,
   mapAccount,
   type AccountField,
-  type AccountRecord,
   type TemplateError,
 } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
-import { operator } from "./environment.ts";
-import { operation } from "./operation.ts";
-import { filteredPageQuery, instant, listOf, mapPage, pageAsked } from "./schema-parts.ts";
-import type { Account, AccountFilter } from "../store/protocol/people-and-accounts.ts";
-import { payloadTemplate } from "../workspace/input-schemas.ts";
-import { signalStore } from "../workspace/objects.ts";
+import type { Account } from "../store/protocol/people-and-accounts.ts";
+import { payloadTemplate } from "../workspace/manage-keys.ts";
+import { filteredPageQuery, instant, listOf, askedPage, toJson } from "./answers.ts";
+import { operator, storeOf } from "./environment.ts";
+import { operationsOf } from "./operation.ts";
 
-const FIELDS = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
+const operation = operationsOf("Accounts");
 
-const externalIdAnswer = z.string().meta({ example: "acme-42" });
+const externalId = z.string().meta({ example: "acme-42" });
 const fieldValue = z
   .unknown()
-  .meta({ description: "Of the type that the payload template gives it; null: never sent." });
+  .meta({ description: "The payload template defines the type. Null: no value was ever sent." });
 const attributes = z.record(z.string(), z.unknown()).meta({ description: "By name.", example: { region: "emea" } });
 const values = {
   name: fieldValue,
@@ -34,32 +32,32 @@ const values = {
   feature_flags: fieldValue,
 } satisfies Record<AccountField, z.ZodType>;
 
-const change = z
+const accountChange = z
   .object({
-    field: z.enum(FIELDS),
-    before: z.unknown().meta({ description: "Null where the field was not known before." }),
+    field: z.enum(ACCOUNT_TARGETS.filter((target) => target !== "external_id")),
+    before: z.unknown().meta({ description: "Null: the field had no value before." }),
     after: z.unknown(),
-    at: instant.meta({ description: "Receipt of the update." }),
+    at: instant.meta({ description: "When the update was received." }),
     signal_id: z.string(),
   })
   .meta({ id: "AccountChange" });
 
-const accountAnswer = z
+const account = z
   .object({
-    external_id: externalIdAnswer,
+    external_id: externalId,
     ...values,
     attributes,
     first_seen: instant,
     last_seen: instant,
-    history: z.array(change).meta({ description: `Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.` }),
+    history: z.array(accountChange).meta({ description: `Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.` }),
   })
   .meta({ id: "Account" });
 
-const recordAnswer = z
-  .object({ external_id: externalIdAnswer, ...z.object(values).partial().shape, attributes })
-  .meta({ id: "AccountRecord", description: "What an update would set; it leaves alone what is not in here." });
+const record = z
+  .object({ external_id: externalId, ...z.object(values).partial().shape, attributes })
+  .meta({ id: "AccountRecord", description: "What an update would set. Other fields keep their value." });
 
-const templateErrorAnswer = z
+const templateError = z
   .object({
     target: z.string().meta({ example: "user_count" }),
     path: z.string().meta({ example: "seats" }),
@@ -69,26 +67,11 @@ const templateErrorAnswer = z
   } satisfies Record<keyof TemplateError, z.ZodType>)
   .meta({ id: "TemplateError" });
 
-function accountJson(account: Account): z.infer<typeof accountAnswer> {
-  const { externalId: external_id, firstSeenMs, lastSeenMs, history, ...fields } = account;
-  return {
-    external_id,
-    ...fields,
-    first_seen: iso(firstSeenMs),
-    last_seen: iso(lastSeenMs),
-    history: history.map(({ atMs, signalId, ...changed }) => ({ ...changed, at: iso(atMs), signal_id: signalId })),
-  };
-}
-
-function recordJson(record: AccountRecord): z.infer<typeof recordAnswer> {
-  return { external_id: record.externalId, ...record.fields, attributes: record.attributes };
-}
-
 const accountQuery = filteredPageQuery({
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().meta({ description: "Exactly this id." }),
 });
 
-/** A sample payload within the bounds of the endpoint: the preview must not promise more than that takes. */
+/** A sample payload has the limits of the endpoint, so that the preview promises no more than the endpoint accepts. */
 const sample = z
   .record(z.string(), z.unknown())
   .refine((payload) => !isDeeper(payload, SIGNAL_MAX_DEPTH), {
@@ -96,35 +79,29 @@ const sample = z
     abort: true,
   })
   .refine((payload) => byteLength(payload) <= SIGNAL_MAX_BYTES, `at most ${SIGNAL_MAX_BYTES} bytes`)
-  .meta({ description: "A payload as it would be sent." });
-
-const preview = z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" });
+  .meta({ description: "A payload as a sender would send it." });
 
 export const accountRoutes = operator
   .createApp()
   .get(
     "/workspaces/:workspace_id/accounts",
     operation({
-      tag: "Accounts",
       summary: "Accounts and the history of their fields",
       query: accountQuery,
-      answers: { 200: { description: "Accounts, the newest first.", schema: listOf(accountAnswer) } },
+      answers: { 200: { description: "Accounts, newest first.", schema: listOf(account) } },
     }),
     async (c) => {
-      const { external_id: externalId, ...query } = c.req.valid("query");
-      const filter: AccountFilter = externalId === undefined ? {} : { externalId };
-      const page = await signalStore(c.env, c.get("workspace").id).accounts(filter, pageAsked(query));
-      return c.json(mapPage(page, accountJson));
+      const { external_id } = c.req.valid("query");
+      const { items, next } = await storeOf(c).accounts({ externalId: external_id }, askedPage(c));
+      return c.json({ items: items.map(accountJson), next });
     },
   )
   .post(
     "/workspaces/:workspace_id/accounts/preview",
     operation({
-      tag: "Accounts",
       summary: "Try a payload template on a sample",
-      description:
-        "Nothing is stored or counted. Answers what an update would set, or everything that is wrong with it.",
-      body: preview,
+      description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
+      body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),
       bodyExample: {
         payload_template: [
           { target: "external_id", path: "company.id", type: "string" },
@@ -136,18 +113,31 @@ export const accountRoutes = operator
       answers: {
         200: {
           description: "The record, or the errors.",
-          schema: z.union([z.object({ record: recordAnswer }), z.object({ errors: z.array(templateErrorAnswer) })]),
+          schema: z.union([z.object({ record }), z.object({ errors: z.array(templateError) })]),
         },
       },
     }),
     (c) => {
       const { payload_template, sample: payload } = c.req.valid("json");
       const mapped = mapAccount(compileTemplate(payload_template), payload);
-      return c.json(mapped.ok ? { record: recordJson(mapped.value) } : { errors: mapped.refusal });
+      if (!mapped.ok) return c.json({ errors: mapped.refusal });
+      const { externalId: external_id, fields, attributes: others } = mapped.value;
+      return c.json({ record: { external_id, ...fields, attributes: others } });
     },
   );
 
-/** Whether a value has more levels of nesting than `levels`; looks no deeper than that. */
+/** The names of an account's fields are in snake_case in the domain too. */
+function accountJson({ externalId: external_id, firstSeenMs, lastSeenMs, history, ...rest }: Account) {
+  return {
+    external_id,
+    ...rest,
+    first_seen: iso(firstSeenMs),
+    last_seen: iso(lastSeenMs),
+    history: history.map((change) => toJson(accountChange, change)),
+  } satisfies { [Field in keyof z.output<typeof account>]: unknown };
+}
+
+/** Whether a value has more levels of nesting than `levels`. Reads no deeper than that. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));

@@ -1,12 +1,16 @@
-/** The context of operator handlers: the control plane, and the workspace of the path. */
+/** The context of operator handlers. */
+import type { Context } from "hono";
 import { createFactory } from "hono/factory";
-import type { ControlDatabase } from "../control/database.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
+import { signalStore } from "../workspace/objects.ts";
 
 export interface OperatorEnv extends AppEnv {
   Variables: AppEnv["Variables"] & {
     db: ControlDatabase;
+    /** The actor and time of this call, for the audit log. */
+    by: Change;
     /** Set on every path below /workspaces/{workspace_id}. */
     workspace: Workspace;
   };
@@ -14,7 +18,7 @@ export interface OperatorEnv extends AppEnv {
 
 export const operator = createFactory<OperatorEnv>();
 
-/** Actor in the audit log. */
-export function byOperator(): { actor: string; nowMs: number } {
-  return { actor: "operator", nowMs: Date.now() };
+/** The Signal Store of the workspace of the path. */
+export function storeOf(c: Context<OperatorEnv>) {
+  return signalStore(c.env, c.var.workspace.id);
 }

@@ -9,40 +9,44 @@ import { openRestores } from "../control/restores.ts";
 import { workspacesByAge } from "../control/workspaces.ts";
 import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/health/alarm.ts";
 import type { AppEnv } from "../env.ts";
-import { booksAnswer, booksJson } from "./usage-routes.ts";
-import { operator } from "./environment.ts";
-import { operation } from "./operation.ts";
-import { count, idOf, instant, isoOrNull } from "./schema-parts.ts";
 import {
   HEALTH_PAGE_WORKSPACES,
   healthOfAll,
   type WorkspaceHealth,
   healthWithin,
   type Health,
-  type HealthOrAlarm,
 } from "../workspace/read-health.ts";
+import { answer, count, idOf, instant, toJson } from "./answers.ts";
+import { operator } from "./environment.ts";
+import { operationsOf } from "./operation.ts";
+import { booksAnswer } from "./usage-routes.ts";
+
+const operation = operationsOf("Health");
 
 const word = z.enum(["ok", "late", "stuck"]).meta({
-  description: "`late`: look at it today. `stuck`: it gets no better by itself, or senders notice it; look at it now.",
+  description:
+    "`late`: look at it today. `stuck`: look at it now; it does not recover by itself, or senders notice it.",
 });
 
-const alarm = z
-  .object({
-    alarm: z.enum(ALARMS).meta({ description: "The heading of its page in docs/operate.md." }),
-    status: word,
-    says: z.string().meta({ description: "What is wrong, and what to do." }),
-  })
-  .meta({ id: "HealthAlarm" });
+const alarmList = z
+  .array(
+    z
+      .object({
+        alarm: z.enum(ALARMS).meta({ description: "The heading of its section in docs/operate.md." }),
+        status: word,
+        says: z.string().meta({ description: "What is wrong, and what to do." }),
+      })
+      .meta({ id: "HealthAlarm" }),
+  )
+  .meta({ description: "What is wrong, most severe first." });
+const filled = { bytes: count, max_bytes: count.meta({ description: "At this size nothing new is accepted." }) };
 
-const alarmList = z.array(alarm).meta({ description: "What is wrong, the gravest first." });
-const filled = { bytes: count, max_bytes: count.meta({ description: "From here on it takes nothing new." }) };
-
-const figures = z.object({
-  store: z.object(filled).meta({ description: "What the workspace's signals, people and accounts take." }),
+const figures = {
+  store: z.object(filled).meta({ description: "Size of the workspace's signals, people and accounts." }),
   outbox: z.object({
     ...filled,
-    signals: count.meta({ description: "Accepted, and waiting to be processed." }),
-    oldest_at: instant.nullable().meta({ description: "When the oldest of them was received." }),
+    signals: count.meta({ description: "Accepted signals that wait to be processed." }),
+    oldest_at: instant.nullable().meta({ description: "When the oldest waiting signal was received." }),
   }),
   dead_letters: z.object({ signals: count, latest_at: instant.nullable() }),
   failing_jobs: z.array(
@@ -57,106 +61,89 @@ const figures = z.object({
       z.object({
         id: idOf("dst", "Of the destination."),
         name: z.string(),
-        since: instant.meta({ description: "Nothing has reached it from then on." }),
+        since: instant.meta({ description: "No delivery has succeeded since then." }),
         switched_off: z.enum(["gone", "failing"]).nullable().meta({
-          description:
-            "`gone`: it has answered 410. `failing`: nothing has reached it for days. Null: it is still tried.",
+          description: "`gone`: it answered 410. `failing`: no delivery succeeded for days. Null: it is still tried.",
         }),
         switched_off_at: instant.nullable(),
       }),
     )
-    .meta({ description: "Those that fail, or that the service has switched off; none that somebody has paused." }),
+    .meta({
+      description: "Failing destinations, and those that the service has switched off. Paused ones are left out.",
+    }),
   books: booksAnswer,
   duplicates_covered_seconds: count.meta({
     description:
       "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
   }),
-});
+};
 
-const healthAnswer = z
-  .object({ status: word, alarms: alarmList, ...figures.partial().shape })
-  .meta({ id: "WorkspaceHealth", description: "Status and alarms alone where `unreachable` is one of them." });
+const workspaceHealth = z
+  .object({ status: word, alarms: alarmList, ...z.object(figures).partial().shape })
+  .meta({ id: "WorkspaceHealth", description: "If `unreachable` is one of the alarms, only status and alarms." });
 
-const allHealthAnswer = z
+const allHealth = z
   .object({
     status: word,
-    says: z.string().meta({ description: "The gravest alarm's sentence, or that all is well." }),
+    says: z.string().meta({ description: "The most severe alarm's sentence, or that all is well." }),
     workspaces: z
       .object({ asked: count, not_asked: count, ok: count, late: count, stuck: count })
-      .meta({ description: "Of this page; those asked by status." }),
+      .meta({ description: "Numbers of workspaces on this page, by status." }),
     items: z
       .array(
         z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms: alarmList }),
       )
-      .meta({ description: "Those that are not `ok`." }),
+      .meta({ description: "Workspaces that are not `ok`." }),
     next_page: z.int().nullable().meta({ description: "Null on the last page." }),
   })
   .meta({ id: "Health" });
 
-function healthJson({ alarms: found, health }: HealthOrAlarm): z.infer<typeof healthAnswer> {
-  return { status: wordOf(found), alarms: found.map(alarmJson), ...(health !== null && figuresJson(health)) };
-}
-
-function figuresJson({ store, outbox, ...health }: Health): z.infer<typeof figures> {
+function figuresOf({ store, outbox, ...health }: Health) {
   return {
-    store: { bytes: store.bytes, max_bytes: store.maxBytes },
-    outbox: {
-      bytes: outbox.bytes,
-      max_bytes: outbox.maxBytes,
-      signals: health.waiting,
-      oldest_at: isoOrNull(health.waitingSinceMs),
-    },
-    dead_letters: { signals: health.deadLetters, latest_at: isoOrNull(health.deadLetterMs) },
-    failing_jobs: health.failingJobs.map(({ job, sinceMs, error }) => ({
-      job,
-      since: new Date(sinceMs).toISOString(),
-      error,
+    store,
+    outbox: { ...outbox, signals: health.waiting, oldestAtMs: health.waitingSinceMs },
+    deadLetters: { signals: health.deadLetters, latestAtMs: health.deadLetterMs },
+    failingJobs: health.failingJobs,
+    failingDestinations: health.failingDestinations.map(({ off, ...destination }) => ({
+      ...destination,
+      switchedOff: off?.reason ?? null,
+      switchedOffAtMs: off?.sinceMs ?? null,
     })),
-    failing_destinations: health.failingDestinations.map(({ id, name, sinceMs, off }) => ({
-      id,
-      name,
-      since: new Date(sinceMs).toISOString(),
-      switched_off: off?.reason ?? null,
-      switched_off_at: isoOrNull(off?.sinceMs ?? null),
-    })),
-    books: booksJson(health.books),
-    duplicates_covered_seconds: Math.floor(health.duplicatesCoveredMs / 1_000),
+    books: health.books,
+    duplicatesCoveredSeconds: Math.floor(health.duplicatesCoveredMs / 1_000),
   };
 }
 
-export function allHealthJson(
-  found: readonly WorkspaceHealth[],
-  nextPage: number | null,
-): z.infer<typeof allHealthAnswer> {
+export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: number | null): z.output<typeof allHealth> {
   const items = found
     .filter((item) => item.alarms.length > 0)
-    .map(({ id, slug, alarms: wrong }) => ({
-      workspace_id: id,
+    .map(({ id, slug, alarms: raised }) => ({
+      workspaceId: id,
       slug,
-      status: wordOf(wrong),
-      alarms: wrong.map(alarmJson),
+      status: wordOf(raised),
+      alarms: raised.map(withStatus),
     }));
   const status = wordOf(items.map((item) => ({ word: item.status })));
   const worst = items.find((item) => item.status === status && status !== "ok");
   const notAsked = items.filter((item) => item.alarms[0]?.alarm === "not_asked").length;
-  const of = (which: string): number => items.filter((item) => item.status === which).length;
-  return {
+  const sum = (counted: HealthWord): number => items.filter((item) => item.status === counted).length;
+  return toJson(allHealth, {
     status,
     says: worst === undefined ? "All is well." : `${worst.slug}: ${worst.alarms[0]?.says}`,
     workspaces: {
       asked: found.length - notAsked,
-      not_asked: notAsked,
+      notAsked,
       ok: found.length - items.length,
-      late: of("late") - notAsked,
-      stuck: of("stuck"),
+      late: sum("late") - notAsked,
+      stuck: sum("stuck"),
     },
     items,
-    next_page: nextPage,
-  };
+    nextPage,
+  });
 }
 
-function alarmJson({ alarm: name, word: status, says }: HealthAlarm): z.infer<typeof alarm> {
-  return { alarm: name, status, says };
+function withStatus({ word: status, ...alarm }: HealthAlarm) {
+  return { ...alarm, status };
 }
 
 /** Figures of many workspaces in the OpenMetrics text format, as Prometheus reads it. */
@@ -240,12 +227,12 @@ function counter(name: string, help: string, read: Figure["read"]): Figure {
 }
 
 const COST =
-  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. It takes fifteen seconds at ` +
-  "most, and says which workspaces there was no time to ask. Each takes a call of each of its objects, and wakes them: at " +
-  "list price $0.30 for a million workspaces asked, $0.45 with destinations.";
+  `An answer has at most ${HEALTH_PAGE_WORKSPACES} workspaces, oldest first; use \`page\` for the others. It takes at most ` +
+  "fifteen seconds and names the workspaces that were not asked in time. Each workspace costs a call to each of its objects: " +
+  "at list price $0.30 for a million workspaces, $0.45 with destinations.";
 
 const query = z.strictObject({
-  page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "From 1 on." }),
+  page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "Number of the page, from 1." }),
 });
 
 export const healthRoutes = operator
@@ -253,23 +240,21 @@ export const healthRoutes = operator
   .get(
     "/health",
     operation({
-      tag: "Health",
-      summary: "How all workspaces are",
-      description: `One word for a monitor, and the workspaces that are not \`ok\`, each with what to do. ${COST}`,
+      summary: "Health of all workspaces",
+      description: `One word for a monitor, and the workspaces that are not \`ok\`, each with instructions. ${COST}`,
       query,
-      answers: { 200: { description: "The gravest word, and where it comes from.", schema: allHealthAnswer } },
+      answers: { 200: { description: "The most severe status and its workspaces.", schema: allHealth } },
     }),
     async (c) => {
       const { page } = c.req.valid("query");
-      const { total, found } = await healthOfPage(c.env, c.get("db"), page);
+      const { total, found } = await healthOfPage(c.env, c.var.db, page);
       return c.json(allHealthJson(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null));
     },
   )
   .get(
     "/metrics",
     operation({
-      tag: "Health",
-      summary: "The figures of all workspaces",
+      summary: "Figures of all workspaces",
       description: `In the OpenMetrics text format, for Prometheus and its like. ${COST}`,
       query,
       answers: {
@@ -277,24 +262,25 @@ export const healthRoutes = operator
       },
     }),
     async (c) => {
-      const { total, found } = await healthOfPage(c.env, c.get("db"), c.req.valid("query").page);
+      const { total, found } = await healthOfPage(c.env, c.var.db, c.req.valid("query").page);
       return c.body(await metricsText(found, total, Date.now()), 200, { "content-type": METRICS_TYPE });
     },
   )
   .get(
     "/workspaces/:workspace_id/health",
     operation({
-      tag: "Health",
-      summary: "How a workspace is",
+      summary: "Health of a workspace",
       description:
-        "How full it is, what waits and what fails, or that its objects did not answer within five seconds, and which. " +
-        "Nothing that was accepted is lost when a workspace is full: it waits.",
-      answers: { 200: { description: "Where it stands.", schema: healthAnswer } },
+        "Storage, waiting signals and failures; or which objects did not answer within five seconds. If a workspace is full, " +
+        "accepted signals wait and are not lost.",
+      answers: { 200: { description: "The health of the workspace.", schema: workspaceHealth } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const open = await openRestores(c.get("db"), [id]);
-      return c.json(healthJson(await healthWithin(c.env, id, open.get(id) ?? [])));
+      const { db, workspace } = c.var;
+      const open = await openRestores(db, [workspace.id]);
+      const { alarms: raised, health } = await healthWithin(c.env, workspace.id, open.get(workspace.id) ?? []);
+      const status = { status: wordOf(raised), alarms: raised.map(withStatus) };
+      return answer(c, workspaceHealth, { ...status, ...(health !== null && figuresOf(health)) });
     },
   );
 

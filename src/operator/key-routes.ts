@@ -1,41 +1,84 @@
-/** API keys (spec §2.1, §3.1). Only the answer to the creation contains the full key and the secret. */
+/** API keys (spec §2.1, §3.1). Only the answer to a creation or rotation contains the full key and the secret. */
+import type { Context } from "hono";
 import * as z from "zod";
+import { listKeys, watchForSilence, type ApiKey } from "../control/api-keys.ts";
 import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
-import { watchForSilence, listKeys, type ApiKey } from "../control/api-keys.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
-import { byOperator, operator } from "./environment.ts";
-import { conflict, notFound, operation } from "./operation.ts";
-import { idOf, instant, isoOrNull, listOf, pageAsked, pageQuery } from "./schema-parts.ts";
-import { silentAfterDays, keyRotation, newKey, payloadMapping } from "../workspace/input-schemas.ts";
-import { endKey, replaceKey } from "../workspace/end-key.ts";
-import { KEY_LIMIT_COPY } from "../workspace/refusal-copy.ts";
+import { name, time } from "../http/fields.ts";
+import {
+  endKey,
+  OVERLAPS,
+  payloadMapping,
+  payloadTemplate,
+  replaceKey,
+  silentAfterDays,
+} from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
+import { answer, answerPage, camelKeys, idOf, instant, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
+import { operator, type OperatorEnv } from "./environment.ts";
+import { notFound, operationsOf, refused } from "./operation.ts";
 
-const keyChange = z.strictObject({ silent_after_days: silentAfterDays });
-const keyFields = {
-  id: idOf("key", "Of the key; not the key."),
-  name: z.string(),
-  endpoint_type: z.enum(ENDPOINT_TYPES),
-  masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
-  created_at: instant,
-  expires_at: instant.nullable().meta({
-    description: "When it ends by itself: at its expiration, or with its overlap once it was rotated. Null: never.",
-  }),
-  status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
-  last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
-  deactivated_at: instant.nullable(),
-  has_secret: z.boolean(),
-  payload_template: z.array(payloadMapping).nullable(),
-  silent_after_days: silentAfterDays,
-  successor_of: z.string().nullable().meta({ description: "Id of the key that this one was made from by rotation." }),
-};
-const keyAnswer = z.object(keyFields).meta({ id: "ApiKey" });
-const createdKeyAnswer = z
+const operation = operationsOf("API keys");
+
+const endpointType = z.enum(ENDPOINT_TYPES);
+const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future").nullish();
+
+const newKey = z
+  .strictObject({
+    name,
+    endpoint_type: endpointType
+      .default("signal_staging")
+      .meta({ description: "The endpoints that the key may be used on." }),
+    expires_at: expiration.meta({ description: "Default: the key never expires." }),
+    secret: z.boolean().default(false).meta({ description: "Generate a shared secret that calls must carry." }),
+    payload_template: payloadTemplate
+      .nullish()
+      .meta({ description: "Required for `product_org`, refused for `signal_staging`." }),
+  })
+  .superRefine((key, ctx) => {
+    const isGiven = (key.payload_template ?? null) !== null;
+    if (isGiven === (key.endpoint_type === "product_org")) return;
+    const message = isGiven ? "only for endpoint_type product_org" : "required when endpoint_type is product_org";
+    ctx.addIssue({ code: "custom", path: ["payload_template"], message });
+  });
+
+const keyRotation = z
+  .strictObject({
+    overlap: z.enum(OVERLAPS),
+    expires_at: expiration.meta({
+      description: "Expiration of the successor. Null: never. Default: the requested expiration of the old key.",
+    }),
+  })
+  .meta({ id: "KeyRotation" });
+
+const apiKey = z
   .object({
-    ...keyFields,
-    key: z.string().meta({ description: "The full key. Shown this once." }),
-    secret: z.string().optional().meta({ description: "The shared secret, for `X-Api-Secret`. Shown this once." }),
+    id: idOf("key", "Identifies the key. This is not the key itself."),
+    name: z.string(),
+    endpoint_type: endpointType,
+    masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
+    created_at: isoInstant,
+    expires_at: isoInstant.nullable().meta({
+      description: "When the key ends: at its expiration, or with its overlap after a rotation. Null: never.",
+    }),
+    status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
+    last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
+    deactivated_at: isoInstant.nullable(),
+    has_secret: z.boolean(),
+    payload_template: z.array(payloadMapping).nullable(),
+    silent_after_days: silentAfterDays,
+    successor_of: z.string().nullable().meta({ description: "Id of the key that this key replaced by rotation." }),
+  })
+  .meta({ id: "ApiKey" });
+const createdKey = z
+  .object({
+    ...apiKey.shape,
+    key: z.string().meta({ description: "The full key. No other answer contains it." }),
+    secret: z
+      .string()
+      .optional()
+      .meta({ description: "The shared secret, for `X-Api-Secret`. No other answer contains it." }),
   })
   .meta({ id: "CreatedApiKey" });
 
@@ -44,131 +87,102 @@ export const keyRoutes = operator
   .post(
     "/workspaces/:workspace_id/keys",
     operation({
-      tag: "API keys",
       summary: "Create an API key",
-      description: "The answer holds the full key and the secret. Neither can be had again.",
+      description: "The answer contains the full key and the secret. They cannot be retrieved later.",
       body: newKey,
       bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
-      answers: { 201: { description: "The new key.", schema: createdKeyAnswer } },
+      answers: { 201: { description: "The new key.", schema: createdKey } },
       conflicts: [...KEY_LIMITS],
     }),
     async (c) => {
-      const { endpoint_type, expires_at, payload_template, ...fields } = c.req.valid("json");
-      const created = await createKey(
-        c.get("db"),
-        c.get("workspace").id,
-        {
-          ...fields,
-          endpointType: endpoint_type,
-          expiresAt: expires_at ?? null,
-          payloadTemplate: payload_template ?? null,
-        },
-        byOperator(),
-      );
-      if (!created.ok) return conflict(c, created.refusal.reason, KEY_LIMIT_COPY[created.refusal.reason]);
-      return c.json(createdKeyJson(created.value), 201);
+      const { db, workspace, by } = c.var;
+      const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
+      const key = { ...fields, expiresAt, payloadTemplate: template };
+      return answerCreated(c, await createKey(db, workspace.id, key, by));
     },
   )
   .post(
     "/workspaces/:workspace_id/keys/:key_id/rotate",
     operation({
-      tag: "API keys",
       summary: "Rotate an API key",
       description:
-        "Makes a successor with the same settings and a new secret, if there was one; `expires_at` gives it another expiration, or none. The old key goes on for the overlap, or ends at once with `none`. `last_used_at` of both tells which is still in use.",
+        "Creates a successor with the same settings, and with a new secret if the old key has one. The old key stays valid " +
+        "for the overlap, or ends at once with `none`. `last_used_at` of both keys shows which one is still in use.",
       body: keyRotation,
       bodyExample: { overlap: "24h" },
-      answers: { 201: { description: "The successor.", schema: createdKeyAnswer } },
+      answers: { 201: { description: "The successor.", schema: createdKey } },
       conflicts: ["key_inactive", ...KEY_LIMITS],
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const keyId = c.req.param("key_id");
-      const { overlap, expires_at: expiresAt } = c.req.valid("json");
-      const rotation = { keyId, overlap, expiresAt, formToken: null };
-      const rotated = await replaceKey(c.env, c.get("db"), id, rotation, byOperator());
-      if (rotated.ok) return c.json(createdKeyJson(rotated.value), 201);
-      const { reason } = rotated.refusal;
-      switch (reason) {
-        case "not_found":
-          return notFound(c, "key");
-        case "inactive":
-          return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
-        case "made_before":
-          throw new Error("A rotation without a form's token was made before.");
-        default:
-          return conflict(c, reason, KEY_LIMIT_COPY[reason]);
-      }
+      const { db, workspace, by } = c.var;
+      const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
+      return answerCreated(c, await replaceKey(c.env, db, workspace.id, rotation, by));
     },
   )
   .patch(
     "/workspaces/:workspace_id/keys/:key_id",
     operation({
-      tag: "API keys",
-      summary: "Have a key's silence told",
-      description: "After so many days without a call `key.silent` is raised, once until the key is used again.",
-      body: keyChange,
+      summary: "Set an inactivity alert",
+      description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
+      body: z.strictObject({ silent_after_days: silentAfterDays }),
       bodyExample: { silent_after_days: 3 },
-      answers: { 200: { description: "The key.", schema: keyAnswer } },
+      answers: { 200: { description: "The key.", schema: apiKey } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const { silent_after_days: days } = c.req.valid("json");
-      const key = await watchForSilence(c.get("db"), id, c.req.param("key_id"), days, byOperator());
-      return key === null ? notFound(c, "key") : c.json(keyJson(key, await quotaCounter(c.env, id).lastUsed()));
+      const { db, workspace, by } = c.var;
+      const days = c.req.valid("json").silent_after_days;
+      return answerKey(c, await watchForSilence(db, workspace.id, c.req.param("key_id"), days, by));
     },
   )
   .get(
     "/workspaces/:workspace_id/keys",
     operation({
-      tag: "API keys",
       summary: "List the API keys",
       query: pageQuery,
-      answers: { 200: { description: "Active and inactive keys, newest first.", schema: listOf(keyAnswer) } },
+      answers: { 200: { description: "Active and inactive keys, newest first.", schema: listOf(apiKey) } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const [page, lastUsed] = await Promise.all([
-        listKeys(c.get("db"), id, pageAsked(c.req.valid("query"))),
-        quotaCounter(c.env, id).lastUsed(),
+      const { db, workspace } = c.var;
+      const [{ items, next }, lastUsed] = await Promise.all([
+        listKeys(db, workspace.id, askedPage(c)),
+        quotaCounter(c.env, workspace.id).lastUsed(),
       ]);
-      return c.json({ items: page.items.map((key) => keyJson(key, lastUsed)), next: page.next });
+      return answerPage(c, apiKey, { items: items.map((key) => withUse(key, lastUsed)), next });
     },
   )
   .post(
     "/workspaces/:workspace_id/keys/:key_id/deactivate",
     operation({
-      tag: "API keys",
       summary: "Deactivate an API key",
       description:
-        "Once this has answered, no call with the key is accepted anywhere. It cannot be undone. Repeating it gives the same record.",
-      answers: { 200: { description: "The inactive key.", schema: keyAnswer } },
+        "After this answer, no call with the key is accepted anywhere. A deactivation cannot be undone. A repeated call " +
+        "returns the same record.",
+      answers: { 200: { description: "The inactive key.", schema: apiKey } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const key = await endKey(c.env, c.get("db"), id, c.req.param("key_id"), byOperator());
-      return key === null ? notFound(c, "key") : c.json(keyJson(key, await quotaCounter(c.env, id).lastUsed()));
+      const { db, workspace, by } = c.var;
+      return answerKey(c, await endKey(c.env, db, workspace.id, c.req.param("key_id"), by));
     },
   );
 
-function createdKeyJson({ record, value, secret }: CreatedKey): z.infer<typeof createdKeyAnswer> {
-  return { ...keyJson(record, {}), key: value, ...(secret === null ? {} : { secret }) };
+function answerCreated(c: Context<OperatorEnv>, created: Awaited<ReturnType<typeof replaceKey>>): Response {
+  if (created.ok) return answer(c, createdKey, withValue(created.value), 201);
+  const { reason } = created.refusal;
+  if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
+  return refused(c, "key", reason);
 }
 
-function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof keyAnswer> {
-  return {
-    id: key.id,
-    name: key.name,
-    endpoint_type: key.endpointType,
-    masked_key: key.maskedKey,
-    created_at: key.createdAt,
-    expires_at: key.endsAt,
-    status: keyStatus(key, Date.now()),
-    last_used_at: isoOrNull(lastUsed[key.id] ?? null),
-    deactivated_at: key.deactivatedAt,
-    has_secret: key.hasSecret,
-    payload_template: key.payloadTemplate,
-    silent_after_days: key.silentAfterDays,
-    successor_of: key.successorOf,
-  };
+async function answerKey(c: Context<OperatorEnv>, key: ApiKey | null): Promise<Response> {
+  if (key === null) return notFound(c, "key");
+  return answer(c, apiKey, withUse(key, await quotaCounter(c.env, c.var.workspace.id).lastUsed()));
+}
+
+/** @param lastUsed the times of the last calls by key id, in milliseconds since 1970. */
+function withUse(key: ApiKey, lastUsed: Record<string, number>) {
+  const status = keyStatus(key, Date.now());
+  return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsed[key.id] ?? null };
+}
+
+function withValue({ record, value, secret }: CreatedKey) {
+  return { ...withUse(record, {}), key: value, ...(secret !== null && { secret }) };
 }

@@ -1,84 +1,76 @@
 /** Members of a workspace (spec §1: only owners and admins may manage keys). */
 import * as z from "zod";
-import { addMember, changeRole, listMembers, removeMember, type Member } from "../control/members.ts";
+import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
-import { byOperator, operator } from "./environment.ts";
-import { conflict, notFound, operation } from "./operation.ts";
-import { instant, listOf, mapPage, memberAddress, pageAsked, pageQuery } from "./schema-parts.ts";
-import { TOO_MANY_MEMBERS } from "../workspace/refusal-copy.ts";
+import { memberEmail } from "../domain/signal/identity.ts";
+import { answer, answerPage, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
+import { operator } from "./environment.ts";
+import { operationsOf, refused } from "./operation.ts";
+
+const operation = operationsOf("Members");
 
 const role = z.enum(ROLES);
-const memberAnswer = z.object({ email: z.string(), role, created_at: instant }).meta({ id: "Member" });
+const member = z.object({ email: z.string(), role, created_at: isoInstant }).meta({ id: "Member" });
 
-const NOT_ADDED = {
-  email_taken: "This address is a member already. Its role can be changed with PATCH.",
-  too_many_members: TOO_MANY_MEMBERS,
-};
-const LAST_OWNER = "This is the last owner. Make another member an owner first.";
+/** Email of a person who signs in (see `memberEmail`). */
+const memberAddress = z
+  .string()
+  .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that is easily taken for another")
+  .transform((text) => memberEmail(text) ?? text)
+  .meta({ format: "email", example: "jane@example.com" });
 
 export const memberRoutes = operator
   .createApp()
   .post(
     "/workspaces/:workspace_id/members",
     operation({
-      tag: "Members",
       summary: "Add a member",
       body: z.strictObject({ email: memberAddress, role }),
       bodyExample: { email: "jane@example.com", role: "admin" },
-      answers: { 201: { description: "The new member.", schema: memberAnswer } },
+      answers: { 201: { description: "The new member.", schema: member } },
       conflicts: ["email_taken", "too_many_members"],
     }),
     async (c) => {
-      const added = await addMember(c.get("db"), c.get("workspace").id, c.req.valid("json"), byOperator());
-      return added.ok ? c.json(memberJson(added.value), 201) : conflict(c, added.refusal, NOT_ADDED[added.refusal]);
+      const { db, workspace, by } = c.var;
+      const added = await addMember(db, workspace.id, c.req.valid("json"), by);
+      return added.ok ? answer(c, member, added.value, 201) : refused(c, "member", added.refusal);
     },
   )
   .get(
     "/workspaces/:workspace_id/members",
     operation({
-      tag: "Members",
       summary: "List the members",
       query: pageQuery,
-      answers: { 200: { description: "The members, by email.", schema: listOf(memberAnswer) } },
+      answers: { 200: { description: "The members, by email.", schema: listOf(member) } },
     }),
-    async (c) => {
-      const page = await listMembers(c.get("db"), c.get("workspace").id, pageAsked(c.req.valid("query")));
-      return c.json(mapPage(page, memberJson));
-    },
+    async (c) => answerPage(c, member, await listMembers(c.var.db, c.var.workspace.id, askedPage(c))),
   )
   .patch(
     "/workspaces/:workspace_id/members/:email",
     operation({
-      tag: "Members",
       summary: "Change a member's role",
       body: z.strictObject({ role }),
       bodyExample: { role: "owner" },
-      answers: { 200: { description: "The member as it is now.", schema: memberAnswer } },
+      answers: { 200: { description: "The changed member.", schema: member } },
       conflicts: ["last_owner"],
     }),
     async (c) => {
-      const member = { email: c.req.param("email").trim().toLowerCase(), role: c.req.valid("json").role };
-      const changed = await changeRole(c.get("db"), c.get("workspace").id, member, byOperator());
-      if (changed.ok) return c.json(memberJson(changed.value));
-      return changed.refusal === "not_found" ? notFound(c, "member") : conflict(c, "last_owner", LAST_OWNER);
+      const { db, workspace, by } = c.var;
+      const change = { email: normalisedEmail(c.req.param("email")), ...c.req.valid("json") };
+      const changed = await changeRole(db, workspace.id, change, by);
+      return changed.ok ? answer(c, member, changed.value) : refused(c, "member", changed.refusal);
     },
   )
   .delete(
     "/workspaces/:workspace_id/members/:email",
-    operation({
-      tag: "Members",
-      summary: "Remove a member",
-      answers: { 204: { description: "Removed." } },
-      conflicts: ["last_owner"],
-    }),
+    operation({ summary: "Remove a member", answers: { 204: { description: "Removed." } }, conflicts: ["last_owner"] }),
     async (c) => {
-      const address = c.req.param("email").trim().toLowerCase();
-      const removed = await removeMember(c.get("db"), c.get("workspace").id, address, byOperator());
-      if (removed.ok) return c.body(null, 204);
-      return removed.refusal === "not_found" ? notFound(c, "member") : conflict(c, "last_owner", LAST_OWNER);
+      const { db, workspace, by } = c.var;
+      const removed = await removeMember(db, workspace.id, normalisedEmail(c.req.param("email")), by);
+      return removed.ok ? c.body(null, 204) : refused(c, "member", removed.refusal);
     },
   );
 
-function memberJson({ createdAt, ...member }: Member): z.infer<typeof memberAnswer> {
-  return { ...member, created_at: createdAt };
+function normalisedEmail(text: string): string {
+  return text.trim().toLowerCase();
 }

@@ -11,7 +11,8 @@ import { withoutCredentials } from "../domain/keys/echo.ts";
 import { readBody } from "../http/body.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
-import { JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import type { OperatorEnv } from "./environment.ts";
 
 /** Maximum size of a request body, unless its operation allows more. */
@@ -54,13 +55,22 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
 
 const OPERATION = Symbol("operation");
 
-export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
-  spec: Operation<Body, Query>,
-): MiddlewareHandler<
+type Validation<Body extends z.ZodType, Query extends z.ZodObject> = MiddlewareHandler<
   OperatorEnv,
   string,
   { in: { json: z.input<Body>; query: z.input<Query> }; out: { json: z.output<Body>; query: z.output<Query> } }
-> {
+>;
+
+/** Returns the `operation` function of a tag. */
+export function operationsOf(tag: Operation["tag"]) {
+  return <Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
+    spec: Omit<Operation<Body, Query>, "tag">,
+  ): Validation<Body, Query> => operation({ tag, ...spec });
+}
+
+function operation<Body extends z.ZodType, Query extends z.ZodObject>(
+  spec: Operation<Body, Query>,
+): Validation<Body, Query> {
   const validate: MiddlewareHandler<OperatorEnv> = async (c, next) => {
     if (spec.query !== undefined) {
       const query = spec.query.safeParse(c.req.query());
@@ -109,7 +119,7 @@ function problemOfShape(bytes: Uint8Array): string | null {
 }
 
 /** The description that a registered handler carries; undefined for other handlers. */
-export function operationOf(handler: object): Operation | undefined {
+export function describedOperation(handler: object): Operation | undefined {
   return OPERATION in handler ? (handler[OPERATION] as Operation) : undefined;
 }
 
@@ -131,12 +141,21 @@ export function validationFailed(c: Context<OperatorEnv>, all: Iterable<FieldErr
   });
 }
 
-export function notFound(c: Context<OperatorEnv>, what: string): Response {
-  return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
+export function notFound(c: Context<OperatorEnv>, noun: string): Response {
+  return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${noun}.` });
 }
 
-export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string): Response {
+export function conflict(
+  c: Context<OperatorEnv>,
+  code: ConflictCode,
+  detail: string = { ...CONFLICTS, ...LIMIT_COPY }[code],
+): Response {
   return problem(c, { status: 409, code, title: "Conflict", detail });
+}
+
+/** Answers a refused change: 404 for `not_found`, 409 for a code. */
+export function refused(c: Context<OperatorEnv>, noun: string, refusal: "not_found" | ConflictCode): Response {
+  return refusal === "not_found" ? notFound(c, noun) : conflict(c, refusal);
 }
 
 /**
@@ -188,26 +207,26 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-/** Codes of the operator API's 409 answers, with their conditions. */
+/** Codes of the operator API's 409 answers, with their details. LIMIT_COPY has the details of limits. */
 const CONFLICTS = {
   slug_taken: "Another workspace has this slug.",
-  email_taken: "The address is a member already.",
-  key_inactive: "The key is deactivated or expired: it cannot be rotated.",
+  email_taken: "The address is a member already. Change its role with PATCH.",
+  key_inactive: "The key is deactivated or expired, so it cannot be rotated. Create a new key instead.",
   too_many_keys: "The workspace has as many active API keys as it may have.",
   too_many_keys_a_day: "The workspace has created as many API keys in 24 hours as it may create.",
   templates_too_large: "All payload templates of the workspace together would have too many bytes.",
-  last_owner: "A workspace keeps at least one owner.",
+  last_owner: "A workspace keeps at least one owner. Make another member an owner first.",
   too_many_members: "The workspace has as many members as it may have.",
   too_many_rules: "The workspace has as many mapping rules as it may have.",
   rules_too_large: "All mapping rules of the workspace together would have too many values.",
-  too_many_destinations: "The workspace has as many destinations as it may have.",
-  destination_not_active: "The destination is paused or switched off: resume it first.",
-  destination_without_secret: "Only what a webhook is sent is signed.",
-  rules_changed: "Others are changing mapping rules of the workspace; send the import again.",
-  not_restorable: "The platform has no backup of that moment; the detail says why.",
+  too_many_destinations: `The workspace has ${DESTINATIONS_MAX} destinations, the most it may have.`,
+  destination_not_active: "The destination is paused or switched off. Resume it first.",
+  destination_without_secret: "Only deliveries to a webhook are signed.",
+  rules_changed: "Mapping rules of the workspace are being changed at the same time. Send the import again.",
+  not_restorable: "The platform has no backup of that moment. The detail says why.",
   signals_wait: "Accepted signals wait to be recorded, and the restore would lose them.",
   restore_unfinished: "Another restore of the workspace has begun and not finished.",
-  rule_changed: "Others are changing the same mapping rule; send the change again.",
+  rule_changed: "The mapping rule is being changed at the same time. Send the change again.",
 };
 type ConflictCode = keyof typeof CONFLICTS;
 

@@ -1,23 +1,21 @@
-/** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
+/** The operator API (design §9), for the deployer's own systems, and the documents that are made from its routes. */
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
+import { networkOf } from "../domain/keys/client-network.ts";
+import { AUTH_FAILURES_PER_MINUTE, countFailure } from "../http/auth-failures.ts";
+import { methodNotAllowed, problem, retryAfter } from "../http/problem.ts";
+import { digest } from "../platform/hashes.ts";
 import { accountRoutes } from "./account-routes.ts";
-import { authorise } from "./authorise.ts";
-import { createDocumentRoutes } from "./docs/docs-page.tsx";
+import { deletionRoutes, exportRoutes } from "./data-care-routes.ts";
 import { destinationRoutes } from "./destination-routes.ts";
-import { deletionRoutes } from "./data-care-routes.ts";
-import { exportRoutes } from "./data-care-routes.ts";
+import { createDocumentRoutes } from "./docs/docs-page.tsx";
 import { operator } from "./environment.ts";
-import { methodNotAllowed } from "../http/problem.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
-import { notFound, operationOf } from "./operation.ts";
+import { notFound, describedOperation } from "./operation.ts";
 import { planRoutes } from "./plan-routes.ts";
-import { restoringRoutes } from "./restore-routes.ts";
-import { rulesOnHistoryRoutes } from "./rule-routes.ts";
-import { ruleImportRoutes } from "./rule-routes.ts";
-import { ruleVersionRoutes } from "./rule-routes.ts";
+import { restoreRoutes } from "./restore-routes.ts";
 import { ruleRoutes } from "./rule-routes.ts";
 import { signalRoutes } from "./signal-routes.ts";
 import { usageRoutes } from "./usage-routes.ts";
@@ -29,13 +27,52 @@ const noStore = operator.createMiddleware(async (c, next) => {
   c.res.headers.set("cache-control", "no-store");
 });
 
-const openDatabase = operator.createMiddleware((c, next) => {
+/**
+ * Checks the bearer token. Digests are compared, so that timing reveals nothing. Two tokens may be valid during an exchange
+ * (docs/operate.md: A leaked operator token).
+ */
+const authorise = operator.createMiddleware(async (c, next) => {
+  const { OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: { OPERATOR_TOKEN?: string; OPERATOR_TOKEN_NEXT?: string } = c.env;
+  const tokens = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT].flatMap((token) => token || []);
+  // Without a token configured the routes do not exist.
+  if (tokens.length === 0) return c.notFound();
+  const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
+  const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
+  // Compare all tokens even after a match, so that timing does not reveal which one matched.
+  const matches = expected.map((token) => actual !== undefined && crypto.subtle.timingSafeEqual(token, actual));
+  // A correct token is accepted even from a network that has sent too many wrong ones.
+  if (matches.includes(true)) return next();
+  const network = networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
+  // A request without a token is not a guess.
+  const waitMs = presented === "" ? 0 : await countFailure(c.env.AUTH_FAILURES, network, Date.now());
+  if (waitMs > 0) {
+    return problem(c, {
+      status: 429,
+      code: "rate_limited",
+      title: "Too many requests",
+      detail:
+        `More than ${AUTH_FAILURES_PER_MINUTE} wrong tokens, keys and secrets a minute came from this network. Check the ` +
+        "operator token, and send again after Retry-After seconds. A correct token is accepted at once.",
+      headers: retryAfter(waitMs),
+    });
+  }
+  return problem(c, {
+    status: 401,
+    code: "operator_unauthorized",
+    title: "Unauthorized",
+    detail: "Send the operator token as `Authorization: Bearer <token>`.",
+    headers: { "www-authenticate": 'Bearer realm="operator"' },
+  });
+});
+
+const setContext = operator.createMiddleware((c, next) => {
   c.set("db", controlDatabase(c.env.DB));
+  c.set("by", { actor: "operator", nowMs: Date.now() });
   return next();
 });
 
 const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
-  const workspace = await findWorkspace(c.get("db"), c.req.param("workspace_id") ?? "");
+  const workspace = await findWorkspace(c.var.db, c.req.param("workspace_id") ?? "");
   if (workspace === null) return notFound(c, "workspace");
   c.set("workspace", workspace);
   return next();
@@ -43,18 +80,15 @@ const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
 
 const described = operator
   .createApp()
-  .use(noStore, authorise, openDatabase)
+  .use(noStore, authorise, setContext)
   .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
   .route("/", planRoutes)
   .route("/", workspaceRoutes)
   .route("/", healthRoutes)
-  .route("/", restoringRoutes)
+  .route("/", restoreRoutes)
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
-  .route("/", ruleImportRoutes)
-  .route("/", ruleVersionRoutes)
-  .route("/", rulesOnHistoryRoutes)
   .route("/", usageRoutes)
   .route("/", signalRoutes)
   .route("/", accountRoutes)
@@ -65,10 +99,10 @@ const described = operator
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);
 
-/** 405 with `Allow` where the path is known and the method is not. */
+/** Answers 405 with `Allow` if the path is known and the method is not. */
 function refuseOtherMethods(app: typeof described): typeof described {
   const allowed = Map.groupBy(
-    app.routes.filter((route) => operationOf(route.handler) !== undefined),
+    app.routes.filter((route) => describedOperation(route.handler) !== undefined),
     (route) => route.path,
   );
   for (const [path, routes] of allowed) {

@@ -1,15 +1,21 @@
-/** Plans (spec §8). A change is written to D1 alone; the objects of the workspaces on the plan learn of it by its version. */
+/** Plans (spec §8). A change is written to D1 only; the objects of the workspaces on the plan learn of it by its version. */
 import * as z from "zod";
-import { listPlans, planTerms, putPlan, type Plan } from "../control/plans.ts";
+import { listPlans, putPlan } from "../control/plans.ts";
 import { unknownWorkspaces } from "../control/workspaces.ts";
-import { byOperator, operator } from "./environment.ts";
-import { operation, validationFailed } from "./operation.ts";
-import { listOf, mapPage, name, pageAsked, pageQuery, retentionDays } from "./schema-parts.ts";
+import { name } from "../http/fields.ts";
+import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
+import { answer, answerPage, camelKeys, listOf, askedPage, pageQuery } from "./answers.ts";
+import { operator } from "./environment.ts";
+import { operationsOf, validationFailed } from "./operation.ts";
 
-/** Maximum number of workspaces to which a plan is offered by name. */
+const operation = operationsOf("Plans");
+
+/** Maximum number of workspaces that may have a plan offered by name. */
 const PLAN_MAX_WORKSPACES = 200;
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
+
+export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 const terms = {
   name,
@@ -17,19 +23,22 @@ const terms = {
   paid: z.boolean().meta({ description: "Only paid plans can lose the extra room." }),
 };
 
-/** Terms that may be left out, and are null then. */
 const optionalTerms = {
   retention_days: retentionDays.meta({
     description:
-      "Days after its receipt that a signal is kept; null: for ever. People, scores and scoring signals stay.",
+      "Days for which a signal is kept after its receipt. Null: for ever. People, scores and scoring signals stay.",
   }),
   offered_to: z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable().meta({
     description:
-      "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.",
+      "Ids of the workspaces whose owners and admins may choose the plan on their Usage page. Null: all workspaces. The operator API may put any workspace on any plan.",
   }),
   overage_price: z
     .strictObject({
-      per_thousand: z.number().min(0).max(1e6).meta({ description: "For 1,000 overages, in units of the currency." }),
+      per_thousand: z
+        .number()
+        .min(0)
+        .max(1e6)
+        .meta({ description: "Price of 1,000 overages, in units of the currency." }),
       currency: z
         .string()
         .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
@@ -37,8 +46,7 @@ const optionalTerms = {
     })
     .nullable()
     .meta({
-      description:
-        "What overages cost, told on the Usage page; null: nothing is told. Nothing is billed here: that is for whoever runs the service.",
+      description: "Price of overages that the Usage page shows. Null: no price is shown. This service bills nothing.",
     }),
 };
 
@@ -57,21 +65,19 @@ export const planRoutes = operator
   .get(
     "/plans",
     operation({
-      tag: "Plans",
       summary: "List the plans",
       query: pageQuery,
       answers: { 200: { description: "The plans, by id.", schema: listOf(planAnswer) } },
     }),
-    async (c) => c.json(mapPage(await listPlans(c.get("db"), pageAsked(c.req.valid("query"))), planJson)),
+    async (c) => answerPage(c, planAnswer, await listPlans(c.var.db, askedPage(c))),
   )
   .put(
     "/plans/:plan_id",
     operation({
-      tag: "Plans",
       summary: "Create or replace a plan",
       description:
-        "A change takes effect for each workspace on the plan within a minute of its next call; a changed retention with its " +
-        "next signal, and within a day where none comes.",
+        "Takes effect for each workspace on the plan within a minute of the workspace's next call. A changed retention takes " +
+        "effect with the next signal, or within a day without signals.",
       body: planBody,
       bodyExample: {
         name: "Growth",
@@ -81,39 +87,25 @@ export const planRoutes = operator
         overage_price: { per_thousand: 0.4, currency: "EUR" },
       },
       answers: {
-        200: { description: "The plan as it is now.", schema: planAnswer },
+        200: { description: "The changed plan.", schema: planAnswer },
         201: { description: "The new plan.", schema: planAnswer },
       },
     }),
     async (c) => {
+      const { db, by } = c.var;
       const id = c.req.param("plan_id");
       if (!PLAN_ID.test(id)) {
         return validationFailed(c, [
           { path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" },
         ]);
       }
-      const plan = toPlan(id, c.req.valid("json"));
-      const unknown = await unknownWorkspaces(c.get("db"), plan.offeredTo ?? []);
+      const { overagePrice: price, ...body } = camelKeys(c.req.valid("json"));
+      const plan = { id, ...body, overagePrice: price && camelKeys(price) };
+      const unknown = await unknownWorkspaces(db, plan.offeredTo ?? []);
       if (unknown.length > 0) {
         return validationFailed(c, [{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
       }
-      const { created } = await putPlan(c.get("db"), plan, byOperator());
-      return c.json(planJson(plan), created ? 201 : 200);
+      const { created } = await putPlan(db, plan, by);
+      return answer(c, planAnswer, plan, created ? 201 : 200);
     },
   );
-
-function toPlan(id: string, { overage_price: price, ...body }: z.infer<typeof planBody>): Plan {
-  return {
-    id,
-    name: body.name,
-    paid: body.paid,
-    signalLimit: body.signal_limit,
-    retentionDays: body.retention_days,
-    offeredTo: body.offered_to,
-    overagePrice: price === null ? null : { perThousand: price.per_thousand, currency: price.currency },
-  };
-}
-
-function planJson(plan: Plan): z.infer<typeof planAnswer> {
-  return { id: plan.id, ...planTerms(plan) };
-}

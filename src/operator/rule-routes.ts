@@ -1,9 +1,8 @@
 /** Mapping rules (spec §1, design §8.5): changes, versions, import, and rules on stored signals. */
 import type { Context } from "hono";
 import * as z from "zod";
-import { iso } from "../control/database.ts";
 import { createRule, restoreRule, updateRule } from "../control/rule-changes.ts";
-import { listRuleVersions, type RuleVersion, findRule, listRules, type StoredRule } from "../control/stored-rules.ts";
+import { findRule, listRules, listRuleVersions } from "../control/stored-rules.ts";
 import { ruleDifferences } from "../domain/rules/rule-content.ts";
 import {
   PREVIEW_DEFAULT_DAYS,
@@ -13,10 +12,6 @@ import {
   RULES_FILE_MAX_BYTES,
   RULE_VERSIONS_KEPT,
 } from "../limits.ts";
-import { byOperator, operator, type OperatorEnv } from "./environment.ts";
-import { conflict, notFound, operation, validationFailed } from "./operation.ts";
-import { count, idOf, instant, isoOrNull, listOf, mapPage, pageAsked, pageQuery } from "./schema-parts.ts";
-import type { PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
 import {
   IMPORT_REFUSAL,
   canBeDone,
@@ -26,100 +21,123 @@ import {
   importedOf,
   ruleFile,
 } from "../workspace/import-rules.ts";
-import { signalStore } from "../workspace/objects.ts";
-import { NO_ROOM, newRule, ruleChange, ruleFields } from "../workspace/input-schemas.ts";
+import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
+import {
+  answer,
+  answerFound,
+  answerPage,
+  camelKeys,
+  count,
+  idOf,
+  instant,
+  isoInstant,
+  listOf,
+  askedPage,
+  pageQuery,
+  type DomainValue,
+} from "./answers.ts";
+import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { conflict, notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
-const ruleAnswer = z
+const operation = operationsOf("Mapping rules");
+
+const mappingRule = z
   .object({
     id: idOf("rule", "Of the rule."),
     ...ruleFields,
-    version: z.int().meta({ description: "Grows with every change; scoring signals carry it." }),
-    created_at: instant,
-    updated_at: instant,
-    updated_by: z.string().meta({ description: "Who made this version: a member's email, or `operator`." }),
+    version: z.int().meta({ description: "Grows with every change. Scoring signals name it." }),
+    created_at: isoInstant,
+    updated_at: isoInstant,
+    updated_by: z.string().meta({ description: "The author of this version: a member's email, or `operator`." }),
   })
   .meta({ id: "MappingRule" });
 
-export function ruleJson(stored: StoredRule): z.infer<typeof ruleAnswer> {
-  const { scoringSignal, createdAt, updatedAt, updatedBy, ...rule } = stored;
-  const times = { created_at: createdAt, updated_at: updatedAt, updated_by: updatedBy };
-  return { ...rule, scoring_signal: scoringSignal, ...times };
-}
+const version = z
+  .object({
+    version: z.int(),
+    at: isoInstant.meta({ description: "When this version began." }),
+    by: z.string().meta({ description: "The author: a member's email, or `operator`." }),
+    ...ruleFields,
+  })
+  .meta({ id: "MappingRuleVersion" });
 
-const previewAnswer = z
+const preview = z
   .object({
     matches: count.meta({ description: "Signals that the rule matches." }),
     scoring_signals: count.meta({
       description:
-        "Scoring signals that it would make of them: fewer where it scores a person once a day, or once ever.",
+        "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
     }),
-    people: count.meta({ description: "Persons whose signals these are." }),
-    points: z.int().meta({ description: "What these persons' scores would change by, all together." }),
+    people: count.meta({ description: "People with a matching signal." }),
+    points: z.int().meta({ description: "Sum of the changes of their scores." }),
     samples: z
       .array(
         z.object({
           id: idOf("sig", "Of the signal."),
           event: z.string(),
           source: z.string(),
-          email: z.string().meta({ description: "The person's." }),
+          email: z.string().meta({ description: "Of the person." }),
           received_at: instant,
           payload: z.unknown().meta({ description: "The JSON as it was sent." }),
         }),
       )
-      .meta({ description: `Matching signals, the latest first, at most ${PREVIEW_SAMPLES}.` }),
-    scanned: count.meta({ description: "Signals that were looked at." }),
+      .meta({ description: `Matching signals, latest first, at most ${PREVIEW_SAMPLES}.` }),
+    scanned: count.meta({ description: "Signals that the preview has read." }),
     complete: z.boolean().meta({
-      description: `False: there are more signals than a preview looks at (${PREVIEW_MAX_SIGNALS}), or some in cold storage, which does not answer; the latest were.`,
+      description: `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
     }),
   })
   .meta({ id: "RulePreview" });
 
-function sampleJson({ receivedAtMs, ...sample }: PreviewSample) {
-  return { ...sample, received_at: iso(receivedAtMs) };
-}
-
-const ruleJobAnswer = z
+const ruleJob = z
   .object({
     rule_id: idOf("rule", "Of the rule."),
     rule_version: z
       .int()
       .nullable()
-      .meta({ description: "The version that is applied; null when the rule's scoring signals are removed." }),
+      .meta({ description: "The version that is applied. Null: the rule's scoring signals are removed." }),
     status: z.enum(["queued", "running", "done"]),
-    scanned: count.meta({ description: "Signals looked at so far." }),
-    total: count.meta({ description: "How many there are to look at, as estimated at the beginning." }),
+    scanned: count.meta({ description: "Signals read so far." }),
+    total: count.meta({ description: "Signals to read, as estimated at the start." }),
     matched: count.meta({ description: "Signals that the rule matches." }),
-    added: count.meta({ description: "Scoring signals that were missing." }),
-    changed: count.meta({ description: "Scoring signals of an earlier version of the rule, brought up to date." }),
-    removed: count.meta({ description: "Scoring signals of signals that the rule does not match any more." }),
+    added: count.meta({ description: "Missing scoring signals that were added." }),
+    changed: count.meta({ description: "Scoring signals of an earlier version that were updated." }),
+    removed: count.meta({ description: "Scoring signals that were removed, because the rule no longer matches." }),
     requested_at: instant,
     started_at: instant.nullable(),
     finished_at: instant.nullable(),
   })
   .meta({ id: "RuleJob" });
 
-function ruleJobJson(job: RuleJob): z.infer<typeof ruleJobAnswer> {
-  const { ruleId, ruleVersion, requestedAtMs, startedAtMs, finishedAtMs, ...numbers } = job;
-  return {
-    rule_id: ruleId,
-    rule_version: ruleVersion,
-    ...numbers,
-    requested_at: iso(requestedAtMs),
-    started_at: isoOrNull(startedAtMs),
-    finished_at: isoOrNull(finishedAtMs),
-  };
-}
+const importResult = z
+  .object({
+    added: count,
+    changed: count,
+    unchanged: count.meta({ description: "Rules that already have this content." }),
+    items: z
+      .array(
+        z.object({
+          name: z.string(),
+          result: z.enum(["added", "changed", "unchanged"]),
+          rule_id: idOf("rule", "Of the rule. Null: a dry run would add the rule.").nullable(),
+          changes: z.array(z.string()).meta({ description: "Changed fields of a changed rule.", example: ["points"] }),
+        }),
+      )
+      .meta({ description: "In the order of the import." }),
+  })
+  .meta({ id: "RuleImport" });
+
+type ImportResult = DomainValue<z.output<typeof importResult>>;
 
 const { enabled: _, ...proposedFields } = newRule.shape;
-const proposedRuleAnswer = z.object(proposedFields).meta({ id: "ProposedRule" });
+const proposedRule = z.object(proposedFields).meta({ id: "ProposedRule" });
 
 export const ruleRoutes = operator
   .createApp()
   .post(
     "/workspaces/:workspace_id/rules",
     operation({
-      tag: "Mapping rules",
       summary: "Create a mapping rule",
       body: newRule,
       bodyExample: {
@@ -130,256 +148,152 @@ export const ruleRoutes = operator
         scoring_signal: "demo_requested",
         points: 20,
       },
-      answers: { 201: { description: "The new rule.", schema: ruleAnswer } },
+      answers: { 201: { description: "The new rule.", schema: mappingRule } },
       conflicts: ["too_many_rules", "rules_too_large"],
     }),
     async (c) => {
-      const { scoring_signal: scoringSignal, ...rule } = c.req.valid("json");
-      const created = await createRule(c.get("db"), c.get("workspace").id, { ...rule, scoringSignal }, byOperator());
-      return created.ok ? c.json(ruleJson(created.value), 201) : conflict(c, created.refusal, NO_ROOM[created.refusal]);
+      const { db, workspace, by } = c.var;
+      const created = await createRule(db, workspace.id, camelKeys(c.req.valid("json")), by);
+      return created.ok ? answer(c, mappingRule, created.value, 201) : refused(c, "rule", created.refusal);
     },
   )
   .get(
     "/workspaces/:workspace_id/rules",
     operation({
-      tag: "Mapping rules",
       summary: "List the mapping rules",
       query: pageQuery,
-      answers: { 200: { description: "The rules, newest first.", schema: listOf(ruleAnswer) } },
+      answers: { 200: { description: "The rules, newest first.", schema: listOf(mappingRule) } },
     }),
-    async (c) => {
-      const page = await listRules(c.get("db"), c.get("workspace").id, pageAsked(c.req.valid("query")));
-      return c.json(mapPage(page, ruleJson));
-    },
+    async (c) => answerPage(c, mappingRule, await listRules(c.var.db, c.var.workspace.id, askedPage(c))),
   )
   .get(
     "/workspaces/:workspace_id/rules/:rule_id",
-    operation({
-      tag: "Mapping rules",
-      summary: "Get a mapping rule",
-      answers: { 200: { description: "The rule.", schema: ruleAnswer } },
-    }),
+    operation({ summary: "Get a mapping rule", answers: { 200: { description: "The rule.", schema: mappingRule } } }),
     async (c) => {
-      const rule = await findRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
-      return rule === null ? notFound(c, "rule") : c.json(ruleJson(rule));
+      const { db, workspace } = c.var;
+      return answerFound(c, mappingRule, "rule", await findRule(db, workspace.id, c.req.param("rule_id")));
     },
   )
   .patch(
     "/workspaces/:workspace_id/rules/:rule_id",
     operation({
-      tag: "Mapping rules",
       summary: "Change a mapping rule",
       description:
-        "Takes effect with the next signal that is processed. The scoring signals that the rule has made stay as they " +
-        "are, with the version of the rule that made them, also when it is disabled, until the rule is applied again.",
+        "Takes effect with the next processed signal. Existing scoring signals keep the version of the rule that made them, " +
+        "even if the rule is disabled, until the rule is applied to stored signals.",
       body: ruleChange,
       bodyExample: { points: 25 },
-      answers: { 200: { description: "The rule as it is now.", schema: ruleAnswer } },
+      answers: { 200: { description: "The changed rule.", schema: mappingRule } },
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const { scoring_signal: scoringSignal, ...change } = c.req.valid("json");
-      const updated = await updateRule(
-        c.get("db"),
-        c.get("workspace").id,
-        c.req.param("rule_id"),
-        { ...change, scoringSignal },
-        byOperator(),
-      );
-      if (updated.ok) return c.json(ruleJson(updated.value));
-      switch (updated.refusal) {
-        case "not_found":
-          return notFound(c, "rule");
-        case "changed_meanwhile":
-          return conflict(c, "rule_changed", "The rule is being changed by others: send it again.");
-        case "rules_too_large":
-          return conflict(c, "rules_too_large", NO_ROOM.rules_too_large);
-        default:
-          return updated.refusal satisfies never;
-      }
+      const { db, workspace, by } = c.var;
+      const change = camelKeys(c.req.valid("json"));
+      const updated = await updateRule(db, workspace.id, c.req.param("rule_id"), change, by);
+      return updated.ok ? answer(c, mappingRule, updated.value) : refused(c, "rule", updated.refusal);
     },
   )
   .delete(
     "/workspaces/:workspace_id/rules/:rule_id",
     operation({
-      tag: "Mapping rules",
       summary: "Delete a mapping rule",
       description:
-        "The rule makes no further scoring signals. Those that it has made stay with their points, unless " +
-        "`scoring_signals=remove` asks for their removal; this may also be asked for after the rule was deleted. An " +
-        "apply that is under way goes on when they are kept.",
+        "The rule makes no further scoring signals. Its existing scoring signals keep their points, unless " +
+        "`scoring_signals=remove` removes them. They can also be removed after the rule was deleted. If they are kept, an " +
+        "application of the rule that is running continues.",
       query: z.strictObject({
         scoring_signals: z
           .enum(["keep", "remove"])
           .default("keep")
-          .meta({ description: "What becomes of the scoring signals that the rule has made." }),
+          .meta({ description: "Whether the rule's scoring signals are kept or removed." }),
       }),
       answers: {
-        202: { description: "Deleted; its scoring signals are being removed.", schema: ruleJobAnswer },
-        204: { description: "Deleted; its scoring signals stay." },
+        202: { description: "Deleted. Its scoring signals are being removed.", schema: ruleJob },
+        204: { description: "Deleted. Its scoring signals are kept." },
       },
     }),
     async (c) => {
-      const [db, { id }, ruleId] = [c.get("db"), c.get("workspace"), c.req.param("rule_id")];
-      const scoringSignals = c.req.valid("query").scoring_signals;
-      const ended = await endRule(c.env, db, id, { ruleId, scoringSignals }, byOperator());
+      const { db, workspace, by } = c.var;
+      const end = { ruleId: c.req.param("rule_id"), scoringSignals: c.req.valid("query").scoring_signals };
+      const ended = await endRule(c.env, db, workspace.id, end, by);
       if (ended === "not_found") return notFound(c, "rule");
-      return ended === "deleted" ? c.body(null, 204) : c.json(ruleJobJson(ended), 202);
+      return ended === "deleted" ? c.body(null, 204) : answer(c, ruleJob, ended, 202);
     },
-  );
-
-const versionAnswer = z
-  .object({
-    version: z.int(),
-    at: instant.meta({ description: "Since when the rule says this." }),
-    by: z.string().meta({ description: "Who made it so: a member's email, or `operator`." }),
-    ...ruleFields,
-  })
-  .meta({ id: "MappingRuleVersion" });
-
-export const ruleVersionRoutes = operator
-  .createApp()
+  )
+  .post(
+    "/workspaces/:workspace_id/rules/import",
+    operation({
+      summary: "Import mapping rules",
+      description:
+        "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
+        "changed. Other rules of the import are added. Rules of the workspace that the import does not name are kept. Each " +
+        "rule is enabled or disabled as in the import. The import is done completely or not at all: a 422 lists the errors by " +
+        "rule. With `dry_run=true` the answer shows what the import would do.",
+      body: ruleFile,
+      bodyMaxBytes: RULES_FILE_MAX_BYTES,
+      bodyExample: {
+        items: [{ name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 }],
+      },
+      query: z.strictObject({
+        dry_run: z
+          .enum(["true", "false"])
+          .default("false")
+          .meta({ description: "Shows what the import would do, and changes nothing." }),
+      }),
+      answers: { 200: { description: "What the import did, or would do.", schema: importResult } },
+      conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
+    }),
+    async (c) => {
+      const { db, workspace, by } = c.var;
+      const imported = c.req.valid("json").items.map(importedOf);
+      if (c.req.valid("query").dry_run === "true") {
+        const plan = await planRuleImport(db, workspace.id, imported);
+        return canBeDone(plan) ? answer(c, importResult, resultOf(plan, [])) : impossible(c, plan);
+      }
+      const done = await importRules(db, workspace.id, imported, by);
+      if (done.ok) return answer(c, importResult, resultOf(done.value.plan, done.value.addedIds));
+      return done.refusal.why === "not_possible" ? impossible(c, done.refusal.plan) : conflict(c, "rules_changed");
+    },
+  )
   .get(
     "/workspaces/:workspace_id/rules/:rule_id/versions",
     operation({
-      tag: "Mapping rules",
       summary: "List the versions of a mapping rule",
       description:
-        `The present one first, then the latest ${RULE_VERSIONS_KEPT} before it, all at once; fewer where the ` +
-        "workspace's rules are very large.",
-      answers: { 200: { description: "What the rule says and said.", schema: listOf(versionAnswer) } },
+        `The current version and at most ${RULE_VERSIONS_KEPT} earlier versions, newest first, in one page. There are fewer ` +
+        "if the workspace's rules are very large.",
+      answers: { 200: { description: "The content of the rule in each version.", schema: listOf(version) } },
     }),
     async (c) => {
-      const found = await listRuleVersions(c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
-      return found === null ? notFound(c, "rule") : c.json({ items: found.versions.map(versionJson), next: null });
+      const { db, workspace } = c.var;
+      const found = await listRuleVersions(db, workspace.id, c.req.param("rule_id"));
+      return found === null ? notFound(c, "rule") : answerPage(c, version, { items: found.versions, next: null });
     },
   )
   .post(
     "/workspaces/:workspace_id/rules/:rule_id/versions/:version/restore",
     operation({
-      tag: "Mapping rules",
-      summary: "Go back to a version of a mapping rule",
+      summary: "Restore a version of a mapping rule",
       description:
-        "Makes a new version that says what that one said, whether it was enabled included. What is stored already is " +
-        "left alone until the rule is applied, as with any change.",
-      answers: { 200: { description: "The rule as it is now.", schema: ruleAnswer } },
+        "Creates a new version with the content of the earlier version, including whether the rule was enabled. Stored " +
+        "signals do not change until the rule is applied to them.",
+      answers: { 200: { description: "The changed rule.", schema: mappingRule } },
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const [db, { id }, version] = [c.get("db"), c.get("workspace"), Number(c.req.param("version"))];
-      const restored = await restoreRule(db, id, c.req.param("rule_id"), version, byOperator());
-      if (restored.ok) return c.json(ruleJson(restored.value));
-      switch (restored.refusal) {
-        case "not_found":
-          return notFound(c, "version of a rule");
-        case "changed_meanwhile":
-          return conflict(c, "rule_changed", "The rule is being changed by others: send it again.");
-        case "rules_too_large":
-          return conflict(c, "rules_too_large", NO_ROOM.rules_too_large);
-        default:
-          return restored.refusal satisfies never;
-      }
+      const { db, workspace, by } = c.var;
+      const { rule_id: ruleId, version: earlier } = c.req.param();
+      const restored = await restoreRule(db, workspace.id, ruleId, Number(earlier), by);
+      return restored.ok ? answer(c, mappingRule, restored.value) : refused(c, "version of a rule", restored.refusal);
     },
-  );
-
-function versionJson({ scoringSignal, ...version }: RuleVersion): z.infer<typeof versionAnswer> {
-  return { ...version, scoring_signal: scoringSignal };
-}
-
-const importAnswer = z
-  .object({
-    added: count,
-    changed: count,
-    unchanged: count.meta({ description: "Rules that say already what the import says." }),
-    items: z
-      .array(
-        z.object({
-          name: z.string(),
-          result: z.enum(["added", "changed", "unchanged"]),
-          rule_id: idOf("rule", "Of the rule; null where it would be added.").nullable(),
-          changes: z
-            .array(z.string())
-            .meta({ description: "Of a rule that is changed, the fields.", example: ["points"] }),
-        }),
-      )
-      .meta({ description: "In the order of the import." }),
-  })
-  .meta({ id: "RuleImport" });
-
-export const ruleImportRoutes = operator.createApp().post(
-  "/workspaces/:workspace_id/rules/import",
-  operation({
-    tag: "Mapping rules",
-    summary: "Import mapping rules",
-    description:
-      "Takes what the list gives, of this or another workspace. A rule that is here by its `id`, else by its `name`, is " +
-      "changed; any other is added; rules that the import does not name stay as they are. Each is switched on or off as the " +
-      "import says. All of it is done, or nothing: a 422 names what is wrong by rule. With `dry_run=true` it only says " +
-      "what would be done.",
-    body: ruleFile,
-    bodyMaxBytes: RULES_FILE_MAX_BYTES,
-    bodyExample: {
-      items: [{ name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 }],
-    },
-    query: z.strictObject({
-      dry_run: z
-        .enum(["true", "false"])
-        .default("false")
-        .meta({ description: "Says what would be done, and does nothing." }),
-    }),
-    answers: { 200: { description: "What was done, or would be.", schema: importAnswer } },
-    conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
-  }),
-  async (c) => {
-    const [db, { id }, imported] = [c.get("db"), c.get("workspace"), c.req.valid("json").items.map(importedOf)];
-    if (c.req.valid("query").dry_run === "true") {
-      const plan = await planRuleImport(db, id, imported);
-      return canBeDone(plan) ? c.json(importJson(plan, [])) : impossible(c, plan);
-    }
-    const done = await importRules(db, id, imported, byOperator());
-    if (done.ok) return c.json(importJson(done.value.plan, done.value.addedIds));
-    return done.refusal.why === "not_possible"
-      ? impossible(c, done.refusal.plan)
-      : conflict(c, "rules_changed", "The rules are being changed by others: send it again.");
-  },
-);
-
-function impossible(c: Context<OperatorEnv>, { steps, noRoom }: RuleImport): Response {
-  const errors = steps.flatMap((step, index) =>
-    step.what === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
-  );
-  return noRoom === null || errors.length > 0 ? validationFailed(c, errors) : conflict(c, noRoom, NO_ROOM[noRoom]);
-}
-
-/** @param addedIds ids of the rules that were added, in order; empty where nothing was done. */
-function importJson({ steps }: RuleImport, addedIds: readonly string[]): z.infer<typeof importAnswer> {
-  const ids = addedIds.values();
-  const items = steps.flatMap((step): z.infer<typeof importAnswer>["items"] => {
-    if (step.what === "refused") return [];
-    if (step.what === "added") {
-      return [{ name: step.rule.name, result: step.what, rule_id: ids.next().value ?? null, changes: [] }];
-    }
-    const { what, before } = step;
-    const after = what === "changed" ? step.rule : before;
-    const changes = ruleDifferences(before, after).map(({ field }) =>
-      field === "scoringSignal" ? "scoring_signal" : field,
-    );
-    return [{ name: after.name, result: what, rule_id: before.id, changes }];
-  });
-  const sum = (result: string) => items.filter((item) => item.result === result).length;
-  return { added: sum("added"), changed: sum("changed"), unchanged: sum("unchanged"), items };
-}
-
-export const rulesOnHistoryRoutes = operator
-  .createApp()
+  )
   .post(
     "/workspaces/:workspace_id/rules/preview",
     operation({
-      tag: "Mapping rules",
       summary: "Try a mapping rule on stored signals",
       description:
-        "What the rule would have scored, enabled, had it been there. Looks at the processed signals of people, the " +
-        "latest first; changes nothing.",
+        "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
+        "nothing.",
       body: newRule,
       bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
       query: z.strictObject({
@@ -389,67 +303,83 @@ export const rulesOnHistoryRoutes = operator
           .min(1)
           .max(PREVIEW_MAX_DAYS)
           .default(PREVIEW_DEFAULT_DAYS)
-          .meta({ description: "Signals received in the last so many days." }),
+          .meta({ description: "Reads signals that were received in this many last days." }),
       }),
-      answers: { 200: { description: "What it matches.", schema: previewAnswer } },
+      answers: { 200: { description: "What the rule matches.", schema: preview } },
     }),
     async (c) => {
-      const { scoring_signal: scoringSignal, event, match, conditions, points, frequency } = c.req.valid("json");
-      const draft = { event, match, conditions, scoringSignal, points, frequency };
-      const { samples, scoringSignals, ...counted } = await previewRule(
-        c.env,
-        c.get("workspace").id,
-        draft,
-        c.req.valid("query").days,
-      );
-      return c.json({ ...counted, scoring_signals: scoringSignals, samples: samples.map(sampleJson) });
+      const { name: _name, enabled: _enabled, ...draft } = camelKeys(c.req.valid("json"));
+      const { days } = c.req.valid("query");
+      return answer(c, preview, await previewRule(c.env, c.var.workspace.id, draft, days));
     },
   )
   .post(
     "/workspaces/:workspace_id/rules/:rule_id/apply",
     operation({
-      tag: "Mapping rules",
       summary: "Apply a mapping rule to stored signals",
       description:
-        "Brings the rule's scoring signals in line with the rule as it is now, as if it had always been so: missing " +
-        "ones are added, those of an earlier version get the present name, points and version, those of signals that it does not " +
-        "match any more are removed, and the scores follow. A disabled rule scores nothing: applying it removes all of " +
-        "its scoring signals. Scoring signals whose signals are no longer stored stay as they are, unless the rule is " +
-        "disabled. Works in the background; calling it again begins anew with the rule as it is then.",
-      answers: { 202: { description: "It is going to be applied.", schema: ruleJobAnswer } },
+        "Changes the rule's scoring signals as if the rule had always been as it is now: missing ones are added, those of an " +
+        "earlier version get the current name, points and version, and those that no longer match are removed. The scores " +
+        "follow. Applying a disabled rule removes all of its scoring signals. Scoring signals whose signals are no longer " +
+        "stored are kept, unless the rule is disabled. Runs in the background. A repeated call starts again with the " +
+        "rule's current version.",
+      answers: { 202: { description: "The application has started.", schema: ruleJob } },
     }),
     async (c) => {
-      const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, c.req.param("rule_id"), byOperator());
-      return job === null ? notFound(c, "rule") : c.json(ruleJobJson(job), 202);
+      const { db, workspace, by } = c.var;
+      const job = await applyRule(c.env, db, workspace.id, c.req.param("rule_id"), by);
+      return answerFound(c, ruleJob, "rule", job, 202);
     },
   )
   .get(
     "/workspaces/:workspace_id/rules/:rule_id/apply",
     operation({
-      tag: "Mapping rules",
       summary: "Follow the application of a mapping rule",
-      description: "The latest one, also when it has ended, and also of a deleted rule.",
-      answers: { 200: { description: "How far it is.", schema: ruleJobAnswer } },
+      description: "The latest application, even if it has finished or the rule was deleted.",
+      answers: { 200: { description: "The progress.", schema: ruleJob } },
     }),
     async (c) => {
-      const job = await signalStore(c.env, c.get("workspace").id).ruleJob(c.req.param("rule_id"));
-      return job === null ? notFound(c, "application of a rule") : c.json(ruleJobJson(job));
+      const job = await storeOf(c).ruleJob(c.req.param("rule_id"));
+      return answerFound(c, ruleJob, "application of a rule", job);
     },
   )
   .get(
     "/workspaces/:workspace_id/signals/:signal_id/proposed-rule",
     operation({
-      tag: "Mapping rules",
       summary: "Propose a mapping rule from a stored signal",
       description:
-        "A body for creating a rule: the signal's event, and conditions pre-filled from its payload. It matches this " +
-        "signal. Only of signals of the signal queue whose payload is stored: no identify calls, no duplicates.",
-      answers: { 200: { description: "The proposed rule.", schema: proposedRuleAnswer } },
+        "A body for the creation of a rule that matches this signal: its event, and conditions from its payload. Works for " +
+        "signals of the signal queue with a stored payload, not for identify calls and duplicates.",
+      answers: { 200: { description: "The proposed rule.", schema: proposedRule } },
     }),
     async (c) => {
-      const found = await proposeFrom(c.env, c.get("workspace").id, [c.req.param("signal_id")]);
-      if (found === null) return notFound(c, "signal");
-      const { scoringSignal, ...proposed } = found;
-      return c.json({ ...proposed, scoring_signal: scoringSignal, frequency: "every_time" as const });
+      const found = await proposeFrom(c.env, c.var.workspace.id, [c.req.param("signal_id")]);
+      return answerFound(c, proposedRule, "signal", found && { ...found, frequency: "every_time" });
     },
   );
+
+function impossible(c: Context<OperatorEnv>, { steps, noRoom }: RuleImport): Response {
+  const errors = steps.flatMap((step, index) =>
+    step.what === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
+  );
+  return noRoom === null || errors.length > 0 ? validationFailed(c, errors) : conflict(c, noRoom);
+}
+
+/** @param addedIds ids of the added rules, in order; empty for a dry run. */
+function resultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportResult {
+  const ids = addedIds.values();
+  const items = steps.flatMap((step): ImportResult["items"][number][] => {
+    if (step.what === "refused") return [];
+    if (step.what === "added") {
+      return [{ name: step.rule.name, result: step.what, ruleId: ids.next().value ?? null, changes: [] }];
+    }
+    const { what, before } = step;
+    const after = what === "changed" ? step.rule : before;
+    const changes = ruleDifferences(before, after).map(({ field }) =>
+      field === "scoringSignal" ? "scoring_signal" : field,
+    );
+    return [{ name: after.name, result: what, ruleId: before.id, changes }];
+  });
+  const sum = (result: string) => items.filter((item) => item.result === result).length;
+  return { added: sum("added"), changed: sum("changed"), unchanged: sum("unchanged"), items };
+}

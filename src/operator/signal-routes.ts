@@ -1,51 +1,38 @@
 /** Signals, traces, event groups, people with their scores, and dead letters of a workspace. */
 import * as z from "zod";
-import { iso } from "../control/database.ts";
 import { findKey } from "../control/api-keys.ts";
-import { grouped } from "../domain/text.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
+import { isPlausibleEmail } from "../domain/signal/identity.ts";
+import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
-import { byOperator, operator } from "./environment.ts";
-import { notFound, operation } from "./operation.ts";
+import type { Admission } from "../wire/admission.ts";
+import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
 import {
+  answer,
+  answerPage,
   count,
-  emailAddress,
   filteredPageQuery,
   idOf,
   instant,
-  isoOrNull,
   listOf,
-  mapPage,
-  pageAsked,
+  askedPage,
   pageQuery,
-} from "./schema-parts.ts";
-import type { Person } from "../store/protocol/people-and-accounts.ts";
-import type {
-  DeadLetter,
-  SignalFilter,
-  SignalSummary,
-  SignalTrace,
-  EventGroup,
-} from "../store/protocol/stored-signals.ts";
-import type { Admission } from "../wire/admission.ts";
-import { followSignal } from "../workspace/follow-signal.ts";
-import { signalStore } from "../workspace/objects.ts";
-import { releaseForWorkspace, replay } from "../workspace/release-and-replay.ts";
+} from "./answers.ts";
+import { operator, storeOf } from "./environment.ts";
+import { notFound, operationsOf } from "./operation.ts";
+
+const operation = operationsOf("Signals");
 
 const payload = z.unknown().meta({ description: "The JSON as it was sent." });
 
-const deadLetterAnswer = z
+const deadLetter = z
   .object({ id: idOf("sig", "Of the signal."), reason: z.string(), received_at: instant, dead_at: instant, payload })
   .meta({ id: "DeadLetter" });
 
-function deadLetterJson({ receivedAtMs, deadAtMs, ...letter }: DeadLetter): z.infer<typeof deadLetterAnswer> {
-  return { ...letter, received_at: iso(receivedAtMs), dead_at: iso(deadAtMs) };
-}
-
-const eventAnswer = z
+const eventGroup = z
   .object({
     event: z.string(),
     source: z.string(),
@@ -58,35 +45,27 @@ const eventAnswer = z
   })
   .meta({ id: "EventGroup" });
 
-function eventJson({ firstSeenMs, lastSeenMs, ...group }: EventGroup): z.infer<typeof eventAnswer> {
-  return { ...group, first_seen: iso(firstSeenMs), last_seen: iso(lastSeenMs) };
-}
-
-const summaryFields = {
-  id: idOf("sig", "Of the signal."),
-  status: z.enum(TRACE_STATUSES),
-  kind: z.enum([...SIGNAL_KINDS, "unknown"]),
-  event: z.string().nullable(),
-  source: z.string().nullable(),
-  email: z.string().nullable(),
-  received_at: instant,
-};
-const signalAnswer = z.object(summaryFields).meta({ id: "Signal" });
-
-function signalJson(signal: SignalSummary): z.infer<typeof signalAnswer> {
-  const { id, status, kind, event, source, email, receivedAtMs } = signal;
-  return { id, status, kind, event, source, email, received_at: iso(receivedAtMs) };
-}
-
-const traceAnswer = z
+const signal = z
   .object({
-    ...summaryFields,
+    id: idOf("sig", "Of the signal."),
+    status: z.enum(TRACE_STATUSES),
+    kind: z.enum([...SIGNAL_KINDS, "unknown"]),
+    event: z.string().nullable(),
+    source: z.string().nullable(),
+    email: z.string().nullable(),
+    received_at: instant,
+  })
+  .meta({ id: "Signal" });
+
+const trace = z
+  .object({
+    ...signal.shape,
     endpoint: z.enum(ENDPOINT_TYPES),
     key_id: z.string(),
     key_name: z.string().nullable(),
     verdict: z.enum(ADMITTED_VERDICTS),
-    ordinal: z.int().meta({ description: "Place in its billing period." }),
-    signal_limit: count.meta({ description: "The plan's, at that moment." }),
+    ordinal: z.int().meta({ description: "The signal's number in its billing period." }),
+    signal_limit: count.meta({ description: "The plan's limit at that moment." }),
     recorded_at: instant.nullable(),
     duplicate_of: z.string().nullable(),
     held_until: instant.nullable(),
@@ -101,7 +80,7 @@ const traceAnswer = z
       })
       .nullable(),
     email_problem: z.string().nullable().meta({
-      description: "Why the email that the payload has names nobody; null: it names somebody, or there is none.",
+      description: "Why the payload's email names nobody. Null: it names somebody, or there is no email.",
     }),
     rules_tried: count,
     rules_matched: z.array(
@@ -111,19 +90,17 @@ const traceAnswer = z
         scoring_signal: z.string(),
         points: z.int(),
         scored: z.boolean().meta({
-          description: "False: the rule scores a person once a day, or once ever, and had scored this one already.",
+          description: "False: the rule scores a person once a day or once ever, and had scored this person already.",
         }),
-        scored_by: z.string().nullable().meta({ description: "The signal that it has scored in place of this one." }),
+        scored_by: z.string().nullable().meta({ description: "The signal that scored instead of this signal." }),
       }),
     ),
     points: z.int(),
-    deleted_at: instant
-      .nullable()
-      .meta({ description: "When its person was deleted, and with them all that it said of them." }),
+    deleted_at: instant.nullable().meta({ description: "When the signal's person was deleted, with their data." }),
     payload,
     in_cold_storage: z.boolean().meta({
       description:
-        "Whether the payload is kept there, as long as nobody knows the visitor. It is null while cold storage does not answer.",
+        "Whether the payload is in cold storage, as long as nobody knows the visitor. The payload is null while cold storage does not answer.",
     }),
     payload_lost: z
       .boolean()
@@ -131,79 +108,7 @@ const traceAnswer = z
   })
   .meta({ id: "SignalTrace" });
 
-function traceJson(trace: SignalTrace, keyName: string | null): z.infer<typeof traceAnswer> {
-  return {
-    ...signalJson(trace),
-    endpoint: trace.endpoint,
-    key_id: trace.keyId,
-    key_name: keyName,
-    verdict: trace.verdict,
-    ordinal: trace.ordinal,
-    signal_limit: trace.signalLimit,
-    recorded_at: iso(trace.recordedAtMs),
-    duplicate_of: trace.duplicateOf,
-    held_until: isoOrNull(trace.heldUntilMs),
-    dead_reason: trace.deadReason,
-    anonymous_id: trace.anonymousId,
-    user_id: trace.userId,
-    person: trace.person && {
-      email: trace.person.email,
-      by: trace.person.by,
-      linked_at: isoOrNull(trace.person.linkedAtMs),
-    },
-    email_problem: trace.kind === "account" ? null : emailProblemOf(trace.payload),
-    rules_tried: trace.rulesTried,
-    rules_matched: trace.rulesMatched.map((rule) => ({
-      rule_id: rule.ruleId,
-      rule_version: rule.ruleVersion,
-      scoring_signal: rule.scoringSignal,
-      points: rule.points,
-      scored: rule.scored,
-      scored_by: rule.scoredBy,
-    })),
-    points: trace.points,
-    deleted_at: isoOrNull(trace.deletedAtMs),
-    payload: trace.payload,
-    in_cold_storage: trace.inColdStorage,
-    payload_lost: trace.payloadLost,
-  };
-}
-
-/** A signal that waits in the outbox: only its admission is known. */
-function inFlightJson(signal: Admission, keyName: string | null): z.infer<typeof traceAnswer> {
-  return {
-    id: signal.id,
-    status: "in_flight",
-    kind: "unknown",
-    event: null,
-    source: null,
-    email: null,
-    received_at: iso(signal.receivedAtMs),
-    endpoint: signal.endpoint,
-    key_id: signal.keyId,
-    key_name: keyName,
-    verdict: signal.verdict,
-    ordinal: signal.ordinal,
-    signal_limit: signal.signalLimit,
-    recorded_at: null,
-    duplicate_of: null,
-    held_until: signal.verdict === "held" ? iso(signal.periodEndMs) : null,
-    dead_reason: null,
-    anonymous_id: null,
-    user_id: null,
-    person: null,
-    email_problem: null,
-    rules_tried: 0,
-    rules_matched: [],
-    points: 0,
-    deleted_at: null,
-    payload: null,
-    in_cold_storage: false,
-    payload_lost: false,
-  };
-}
-
-const personAnswer = z
+const person = z
   .object({
     email: z.string(),
     ...eachTrait(() => z.string().nullable()),
@@ -214,7 +119,7 @@ const personAnswer = z
       .array(z.object({ kind: z.enum(["anonymous_id", "user_id"]), value: z.string(), linked_at: instant }))
       .meta({ description: `Newest first, at most ${PERSON_IDENTITIES_LISTED}.` }),
     identities_dropped: z.int().meta({
-      description: `Older ids that were dropped: a person keeps the latest ${grouped(PERSON_MAX_IDS)} of each kind. One that an identify call names once more comes back.`,
+      description: `Older ids that were dropped: a person keeps the latest ${grouped(PERSON_MAX_IDS)} of each kind. A dropped id comes back when an identify call names it again.`,
     }),
     scoring_signals: z
       .array(
@@ -231,44 +136,35 @@ const personAnswer = z
   })
   .meta({ id: "Person" });
 
-function personJson(person: Person): z.infer<typeof personAnswer> {
-  const { firstSeenMs, lastSeenMs, idsDropped, identities, scoringSignals, ...fields } = person;
-  return {
-    ...fields,
-    first_seen: iso(firstSeenMs),
-    last_seen: iso(lastSeenMs),
-    identities: identities.map(({ kind, value, linkedAtMs }) => ({ kind, value, linked_at: iso(linkedAtMs) })),
-    identities_dropped: idsDropped,
-    scoring_signals: scoringSignals.map((scored) => ({
-      scoring_signal: scored.scoringSignal,
-      points: scored.points,
-      rule_id: scored.ruleId,
-      rule_version: scored.ruleVersion,
-      signal_id: scored.signalId,
-      at: iso(scored.atMs),
-    })),
-  };
-}
-
 /** Maximum dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
 const underWay = z.boolean().optional().meta({
   description:
-    "True where it takes longer than a few seconds: the service goes on by itself, and the audit log gets the numbers.",
+    "True if the work takes longer than a few seconds: it continues in the background, and the audit log gets the numbers.",
 });
+const replayed = z.object({ replayed: z.int(), under_way: underWay });
+const released = z.object({ released: z.int(), still_held: z.int(), under_way: underWay });
+
+const email = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .refine(isPlausibleEmail, "not an email address")
+  .meta({ format: "email", example: "jane@example.com" })
+  .optional();
 
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().meta({ description: "Exactly this event name." }),
-  email: emailAddress.optional(),
+  email,
   status: z
     .enum(SIGNAL_STATUSES)
     .optional()
-    .meta({ description: "Signals in flight are not listed; each can be had by its id." }),
+    .meta({ description: "Signals in flight are not listed; follow them by id." }),
 });
 
 const peopleQuery = filteredPageQuery({
-  email: emailAddress.optional(),
+  email,
   q: z
     .string()
     .trim()
@@ -285,136 +181,130 @@ export const signalRoutes = operator
   .get(
     "/workspaces/:workspace_id/events",
     operation({
-      tag: "Signals",
       summary: "The signal queue, grouped by event name",
       query: pageQuery,
-      answers: { 200: { description: "Event groups, the latest first.", schema: listOf(eventAnswer) } },
+      answers: { 200: { description: "Event groups, latest first.", schema: listOf(eventGroup) } },
     }),
-    async (c) => {
-      const page = await signalStore(c.env, c.get("workspace").id).events(pageAsked(c.req.valid("query")));
-      return c.json(mapPage(page, eventJson));
-    },
+    async (c) => answerPage(c, eventGroup, await storeOf(c).events(askedPage(c))),
   )
   .get(
     "/workspaces/:workspace_id/signals",
     operation({
-      tag: "Signals",
       summary: "Find signals",
       description:
-        "A page of several filters, or of `processed`, may have fewer signals than asked for, even none, and still a " +
-        "`next`: it ends after 2,000 signals that were looked at.",
+        "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
+        "`next`: each page reads at most 2,000 signals.",
       query: signalQuery,
-      answers: { 200: { description: "Signals, newest first.", schema: listOf(signalAnswer) } },
+      answers: { 200: { description: "Signals, newest first.", schema: listOf(signal) } },
     }),
     async (c) => {
-      const query = c.req.valid("query");
-      const filter: SignalFilter = {};
-      if (query.event !== undefined) filter.event = query.event;
-      if (query.email !== undefined) filter.email = query.email;
-      if (query.status !== undefined) filter.status = query.status;
-      const page = await signalStore(c.env, c.get("workspace").id).signals(filter, pageAsked(query));
-      return c.json(mapPage(page, signalJson));
+      const { cursor: _cursor, limit: _limit, ...filter } = c.req.valid("query");
+      return answerPage(c, signal, await storeOf(c).signals(filter, askedPage(c)));
     },
   )
   .get(
     "/workspaces/:workspace_id/signals/:signal_id",
     operation({
-      tag: "Signals",
       summary: "Follow one signal",
-      description: "From receipt to score: verdict, duplicate of, whose, rules that matched, points.",
-      answers: { 200: { description: "The whole trace.", schema: traceAnswer } },
+      description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
+      answers: { 200: { description: "The whole trace.", schema: trace } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const [signalId, db] = [c.req.param("signal_id"), c.get("db")];
-      const keyName = async (keyId: string) => (await findKey(db, id, keyId))?.name ?? null;
-      const found = await followSignal(c.env, id, signalId);
+      const { db, workspace } = c.var;
+      const found = await followSignal(c.env, workspace.id, c.req.param("signal_id"));
       if (found === null) return notFound(c, "signal");
-      return "recorded" in found
-        ? c.json(traceJson(found.recorded, await keyName(found.recorded.keyId)))
-        : c.json(inFlightJson(found.inFlight, await keyName(found.inFlight.keyId)));
+      const { keyId } = "recorded" in found ? found.recorded : found.inFlight;
+      const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
+      if ("inFlight" in found) return answer(c, trace, { ...traceInFlight(found.inFlight), keyName });
+      const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
+      return answer(c, trace, { ...found.recorded, keyName, emailProblem });
     },
   )
   .get(
     "/workspaces/:workspace_id/people",
     operation({
-      tag: "Signals",
       summary: "People and their scores",
       description:
-        "The newest first. A search gives all whom it finds; where they are more than 5,000, or the workspace has more " +
-        "than 250,000 people, in the order of their emails, and a page may then be short of people and still have a `next`.",
+        "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
+        "the order of their emails, and a page may have fewer people than requested and still a `next`.",
       query: peopleQuery,
-      answers: { 200: { description: "People.", schema: listOf(personAnswer) } },
+      answers: { 200: { description: "People.", schema: listOf(person) } },
     }),
     async (c) => {
-      const query = c.req.valid("query");
-      const filter = {
-        ...(query.email === undefined ? {} : { email: query.email }),
-        ...(query.q === undefined ? {} : { text: query.q }),
-      };
-      const page = await signalStore(c.env, c.get("workspace").id).people(filter, pageAsked(query));
-      return c.json(mapPage(page, personJson));
+      const { q: text, email: address } = c.req.valid("query");
+      const { items, next } = await storeOf(c).people({ email: address, text }, askedPage(c));
+      return answerPage(c, person, {
+        items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })),
+        next,
+      });
     },
   )
   .get(
     "/workspaces/:workspace_id/dead-letters",
     operation({
-      tag: "Signals",
       summary: "Signals that could not be processed",
       query: pageQuery,
-      answers: { 200: { description: "Dead letters.", schema: listOf(deadLetterAnswer) } },
+      answers: { 200: { description: "Dead letters.", schema: listOf(deadLetter) } },
     }),
-    async (c) => {
-      const page = await signalStore(c.env, c.get("workspace").id).deadLetters(pageAsked(c.req.valid("query")));
-      return c.json(mapPage(page, deadLetterJson));
-    },
+    async (c) => answerPage(c, deadLetter, await storeOf(c).deadLetters(askedPage(c))),
   )
   .post(
     "/workspaces/:workspace_id/dead-letters/replay",
     operation({
-      tag: "Signals",
       summary: "Replay dead letters",
       description:
-        "Sends them through the queue once more, all or those with the given ids. They keep their ids and are not counted again.",
+        "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
       body: z
         .strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() })
         .meta({ id: "DeadLetterReplay" }),
       bodyExample: {},
-      answers: {
-        200: {
-          description: "How many are on their way.",
-          schema: z.object({ replayed: z.int(), under_way: underWay }),
-        },
-      },
+      answers: { 200: { description: "The number of replayed dead letters.", schema: replayed } },
     }),
     async (c) => {
-      const { ids } = c.req.valid("json");
-      const workspaceId = c.get("workspace").id;
-      const { replayed, isUnderWay } = await replay(c.env, c.get("db"), workspaceId, ids ?? null, byOperator());
-      return c.json({ replayed, ...(isUnderWay ? { under_way: true } : {}) });
+      const { db, workspace, by } = c.var;
+      const { ids = null } = c.req.valid("json");
+      const { isUnderWay, ...counts } = await replay(c.env, db, workspace.id, ids, by);
+      return answer(c, replayed, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   )
   .post(
     "/workspaces/:workspace_id/held/release",
     operation({
-      tag: "Signals",
       summary: "Release held signals",
       description:
-        "For a workspace that has upgraded or switched overages on: makes as many held signals accepted as now fit, oldest first, and sends them through the queue again. Each is counted once. Never automatic.",
-      answers: {
-        200: {
-          description: "How many were released, and how many are held still.",
-          schema: z.object({ released: z.int(), still_held: z.int(), under_way: underWay }),
-        },
-      },
+        "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
+      answers: { 200: { description: "The numbers of released and still held signals.", schema: released } },
     }),
     async (c) => {
-      const { released, stillHeld, isUnderWay } = await releaseForWorkspace(
-        c.env,
-        c.get("db"),
-        c.get("workspace").id,
-        byOperator(),
-      );
-      return c.json({ released, still_held: stillHeld, ...(isUnderWay ? { under_way: true } : {}) });
+      const { db, workspace, by } = c.var;
+      const { isUnderWay, ...counts } = await releaseForWorkspace(c.env, db, workspace.id, by);
+      return answer(c, released, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   );
+
+/** The trace of a signal in the outbox: only its admission is known. */
+function traceInFlight(admission: Admission) {
+  return {
+    ...admission,
+    status: "in_flight",
+    kind: "unknown",
+    event: null,
+    source: null,
+    email: null,
+    recordedAtMs: null,
+    duplicateOf: null,
+    heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
+    deadReason: null,
+    anonymousId: null,
+    userId: null,
+    person: null,
+    emailProblem: null,
+    rulesTried: 0,
+    rulesMatched: [],
+    points: 0,
+    deletedAtMs: null,
+    payload: null,
+    inColdStorage: false,
+    payloadLost: false,
+  } as const;
+}

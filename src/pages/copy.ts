@@ -1,7 +1,9 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
 import type { Role } from "../domain/keys/role.ts";
+import type { UnauthorizedCause } from "../domain/keys/refusal.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
-import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { NamedBy } from "../store/protocol/stored-signals.ts";
 
@@ -91,6 +93,16 @@ export const STATUS_COPY = {
   dead: { label: "Dead letter", tone: "bad", meaning: "It could not be processed; it can be replayed." },
   in_flight: { label: "In flight", tone: "info", meaning: "It is accepted and on its way to the store." },
 } as const satisfies Record<TraceStatus, { label: string; tone: Tone; meaning: string }>;
+
+/** The real cause of a 401, whose answer is the same for all causes. */
+export const CAUSE_COPY = {
+  key_malformed: "What stands in the URL is no API key.",
+  key_unknown: "There is no such key.",
+  key_expired: "The key has expired.",
+  key_deactivated: "The key is deactivated.",
+  secret_missing: "The key wants a secret, and the call had no X-Api-Secret header.",
+  secret_wrong: "The secret in the X-Api-Secret header is not the key's.",
+} as const satisfies Record<UnauthorizedCause, string>;
 
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {

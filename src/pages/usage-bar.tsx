@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
-import { usageOf } from "../workspace/read-usage.ts";
+import { usageOf } from "../workspace/configure-workspace.ts";
 import { isDismissed } from "./dismissed.ts";
 import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";

@@ -10,7 +10,7 @@ import type { JsonObject } from "../domain/json/json-value.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/stored-signals.ts";
-import { evaluateSignal } from "../domain/rules/evaluate-rules.ts";
+import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 
@@ -67,9 +67,10 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   const { properties: _, ...kept } = normalised;
   const work = { kind: normalised.kind, normalised: kept, ...hashed(duplicate) };
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
-  const evaluation = evaluateSignal(rules, normalised);
-  if (evaluation === "exceeded") return { kind: "dead", reason: TOO_MANY_STEPS };
-  return { ...work, evaluation: evaluation === "needs_email" ? null : evaluation };
+  const evaluation = evaluate(rules, normalised);
+  if (evaluation === null) return { kind: "dead", reason: TOO_MANY_STEPS };
+  // A rule that asks for the email is evaluated once the person is known.
+  return { ...work, evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation };
 }
 
 /**

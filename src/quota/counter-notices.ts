@@ -5,8 +5,7 @@
 import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
-import { HandOn, type HandOnOptions } from "../notifications/hand-on.ts";
-import { newEvent, RaisedEvents } from "../notifications/raised-events.ts";
+import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { EndedPeriod, Ledger } from "./ledger.ts";
 
 const NOTHING: WantedEvents = { types: [], thresholds: [] };
@@ -45,8 +44,8 @@ export class CounterNotices {
     this.#wanted = wanted;
   }
 
-  raise<Type extends EventType>(type: Type, data: EventData[Type], nowMs: number): void {
-    this.raised.raise([newEvent(type, data, nowMs)]);
+  raiseBurst(burst: EventData["refusals.burst"], nowMs: number): void {
+    this.raised.raise([newEvent("refusals.burst", burst, nowMs)]);
   }
 
   /**

@@ -142,12 +142,13 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
     const { periodStartMs, periodEndMs, signalLimit, overages, overage } = ledger;
     const after = closePeriod(ledger, { ...ledger, count: ordinalsTaken(ledger) });
     const counts = verdictCounts(ledger);
+    const values = [periodStartMs, periodEndMs, signalLimit, Number(overages)];
+    values.push(counts.accepted, counts.held, counts.rejected, overage, after.streak);
     sql.exec(
       `INSERT OR REPLACE INTO closed_periods
          (period_start_ms, period_end_ms, signal_limit, overages, accepted, held, rejected, overage, streak)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      ...[periodStartMs, periodEndMs, signalLimit, Number(overages)],
-      ...[counts.accepted, counts.held, counts.rejected, overage, after.streak],
+      ...values,
     );
     closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...counts, overage, ...after });
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);

@@ -62,7 +62,7 @@ export class QuotaCounter extends RestorableObject {
     const notices = (this.#notices = new CounterNotices(storage.sql, {
       workspaceId,
       alarmBy: (atMs) => alarm.workBy(atMs),
-      raise: (events) => this.env.DESTINATIONS.getByName(workspaceId).raise(events),
+      destinations: env.DESTINATIONS,
     }));
     const ledger = (this.#ledger = new LedgerState(storage, { outbox, drain, notices, alarm }));
     const revoked = (this.#revoked = new RevokedKeys(storage.sql));

@@ -90,7 +90,7 @@ export class Refusals {
     if (!notices.wants("refusals.burst")) return;
     try {
       const burst = this.#bursts.refused(entry, newCalls, nowMs);
-      if (burst !== null) notices.raise("refusals.burst", burst, nowMs);
+      if (burst !== null) notices.raiseBurst(burst, nowMs);
     } catch (error) {
       logEvent("refusals_burst_failed", { workspace: notices.workspaceId, error: errorText(error) });
     }

@@ -10,16 +10,16 @@ import type { LineStatus } from "../domain/signal/signal.ts";
 import { isLater } from "../wire/admission.ts";
 import type { ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
-import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
+import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge } from "./log/line.ts";
 import type { Facts, ListingId, Owner } from "./log/line.ts";
 import { hashBytes } from "./log/originals.ts";
 import type { Candidate, Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
-import { insertEntries, scoredBy } from "./people/timelines.ts";
+import { insertEntries } from "./people/timelines.ts";
 import type { Entry } from "./people/timelines.ts";
-import { visitorList, visitorOfPayload } from "./people/visitors.ts";
+import { idsOf, visitorList, visitorOfPayload } from "./people/visitors.ts";
 import type { VisitorId } from "./people/visitors.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./state/dead-letters.ts";
@@ -156,9 +156,7 @@ function isOfDeletedPerson(
       ? visitorOfPayload(signal.payload, signal.admission)
       : (visitorWork?.normalised ?? null);
   if (visitor === null) return false;
-  return (
-    isOfDeleted(sql, visitor, order, (id) => people.identities.claimsOf(id)) || isOfOneBeingDeleted(sql, visitor, order)
-  );
+  return isOfDeleted(sql, people.identities, visitor, order);
 }
 
 /**
@@ -281,23 +279,15 @@ function listedBy({ owner, visitorWork }: PendingSignal): ListingId[] {
 
 /** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
-  { status, visitorWork, owner, order, seq }: PendingSignal,
+  { status, visitorWork, owner, seq }: PendingSignal,
   facts: Facts,
   people: People,
   lists: Map<string, Entry[]>,
   waiting: VisitorId[],
 ): void {
   if ((status !== "processed" && status !== "anonymous") || visitorWork === null) return;
-  const { userId, anonymousId, traits } = visitorWork.normalised;
-  if (owner !== null) {
-    people.enrich(owner.personId, traits, order);
-    people.seen(owner.personId, order.receivedAtMs);
-    people.own(owner.personId, { seq, scored: scoredBy(facts) }, facts.event);
-  }
-  for (const kind of facts.listedBy) {
-    const value = kind === "user_id" ? userId : anonymousId;
-    if (value === undefined) continue;
-    const id: VisitorId = { kind, value };
+  if (owner !== null) people.own(owner.personId, seq, facts);
+  for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
     const entries = lists.get(key) ?? [];
     entries.push({ seq, scored: null });

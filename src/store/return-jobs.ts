@@ -13,7 +13,6 @@ import { within } from "../platform/time-limit.ts";
 import { envelopeOfResent } from "../wire/admission.ts";
 import type { Admission } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";
-import type { Facts } from "./log/line.ts";
 import type { Segment } from "./log/segment.ts";
 import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
 import type { DeadLetterRow } from "./state/dead-letters.ts";
@@ -176,7 +175,7 @@ async function logNumbers({ state: { sql }, env }: ReturnWork, job: ReturnJob): 
   const scope = JSON.parse(job.scope) as ReturnScope;
   const numbers =
     scope.kind === "release" ? { released: job.sent, still_held: stillHeld(job) } : { replayed: job.sent };
-  const { completeAuditEntries } = await import("../control/complete-audit.ts");
+  const { completeAuditEntries } = await import("../control/audit.ts");
   const joined = JSON.parse(job.joined) as string[];
   await within(CALL_TIMEOUT_MS, completeAuditEntries(env.DB, job.id, numbers, joined));
   sql.exec("UPDATE returns SET logged_at = ? WHERE id = ?", Date.now(), job.id);
@@ -202,12 +201,6 @@ function toResent(signal: StoredSignal, verdict: AdmittedVerdict) {
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 
-interface HeldLine {
-  seq: number;
-  facts: Facts;
-  segment: Segment;
-}
-
 /** The start of a page, and the last place of the job. */
 type PlacesToRead = Pick<ReturnJob, "cursor" | "last">;
 
@@ -221,33 +214,24 @@ export function heldSignals(
   { cursor, last: lastPlace }: PlacesToRead,
   limit: number,
 ): StoredSignal[] {
-  const matches = ({ status, admission }: Facts, seq: number): boolean =>
-    status === "held" && seq <= lastPlace && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
-  let first = linesOf(held.open(), matches).slice(0, limit);
+  let first: StoredSignal[] = [];
+  const add = (segment: Segment): void => {
+    const payloads = held.payloadsOf(segment) ?? [];
+    const signals = segment.seqs().flatMap((seq, index): StoredSignal[] => {
+      const { status, admission } = segment.facts(seq);
+      const { ordinal } = admission;
+      if (status !== "held" || seq > lastPlace || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
+      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq, cursor: ordinal }];
+    });
+    first = [...first, ...signals].sort((a, b) => a.cursor - b.cursor).slice(0, limit);
+  };
+  add(held.open());
   for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
-    if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
-    first = [...first, ...linesOf(read(), matches)].sort(byOrdinal).slice(0, limit);
+    if (last !== undefined && last.cursor < firstOrdinal) break;
+    add(read());
   }
-  return first.map(({ seq, facts, segment }) => ({
-    admission: facts.admission,
-    payload: held.payloadsOf(segment)?.[seq - segment.firstSeq] ?? missing(),
-    from: "held",
-    place: seq,
-    cursor: facts.admission.ordinal,
-  }));
-}
-
-function linesOf(segment: Segment, matches: (facts: Facts, seq: number) => boolean): HeldLine[] {
-  return segment
-    .seqs()
-    .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
-    .filter(({ facts, seq }) => matches(facts, seq))
-    .sort(byOrdinal);
-}
-
-function byOrdinal(a: HeldLine, b: HeldLine): number {
-  return a.facts.admission.ordinal - b.facts.admission.ordinal;
+  return first;
 }
 
 export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {

@@ -4,14 +4,14 @@
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { AccountField } from "../domain/accounts/payload-template.ts";
 import type { DayCounts } from "../domain/quota/day-counts.ts";
 import type { MappingRule, RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
+import type { ValueClaims } from "./accounts/accounts.ts";
 import type { Crossings } from "./state/raise-events.ts";
 import type { RuleJobStatus } from "./protocol/store-operations.ts";
-
-export * from "./accounts/tables.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses these tables.
 
@@ -192,7 +192,7 @@ export const ruleDays = sqliteTable("rule_days", {
   days: text("days").$type<DayCounts>().notNull(),
 });
 
-/** Releases and replays, see returns/return-jobs.ts. Kept until a day after the audit log has their numbers. */
+/** Releases and replays, see return-jobs.ts. Kept until a day after the audit log has their numbers. */
 export const returns = sqliteTable("returns", {
   /** Id of the audit entry of the call that began the job. */
   id: text("id").primaryKey(),
@@ -222,9 +222,9 @@ export const people = sqliteTable(
     id: integer("id").primaryKey(),
     email: text("email").notNull(),
     ...eachTrait(() => text()),
-    /** Searchable traits in their search form: see stored-person.ts. */
+    /** The searchable traits as they are searched, see people/people.ts. */
     names: text("names").notNull().default(""),
-    /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
+    /** Received order of the signals that the traits came from: the latest wins, field by field. */
     traitOrders: text("trait_orders").notNull().default(""),
     /** Sum of the points that the person's signals have scored. */
     score: integer("score").notNull().default(0),
@@ -249,14 +249,14 @@ export const people = sqliteTable(
       .on(table.score)
       .where(sql`score <> 0`),
     // This index finds people by their email, and by a part of it or of the traits. No two have the same email:
-    // known-people.ts looks first.
+    // people/people.ts looks first.
     index("people_email").on(table.email, table.names),
   ],
 );
 
 /**
  * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
- * of receipt (claims.ts). Keys: visitor-keys.ts. WITHOUT ROWID: the migration says so by hand.
+ * of receipt (people/identities.ts). Keys: people/visitors.ts. WITHOUT ROWID: the migration says so by hand.
  */
 export const identities = sqliteTable(
   "identities",
@@ -315,7 +315,7 @@ export const recounts = sqliteTable("recounts", {
 
 /**
  * Rules that score once a day, or once ever, with a removed match: the person's line after which a replacing match is
- * searched. See replacements.ts. WITHOUT ROWID.
+ * searched. See people/scoring.ts. WITHOUT ROWID.
  */
 export const replacements = sqliteTable(
   "replacements",
@@ -398,7 +398,7 @@ export const deletions = sqliteTable(
   "deletions",
   {
     id: text("id").primaryKey(),
-    /** The email's hash, by which a receipt is found: see people/deleted-names.ts. */
+    /** The email's hash, by which a receipt is found: see deletion/deleted-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
     /** Latest request for the deletion: signals received later belong to a new person. */
@@ -438,3 +438,47 @@ export const retention = sqliteTable("retention", {
   /** Receipt of the latest deleted signal: names of people may come from signals up to then. */
   deletedUntil: integer("deleted_until").notNull(),
 });
+
+/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
+export const accounts = sqliteTable(
+  "accounts",
+  {
+    id: integer("id").primaryKey(),
+    externalId: text("external_id").notNull().unique(),
+    name: text("name", { mode: "json" }).$type<unknown>(),
+    plan: text("plan", { mode: "json" }).$type<unknown>(),
+    userCount: text("user_count", { mode: "json" }).$type<unknown>(),
+    recurringRevenue: text("recurring_revenue", { mode: "json" }).$type<unknown>(),
+    trialStatus: text("trial_status", { mode: "json" }).$type<unknown>(),
+    featureFlags: text("feature_flags", { mode: "json" }).$type<unknown>(),
+    attributes: text("attributes", { mode: "json" }).$type<Record<string, unknown>>().notNull(),
+    /** The latest update that carried each value, by target: the latest by receipt wins, field by field. */
+    claims: text("claims", { mode: "json" }).$type<ValueClaims>().notNull(),
+    firstSeen: integer("first_seen").notNull(),
+    lastSeen: integer("last_seen").notNull(),
+  },
+  (table) => [index("accounts_last_seen").on(table.lastSeen)],
+);
+
+/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts.ts. */
+export const accountChanges = sqliteTable(
+  "account_changes",
+  {
+    accountId: integer("account_id").notNull(),
+    field: text("field").$type<AccountField>().notNull(),
+    /** Receipt of the update that carried the value after; its ordinal and its signal are beside it. */
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+    signalId: text("signal_id").notNull(),
+    before: text("before", { mode: "json" }).$type<unknown>(),
+    after: text("after", { mode: "json" }).$type<unknown>().notNull(),
+    /** The latest update that carried the value before. */
+    beforeAt: integer("before_at"),
+    beforeOrdinal: integer("before_ordinal"),
+    beforeSignalId: text("before_signal_id"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.accountId, table.field, table.at, table.ordinal] }),
+    index("account_changes_latest").on(table.accountId, table.at, table.ordinal),
+  ],
+);

@@ -8,25 +8,25 @@
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
-import { HandOn } from "../notifications/hand-on.ts";
+import { HandOn } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import { ChoreRunner } from "./chore-runner.ts";
-import { choresOf } from "./chores.ts";
+import { ChoreRunner } from "./chores.ts";
 import {
   beginDeletion,
   findDeletion,
   handedOver,
+  nextDeletionMs,
   repeatDeletions,
+  stepDeletions,
   waitsForDestinations,
 } from "./deletion/person-deletions.ts";
-import { setRetention } from "./deletion/retention.ts";
-import { compareWithR2, removeUnknown } from "./log/cold.ts";
-import { wantEvents } from "./state/raise-events.ts";
-import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
-import { stepLinkJobs } from "./people/linking.ts";
+import { deleteExpired, nextRetentionMs, purgeHeld, setRetention } from "./deletion/retention.ts";
+import { coldAfterMs, compareWithR2, nextColdWorkMs, removeUnknown, workOnCold, type ColdWork } from "./log/cold.ts";
+import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
+import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
 import type {
   BeforeStoreRestore,
   DeletionReceipt,
@@ -46,7 +46,8 @@ import {
   type ReturnProgress,
   type ReturnScope,
 } from "./return-jobs.ts";
-import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
+import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters, wantEvents } from "./state/raise-events.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { recordedByPeriod } from "./state/status-change.ts";
 import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
@@ -67,23 +68,54 @@ export class SignalStore extends StoreReads {
   /** The chain of running and waiting turns of linking. */
   #linking: Promise<void> = Promise.resolve();
   #returning: Promise<void> | null = null;
-  readonly #chores = new ChoreRunner(
-    this.workspaceId,
-    this.failing,
-    choresOf({
-      storage: this.ctx.storage,
-      state: () => this.state,
-      coldObjects: () => this.coldObjects(),
-      maxBytes: () => storeMaxBytes(this.env),
-      isFull: () => this.isFull(),
-      transact: (act) => this.transact(act),
-      link: () => this.link(),
-      returnsDueMs: () => (this.#returning === null ? nextReturnMs(this.state.sql) : Date.now() + SAFETY_ALARM_MS),
-      sendReturns: () => this.#sendReturns(),
-      handOn: () => this.#handOn,
-      currentRetention: () => this.#currentRetention(),
-    }),
-  );
+  /** The work of the alarm, in this order, since chores share lines. */
+  readonly #chores = new ChoreRunner(this.workspaceId, this.ctx.storage.kv, [
+    {
+      name: "purge",
+      due: () => this.state.held.nextToEnd()?.endMs ?? null,
+      step: (nowMs) => this.transact(() => purgeHeld(this.state, nowMs)),
+    },
+    {
+      name: "apply_rules",
+      // A rule job adds entries to timelines, so it waits while the store is full.
+      due: () => (this.isFull() ? null : nextRuleJobMs(this.state.sql)),
+      step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
+    },
+    {
+      name: "deletion",
+      due: (nowMs) => nextDeletionMs(this.state, nowMs),
+      step: (nowMs) => this.transact(() => stepDeletions(this.state, nowMs)),
+    },
+    { name: "retention", due: () => nextRetentionMs(this.state), step: (nowMs) => this.#deleteExpired(nowMs) },
+    { name: "link", due: () => nextLinkJobMs(this.state.sql), step: () => this.link() },
+    {
+      name: "recount",
+      due: (nowMs) => (hasRecounts(this.state.sql) ? nowMs : null),
+      step: () => this.transact(() => stepRecounts(this.state)),
+    },
+    {
+      name: "replace",
+      // Rule jobs come first: they remove and add scores that a replacement would count.
+      due: (nowMs) => (hasReplacements(this.state.sql) && !hasRuleJobs(this.state.sql) ? nowMs : null),
+      step: (nowMs) => this.transact(() => stepReplacements(this.state, nowMs)),
+    },
+    {
+      name: "cold",
+      due: (nowMs) => nextColdWorkMs(this.state.sql, nowMs, this.#coldAfterMs()),
+      step: (nowMs) => workOnCold(this.#coldWork(), nowMs, this.#coldAfterMs()),
+    },
+    {
+      name: "tell_dead_letters",
+      due: () => nextDeadLetterNewsMs(this.state),
+      step: (nowMs) => this.transact(() => raiseDeadLetters(this.state, nowMs)),
+    },
+    {
+      name: "send_again",
+      due: (nowMs) => (this.#returning === null ? nextReturnMs(this.state.sql) : nowMs + SAFETY_ALARM_MS),
+      step: () => this.#sendReturns(),
+    },
+    { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
+  ]);
 
   /**
    * Records the signals of outbox rows. Idempotent: rows that were recorded before change nothing. If a signal cannot be recorded,
@@ -209,7 +241,7 @@ export class SignalStore extends StoreReads {
       repeatDeletions(state, deletions, nowMs);
       state.signals.flush();
     });
-    await compareWithR2({ storage: this.ctx.storage, log: state.signals, objects: this.coldObjects() }, nowMs);
+    await compareWithR2(this.#coldWork(), nowMs);
     // Objects that the store does not know may hold payloads of people who are deleted again.
     if (deletions.length > 0) this.removeUnknownObjects();
     this.#alarmForNext();
@@ -245,22 +277,32 @@ export class SignalStore extends StoreReads {
   get #handOn(): HandOn {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.workspaceId,
-      raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
-      deletions: {
-        handOver: ({ email, atMs }) => this.env.DESTINATIONS.getByName(this.workspaceId).deletePerson(email, atMs),
-        handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
-      },
+      destinations: this.env.DESTINATIONS,
+      handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }
 
-  /** The plan's current retention from D1; for ever if D1 does not have the workspace. @throws when D1 does not answer. */
-  async #currentRetention(): Promise<StoreConfig> {
+  /** Without new signals the store does not learn of a changed plan, so it asks D1. Without an answer nothing is dropped. */
+  async #deleteExpired(nowMs: number): Promise<void> {
     const { controlDatabase } = await import("../control/database.ts");
     const { recordingTerms } = await import("../control/workspaces.ts");
     const db = controlDatabase(this.env.DB.withSession("first-primary"));
     const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [this.workspaceId]));
-    return { retentionDays: terms.get(this.workspaceId)?.retentionDays ?? null };
+    // If D1 does not have the workspace, signals are kept for ever.
+    const retentionDays = terms.get(this.workspaceId)?.retentionDays ?? null;
+    this.transact(() => {
+      setRetention(this.state.sql, { retentionDays }, nowMs);
+      deleteExpired(this.state, nowMs);
+    });
+  }
+
+  #coldWork(): ColdWork {
+    return { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
+  }
+
+  #coldAfterMs(): number {
+    return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
   }
 
   async #linkTurn(): Promise<void> {

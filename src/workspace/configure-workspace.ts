@@ -1,9 +1,10 @@
-/** Sends plan and overages from D1 to a workspace's Quota Counter and Signal Store. */
+/** Sends plan and overages from D1 to a workspace's Quota Counter and Signal Store, and reads the usage under them. */
 import type { ControlDatabase } from "../control/database.ts";
-import { workspaceConfig } from "../control/workspaces.ts";
+import { workspaceConfig, type Workspace } from "../control/workspaces.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
+import type { Usage, UsageByDay } from "../quota/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /**
@@ -31,4 +32,39 @@ export async function configureWorkspace(env: Env, db: ControlDatabase, workspac
 export async function configureCounter(env: Env, db: ControlDatabase, workspaceId: string): Promise<void> {
   const config = await workspaceConfig(db, workspaceId);
   if (config !== null) await quotaCounter(env, workspaceId).configure(config.quota);
+}
+
+/** The workspace as read from D1. */
+type WorkspaceVersion = Pick<Workspace, "id" | "configVersion">;
+
+/**
+ * A workspace's usage. Configures the counter first if its configuration is missing or older than that of D1, so that
+ * no page shows an outdated plan. @throws if the counter still has no usage.
+ */
+export async function usageOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<Usage> {
+  const read = () => quotaCounter(env, workspace.id).usage();
+  return (await readCurrent(env, db, workspace, read, (usage) => usage)) ?? notConfigured();
+}
+
+/** As `usageOf`, with the days of the current and the previous billing period. */
+export async function usageByDayOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<UsageByDay> {
+  const read = () => quotaCounter(env, workspace.id).usageByDay();
+  return (await readCurrent(env, db, workspace, read, ({ usage }) => usage)) ?? notConfigured();
+}
+
+async function readCurrent<T>(
+  env: Env,
+  db: ControlDatabase,
+  { id, configVersion }: WorkspaceVersion,
+  read: () => Promise<T | null>,
+  usageIn: (found: T) => Usage,
+): Promise<T | null> {
+  const found = await read();
+  if (found !== null && usageIn(found).configVersion >= configVersion) return found;
+  await configureCounter(env, db, id);
+  return read();
+}
+
+function notConfigured(): never {
+  throw new Error("The Quota Counter has no usage although it is configured.");
 }

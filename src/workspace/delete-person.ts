@@ -3,7 +3,7 @@
  * that a restore can repeat the deletion. The Signal Store then completes the work alone, and has Destinations delete
  * the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
-import { beginPersonDeletion, renameDeletion } from "../control/restores.ts";
+import { beginPersonDeletion, renameDeletion } from "../control/deletions.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
 import type { DeletionReceipt } from "../store/protocol/store-operations.ts";

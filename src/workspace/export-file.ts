@@ -1,5 +1,5 @@
 /** Streams an export from the Worker: reads the store slice by slice, as fast as the receiver takes them. */
-import { writeAuditEntry } from "../control/audit.ts";
+import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import { withoutKeys } from "../domain/keys/api-key.ts";
@@ -41,7 +41,7 @@ export async function exportFile(
   const read = (cursor: string | null) =>
     within(PAGE_TIMEOUT_MS, signalStore(env, workspace.id).exportPage({ records, format, cursor }));
   const first = await read(null);
-  await writeAuditEntry(db, by, {
+  await auditEntry(db, by, {
     workspaceId: workspace.id,
     action: "data.exported",
     target: workspace.id,

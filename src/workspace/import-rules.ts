@@ -13,7 +13,7 @@ import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../domain/rules/rule-import.ts";
 import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/rule-import.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
-import { newRule } from "./input-schemas.ts";
+import { newRule } from "./rule-schema.ts";
 
 /** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
@@ -57,8 +57,10 @@ export interface ImportDone {
 }
 
 /**
- * @param rulesVersion version of the rules that a preview was made on; undefined: whatever the rules are.
- * @returns what was done; or the plan, where it cannot be done or is not the preview's any more.
+ * Imports all rules or none.
+ *
+ * @param rulesVersion version of the rules that the person saw in a preview; undefined: any.
+ * @returns the steps and the new ids, or the steps as they are now and why they were not done.
  */
 export async function importRules(
   db: ControlDatabase,
@@ -66,18 +68,18 @@ export async function importRules(
   imported: readonly ImportedRule[],
   by: Change,
   rulesVersion?: number,
-): Promise<Result<ImportDone, { why: "not_possible" | "changed_meanwhile"; plan: RuleImport }>> {
+): Promise<Result<ImportDone, { why: "not_possible" | "rules_changed"; plan: RuleImport }>> {
   for (let attempt = 1; ; attempt++) {
-    // oxlint-disable-next-line no-await-in-loop -- once more only where rules were changed in between
+    // oxlint-disable-next-line no-await-in-loop -- another attempt only if rules were changed in between
     const plan = await planRuleImport(db, workspaceId, imported);
     if (rulesVersion !== undefined && plan.rulesVersion !== rulesVersion) {
-      return refuse({ why: "changed_meanwhile", plan });
+      return refuse({ why: "rules_changed", plan });
     }
     if (!canBeDone(plan)) return refuse({ why: "not_possible", plan });
     // oxlint-disable-next-line no-await-in-loop
     const addedIds = await write(db, workspaceId, plan, by);
     if (addedIds !== null) return ok({ plan, addedIds });
-    if (attempt === IMPORT_ATTEMPTS) return refuse({ why: "changed_meanwhile", plan });
+    if (attempt === IMPORT_ATTEMPTS) return refuse({ why: "rules_changed", plan });
   }
 }
 
@@ -96,24 +98,24 @@ async function write(
   return writeImport(db, workspaceId, { added, changed }, rulesVersion, by);
 }
 
-const passedOver = z.unknown().optional().meta({ description: "Passed over." });
+const ignored = z.unknown().optional().meta({ description: "Ignored." });
 
 export const importedRule = newRule
   .extend({
     id: z
       .string()
       .optional()
-      .meta({ description: "Of a rule of the workspace, which is changed; any other id is passed over." }),
-    version: passedOver,
-    created_at: passedOver,
-    updated_at: passedOver,
-    updated_by: passedOver,
+      .meta({ description: "Of the rule of the workspace to change. An unknown id is ignored." }),
+    version: ignored,
+    created_at: ignored,
+    updated_at: ignored,
+    updated_by: ignored,
   })
   .meta({ id: "ImportedMappingRule" });
 
 export const ruleFile = z.strictObject({
   items: z.array(importedRule).min(1).max(WORKSPACE_MAX_RULES),
-  next: z.null().optional().meta({ description: "Of a list's last page." }),
+  next: z.null().optional().meta({ description: "As on the last page of a list." }),
 });
 
 /** An error of the file: of the rule at this index, from 0, or of the whole file. */

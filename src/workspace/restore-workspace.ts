@@ -3,12 +3,11 @@
  * Every step can be interrupted and repeated. D1 stores the progress, because the objects are reset.
  */
 import { deactivatedKeyIds } from "../control/api-keys.ts";
-import { writeAuditEntry } from "../control/audit.ts";
+import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import {
   beginRestoring,
   createRestore,
-  deletionsSince,
   endRestore,
   findRestore,
   passOverVersions,
@@ -17,6 +16,7 @@ import {
   updateBefore,
 } from "../control/restores.ts";
 import type { Restore, RestoreTarget } from "../control/restores.ts";
+import { deletionsSince } from "../control/deletions.ts";
 import { raiseConfigVersion } from "../control/workspaces.ts";
 import { RESTORED_OBJECTS } from "../domain/restore.ts";
 import type { BeforeRestore, RestoredObject } from "../domain/restore.ts";
@@ -48,7 +48,7 @@ export type RestoreRefusal =
   /** Accepted signals that wait to be recorded and would be lost; nothing was changed. */
   | { reason: "signals_wait"; signals: number }
   /** Another restore has begun: repeat that one first. */
-  | { reason: "unfinished"; restore: Restore }
+  | { reason: "restore_unfinished"; restore: Restore }
   | { reason: "no_such_restore" };
 
 export interface RestoreDone {
@@ -65,7 +65,8 @@ export async function restoreWorkspace(
   { force, ...by }: Change & { force: boolean },
 ): Promise<Result<RestoreDone, RestoreRefusal>> {
   const unfinished = await unfinishedRestore(db, workspaceId);
-  if (unfinished !== null && !isSame(unfinished, target)) return refuse({ reason: "unfinished", restore: unfinished });
+  if (unfinished !== null && !isSame(unfinished, target))
+    return refuse({ reason: "restore_unfinished", restore: unfinished });
   let restore = unfinished;
   if (restore === null) {
     const undone = "undo" in target ? await findRestore(db, workspaceId, target.undo) : null;
@@ -213,7 +214,7 @@ export async function recoverWorkspace(
     lost: finished?.lost ?? null,
     deletionsRepeated: finished?.deletions ?? 0,
   };
-  await writeAuditEntry(db, by, {
+  await auditEntry(db, by, {
     workspaceId,
     action: "workspace.recovered",
     target: restore?.id ?? workspaceId,

@@ -44,8 +44,7 @@ export async function previewRule(
   const people = new Set<number>();
   const personDays = new Set<string>();
   const samples: PreviewSample[] = [];
-  let [scanned, matches] = [0, 0];
-  let complete = true;
+  let [scanned, matches, complete] = [0, 0, true];
   let next: number | null = Number.MAX_SAFE_INTEGER;
   // Read slice by slice, so that the store can answer other calls in between.
   for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
@@ -131,7 +130,8 @@ export async function endRule(
   if (scoringSignals === "keep") return deleted ? "deleted" : "not_found";
   const store = signalStore(env, workspaceId);
   if (!deleted) {
-    if (!(await store.hasScoringSignals(ruleId))) return "not_found";
+    const [facts] = await store.ruleFacts([ruleId]);
+    if (facts?.hasScoringSignals !== true) return "not_found";
     // Write the audit entry first: after the job nobody could name the rule.
     await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
   }

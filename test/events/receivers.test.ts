@@ -4,8 +4,7 @@ import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
 import { Receiver } from "./support/receiver.ts";
-import { EventService } from "./support/service.ts";
-import type { Delivery, EventWorkspace } from "./support/service.ts";
+import { EventService, type Delivery, type EventWorkspace } from "./support/service.ts";
 
 const RULE: BenchRule = {
   name: "visits",

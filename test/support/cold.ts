@@ -4,7 +4,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS, nextColdWorkMs } from "../../src/store/log/cold.ts";
-import { AFTER_DELETION } from "../../src/store/people/link-jobs.ts";
+import { AFTER_DELETION } from "../../src/store/people/linking.ts";
 import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 

@@ -3,8 +3,8 @@
  */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
-import { COLUMNS } from "../../src/store/log/lines.ts";
-import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
+import { COLUMNS, Lines } from "../../src/store/log/lines.ts";
+import { unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/visitors.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
@@ -56,7 +56,7 @@ export function textsOfColumns(sql: SqlStorage): Map<string, string> {
       const textColumns = COLUMNS.filter(({ is }) => is === "text");
       for (const { name: column } of textColumns) texts.set(`${table}.facts.${column}`, "");
       for (const { facts } of values) {
-        const lines = unpackLines(facts as ArrayBuffer);
+        const lines = Lines.unpack(facts as ArrayBuffer);
         for (const { name: column } of textColumns) {
           const place = `${table}.facts.${column}`;
           texts.set(place, `${texts.get(place)}\n${lines.column(column).join("\n")}`);
@@ -106,7 +106,7 @@ export async function textOfBucket(workspaceId: string, bucket = env.COLD): Prom
 }
 
 function textOfLines(bytes: ArrayBuffer): string {
-  const lines = unpackLines(bytes);
+  const lines = Lines.unpack(bytes);
   return Array.from({ length: lines.length }, (_, index) => JSON.stringify(lines.facts(index))).join("\n");
 }
 

@@ -124,11 +124,12 @@ export const browserProject: TestProjectInlineConfiguration = {
   },
 };
 
-/** The plugin prints messages of the runtime, such as warnings about alarms after a test has moved the clock. */
+/** The plugin prints messages of the runtime, such as warnings about alarms after a test moved the clock or aborted all objects. */
 function hideRuntimeMessages(): void {
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = ((text: string | Uint8Array, ...rest: []) =>
-    /^(NOSENTRY |console warning; )/.test(String(text)) || write(text, ...rest)) as typeof process.stderr.write;
+    /^(NOSENTRY |console warning; |exception = .*abortAllDurableObjects|failed to invoke drain)/.test(String(text)) ||
+    write(text, ...rest)) as typeof process.stderr.write;
 }
 
 /**

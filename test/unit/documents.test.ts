@@ -184,7 +184,7 @@ test("docs/operate.md explains each log line, and no other", () => {
 
 test("docs/operate.md names each job of the store that may fail", () => {
   const [, section = ""] = /\n### `job_failing`\n(.*?)\n### /s.exec(read("docs/operate.md")) ?? [];
-  const jobs = [...read("src/store/chores.ts").matchAll(/\bname: "(\w+)"/g)].map(([, name]) => name);
+  const jobs = [...read("src/store/signal-store.ts").matchAll(/\bname: "(\w+)"/g)].map(([, name]) => name);
   expect(jobs.length).toBeGreaterThan(5);
   expect(jobs.filter((name) => !section.includes(`\`${name}\``))).toEqual([]);
 });

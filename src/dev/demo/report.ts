@@ -2,8 +2,7 @@
  * Reports the demo's result: scores, books, and the notifications that a local receiver got and verified with the
  * Standard Webhooks library.
  */
-import { createServer } from "node:http";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";

@@ -6,8 +6,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
-import { carriedBy, QUEUE_WORDS } from "../../queue/queue-names.ts";
-import type { Carried } from "../../queue/queue-names.ts";
+import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
 import { PROJECT_DIR } from "../local-service.ts";
 
 const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");

@@ -11,10 +11,8 @@ import { ROW_MAX_BYTES } from "../../limits.ts";
 const CHANGE_OTHER_BYTES = 10_000;
 /** Maximum size of a value; a change holds two. The values of a signal always fit. */
 export const VALUE_MAX_BYTES = (ROW_MAX_BYTES - CHANGE_OTHER_BYTES) / 2;
-/** Number of values that a refusal names, the largest first. */
 const VALUES_NAMED = 5;
 
-/** Values of an account by target (`plan`, `attributes.region`), with their bytes in the account's row. */
 export type SizedValues = ReadonlyMap<string, { readonly bytes: number }>;
 
 /**
@@ -32,8 +30,6 @@ export function valueBytes(target: string, text: string, claim: string): number 
  * Returns why an update is refused and what to do about it; null: the update fits. A refused update changes nothing:
  * half an update would be a state that the sender never described.
  *
- * @param accountBytes size of all stored values of the account.
- * @param sent the update's values.
  * @param taken the update's values that are later than the stored ones and replace them.
  */
 export function updateRefusal(

@@ -2,16 +2,13 @@
  * The payload template of a Product Org Updates key (spec §2.1, design §8.7): maps paths of a payload to fields of an
  * account. Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
-import { parseDotPath, PathReading } from "../json/dot-path.ts";
-import type { DotPath } from "../json/dot-path.ts";
+import { parseDotPath, PathReading, type DotPath } from "../json/dot-path.ts";
 import { echo, type Described } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { numberOfText } from "../rules/mapping-condition.ts";
-import { isAbsent } from "../json/json-value.ts";
+import { isAbsent, isExact, kindInWords, type JsonObject } from "../json/json-value.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { ok, refuse, type Result } from "../result.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
@@ -64,7 +61,6 @@ const ATTRIBUTE_PREFIX = "attributes.";
 export const TEMPLATE_MAX_STEPS = 100_000;
 /** Step budget of all updates of a request: about 0.4 s. */
 export const REQUEST_MAX_STEPS = 10_000_000;
-/** Remaining step budget of a request. */
 export interface StepBudget {
   stepsLeft: number;
 }
@@ -105,7 +101,6 @@ export function mapAccount(
   const maxSteps = Math.min(TEMPLATE_MAX_STEPS, request.stepsLeft);
   let stepsLeft = maxSteps;
   for (const { target, path, pathText, type, required } of template) {
-    if (!required && lacksFirstName(payload, path)) continue;
     const refuseValue = (
       code: TemplateError["code"],
       expected: string,
@@ -141,12 +136,6 @@ export function mapAccount(
     }
   }
   return errors.length === 0 ? ok(record) : refuse(errors);
-}
-
-/** Whether the payload lacks the first name of the path. Many times faster than a reading. */
-function lacksFirstName(payload: JsonObject, [first]: DotPath): boolean {
-  if (first?.kind !== "name" || first.cost > 0) return false;
-  return !Object.hasOwn(payload, first.name) && !Object.hasOwn(payload, first.rest);
 }
 
 /** The refusal of a payload: names errors while they fit, then counts the rest. */
@@ -185,7 +174,6 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** Longest text that is parsed as a boolean, including white space. */
 const BOOLEAN_MAX_CHARACTERS = 1_000;
 
 /** Converts `sent` to a type; undefined if that is impossible. Numeric text is plain decimal, as in mapping rules. */
@@ -211,11 +199,6 @@ function booleanOf(text: string): boolean | undefined {
   return text.length > BOOLEAN_MAX_CHARACTERS ? undefined : BOOLEANS.get(text.trim().toLowerCase());
 }
 
-/** Whether a number has all its digits: JSON.parse loses the last digits beyond 2^53. */
-function isExact(number: number): boolean {
-  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
-}
-
 function isField(target: string): target is AccountField {
   return target !== "external_id" && ACCOUNT_TARGETS.some((known) => known === target);
 }
@@ -228,10 +211,7 @@ function echoOf(sent: unknown, code: TemplateError["code"]): { sent?: string } {
 /** The kind of the value, without the value itself. A text that counts as missing is "blank". */
 function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (sent === undefined) return "missing";
-  if (sent === null) return "null";
-  if (Array.isArray(sent)) return "an array";
-  if (typeof sent === "object") return "an object";
-  if (typeof sent === "number") return isExact(sent) ? "a number" : "a number too large to keep its digits";
-  if (typeof sent !== "string") return String(sent as boolean);
-  return code === "missing" ? "blank" : "a text";
+  if (typeof sent === "boolean") return String(sent);
+  if (typeof sent === "number" && !isExact(sent)) return "a number too large to keep its digits";
+  return typeof sent === "string" && code === "missing" ? "blank" : kindInWords(sent);
 }

@@ -4,11 +4,9 @@
  */
 import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
+import { ok, refuse, type Result } from "../result.ts";
 import { readSignals } from "../signal/signal-body.ts";
-import { compileTemplate, isAccountTarget, mapAccount } from "./payload-template.ts";
-import type { PayloadMapping } from "./payload-template.ts";
+import { compileTemplate, isAccountTarget, mapAccount, type PayloadMapping } from "./payload-template.ts";
 
 /**
  * Reads a sample as the endpoint would. An array gives its first element, because each element is an update. The
@@ -32,7 +30,6 @@ export function readSample(text: string): Result<JsonObject, string> {
 
 /** Maximum mappings of a proposal: more do not fit on a screen. */
 const MAX_MAPPINGS = 15;
-/** Levels of a sample that the proposal reads. */
 const MAX_LEVELS = 4;
 
 /** Common names of each field, the most specific first; compared without case and separators. */
@@ -161,9 +158,7 @@ function words(list: string): readonly string[] {
   return list.split(" ");
 }
 
-/** Longest path that the example writes as nested objects; a longer one becomes a dotted name. */
 const NESTED_MAX_STEPS = 8;
-/** Largest array index that the example writes as an array. */
 const INDEX_MAX = 3;
 
 /** Mappings that read the same place. `steps` are names and indices. */
@@ -209,7 +204,6 @@ function isId(target: string): boolean {
   return target === "external_id";
 }
 
-/** A value that satisfies the types of all mappings. */
 function valueFor(mappings: readonly PayloadMapping[]): unknown {
   const types = new Set(mappings.map(({ type }) => type));
   const target = mappings.find((row) => isId(row.target))?.target ?? mappings[0]?.target ?? "";
@@ -230,36 +224,22 @@ const TEXTS: Readonly<Record<string, string>> = {
 const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
 
 /** Sets the value at a path. Returns false and changes nothing if a value of another kind is on the way. */
-function put(root: JsonObject, steps: readonly (string | number)[], value: unknown): boolean {
-  if (!fits(root, steps)) return false;
-  let at: unknown = root;
-  for (const [depth, step] of steps.entries()) {
-    const next = steps[depth + 1];
-    const known = read(at, step);
-    if (next === undefined) {
-      if (known === undefined) write(at, step, value);
-      return true;
-    }
-    const inner = known ?? (typeof next === "number" ? [] : {});
-    if (known === undefined) write(at, step, inner);
-    at = inner;
+function put(container: unknown, [step, ...rest]: readonly (string | number)[], value: unknown): boolean {
+  if (step === undefined) return false;
+  if (typeof step === "number" ? !Array.isArray(container) : !isJsonObject(container)) return false;
+  const known = read(container, step);
+  if (rest.length === 0) {
+    if (known === undefined) write(container, step, value);
+    return known === undefined || typeof known === "object";
   }
+  const inner = known ?? (typeof rest[0] === "number" ? [] : {});
+  if (!put(inner, rest, value)) return false;
+  if (known === undefined) write(container, step, inner);
   return true;
 }
 
-function fits(root: unknown, steps: readonly (string | number)[]): boolean {
-  let at = root;
-  for (const step of steps) {
-    if (at === undefined) return true;
-    if (typeof step === "number" ? !Array.isArray(at) : !isJsonObject(at)) return false;
-    at = read(at, step);
-  }
-  return at === undefined || typeof at === "object";
-}
-
 function read(container: unknown, step: string | number): unknown {
-  if (typeof step === "number")
-    return Array.isArray(container) ? ((container[step] as unknown) ?? undefined) : undefined;
+  if (Array.isArray(container)) return (container[Number(step)] as unknown) ?? undefined;
   return isJsonObject(container) && Object.hasOwn(container, step) ? container[step] : undefined;
 }
 

@@ -3,9 +3,7 @@
  * Standard Webhooks specification ("Deliverability and reliability").
  */
 
-/** Share of the delay that is added at random. */
 export const RETRY_JITTER = 0.2;
-/** Longest Retry-After of a receiver that is respected. */
 export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
 /** Time without a successful delivery after which a destination is switched off. */
 export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
@@ -29,18 +27,14 @@ export const RETRY_DELAYS_MS = [
   24 * HOUR_MS,
 ] as const;
 
-/** The result of an attempt, as the consumer reports it. */
 export interface AttemptResult {
-  /** Start of the attempt, in milliseconds since 1970. */
   atMs: number;
   tookMs: number;
   /** Status of the answer; null: there was no answer, or it has no status (email). */
   status: number | null;
   /** Cause of the failure, for an admin; null: delivered. */
   error: string | null;
-  /** The beginning of the answer, at most ANSWER_MAX_BYTES. */
   answer: string | null;
-  /** The receiver's Retry-After; null: none. */
   retryAfterMs: number | null;
 }
 
@@ -48,14 +42,12 @@ export type Judgement =
   | { outcome: "delivered" }
   /** 410: the receiver wants no more events. */
   | { outcome: "gone" }
-  /** Every attempt of the schedule has failed. */
   | { outcome: "given_up" }
   | { outcome: "again"; atMs: number };
 
 /**
  * Decides what happens to a delivery after an attempt.
  *
- * @param failedAttempts of this round, including this attempt if it failed.
  * @param random from 0 up to 1; spreads retries of deliveries that failed together.
  */
 export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowMs: number, random: number): Judgement {
@@ -88,7 +80,6 @@ function askedMs({ retryAfterMs }: AttemptResult): number {
   return Math.min(retryAfterMs ?? 0, RETRY_AFTER_MAX_MS);
 }
 
-/** A run of failures: when it began, and its latest failure. */
 export interface Failing {
   sinceMs: number;
   lastMs: number;
@@ -103,7 +94,6 @@ export function failedAgain(failing: Failing | null, nowMs: number): Failing {
   return { sinceMs: failing.sinceMs, lastMs: nowMs };
 }
 
-/** Whether a destination has failed long enough to be switched off. */
 export function isHopeless({ sinceMs, lastMs }: Failing): boolean {
   return lastMs - sinceMs >= DESTINATION_FAILING_MS;
 }

@@ -1,8 +1,7 @@
 /** A destination of a workspace's events, without secrets, and the rules for its target. */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
-import type { EventType, WantedEvents } from "./workspace-event.ts";
+import { ok, refuse, type Result } from "../result.ts";
+import type { EventData, EventType, WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
@@ -12,7 +11,7 @@ export type DestinationType = (typeof DESTINATION_TYPES)[number];
 export type DestinationState = "active" | "paused" | "disabled";
 
 /** Why the service switched it off: the receiver answered 410, or no delivery succeeded for five days. */
-export type DisabledReason = "gone" | "failing";
+export type DisabledReason = EventData["destination.disabled"]["reason"];
 
 /** Times are in milliseconds since 1970. */
 export interface Destination {
@@ -28,9 +27,7 @@ export interface Destination {
   /** Time since which no delivery has succeeded; null: the last attempt succeeded. */
   failingSinceMs: number | null;
   lastDeliveredAtMs: number | null;
-  /** Deliveries that are still to be tried, or tried again. */
   waiting: number;
-  /** Events that were dropped because too many waited. */
   dropped: number;
   /** Time until which deliveries are signed with the old secret too; null: there is no old secret. */
   oldSecretEndsAtMs: number | null;
@@ -117,7 +114,6 @@ function withoutPort(host: string): string {
   return host.replace(/:\d+$/, "");
 }
 
-/** Whether a host has at least two labels, the last of letters, and no dot at the end. */
 function isPublicName(host: string): boolean {
   return /^([a-z0-9_-]+\.)+([a-z]{2,}|xn--[a-z0-9-]+)$/.test(host) && !NOT_PUBLIC.test(host);
 }

@@ -1,7 +1,6 @@
 /** When to notify admins that a key expires soon, or that no calls arrive with it. */
 import { KEY_EXPIRING_DAYS } from "../../limits.ts";
-
-const DAY_MS = 24 * 3_600_000;
+import { DAY_MS } from "../duration.ts";
 
 /** A key that still works. Times are in milliseconds since 1970. */
 export interface KeyToWatch {
@@ -9,7 +8,6 @@ export interface KeyToWatch {
   createdAtMs: number;
   endsAtMs: number | null;
   lastUsedMs: number | null;
-  /** Time of the key's rotation; null: it was not rotated. */
   rotatedAtMs: number | null;
   /** Days without a call after which the key counts as silent; null: never. */
   silentAfterDays: number | null;

@@ -20,7 +20,6 @@ export function requestBody({ type, event, pagesUrl }: RequestParts, workspaceId
   }
 }
 
-/** The body of a webhook, before it is JSON. */
 export function envelopeOf({ id, type, time, data }: AnyEvent, workspaceId: string) {
   return { id, type, time: new Date(time).toISOString(), workspace: workspaceId, data };
 }

@@ -1,174 +1,14 @@
 /**
- * The catalogue of outgoing notifications: each type with its data, an example, its label, its sentence for people and what a
- * deletion leaves of it. A new type needs an entry here; the compiler then lists what else needs one.
+ * The catalogue of outgoing notifications. Each type is declared once: its data, an example, its label, its sentence
+ * for people and what a deletion leaves of it. For a new type the compiler lists what else needs an entry.
  *
  * An event is made where it becomes true. It keeps its id in every repetition, so that a receiver can drop duplicates.
  */
+import type { VerdictCounts } from "../quota/quota.ts";
+import type { UsageLevelReached } from "../quota/usage-news.ts";
 import { counted, grouped } from "../text.ts";
 
-/** Types that a destination may subscribe to. */
-export const eventTypes = [
-  "person.score_crossed",
-  "person.scored",
-  "people.rescored",
-  "usage.level",
-  "period.closed",
-  "key.expiring",
-  "key.silent",
-  "refusals.burst",
-  "dead_letters.added",
-  "processing.late",
-] as const;
-
-/** Types that every destination receives without subscribing. */
-export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
-
-export type EventType = (typeof eventTypes)[number];
-export type AnyEventType = EventType | (typeof destinationEventTypes)[number];
-
-/** The data of each type, with the field names of the JSON that is sent. Times are ISO 8601 UTC. */
-export interface EventData {
-  /** A person's score has risen to a threshold, or above it. */
-  "person.score_crossed": {
-    email: string;
-    threshold: number;
-    score: number;
-    score_before: number;
-    /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
-    signal_id: string | null;
-  };
-  /** Scoring signals were made, in the order in which they were recorded. */
-  "person.scored": { scoring_signals: ScoringSignalMade[] };
-  /**
-   * Many scoring signals at once, as one event instead of a `person.scored` for each: a mapping rule was applied to the past,
-   * or the earlier signals of a visitor became a person's. If a visitor's signals make the person cross a threshold, a
-   * `person.score_crossed` follows as well. Crossings by a rule are only counted here.
-   */
-  "people.rescored": {
-    cause: "rule_applied" | "signals_linked";
-    /** The rule that was applied; null if signals were linked. */
-    rule_id: string | null;
-    /** Email of the person who received the signals; null if a rule was applied. */
-    email: string | null;
-    /** Signals that score now and did not before. */
-    added: number;
-    /** Signals that score differently than before. */
-    changed: number;
-    /** Signals that no longer score. */
-    removed: number;
-    /** Change of the sum of all scores. */
-    points: number;
-    /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
-    thresholds: { threshold: number; risen: number; fallen: number }[];
-  };
-  /**
-   * A level of the signal limit was reached. Sent once for each billing period and limit: if a higher limit makes usage fall
-   * below the level, reaching the level again is sent again.
-   */
-  "usage.level": {
-    level: UsageLevelReached;
-    /** Signals counted in the period. */
-    used: number;
-    signal_limit: number;
-    overages: boolean;
-    period_start: string;
-    period_end: string;
-  };
-  "period.closed": {
-    period_start: string;
-    period_end: string;
-    signal_limit: number;
-    overages: boolean;
-    accepted: number;
-    held: number;
-    rejected: number;
-    /** Signals accepted beyond the limit, with overages on. */
-    overage: number;
-    /** Consecutive periods over the allowance, including this one. */
-    streak: number;
-    extra_room_removed: boolean;
-  };
-  "key.expiring": {
-    key_id: string;
-    key_name: string;
-    expires_at: string;
-    /** Largest number of days until the end: 30, 7 or 1. */
-    days: number;
-    /** The key that replaced this one at its rotation; null: the key was not rotated. */
-    successor_id: string | null;
-    last_used_at: string | null;
-  };
-  "key.silent": {
-    key_id: string;
-    key_name: string;
-    /** Days without a call, as configured for the key. */
-    days: number;
-    last_used_at: string | null;
-  };
-  /** Within five minutes, at least 20 calls of a key and more than a tenth of its calls were refused. */
-  "refusals.burst": {
-    key_id: string;
-    from: string;
-    to: string;
-    calls: number;
-    refused: number;
-    /** Refused calls by the code in the answer. */
-    codes: Record<string, number>;
-  };
-  "dead_letters.added": {
-    signals: number;
-    /** Signals by the reason of the failure. */
-    reasons: Record<string, number>;
-  };
-  "processing.late": {
-    /** Time at which the oldest unrecorded signal was accepted. */
-    oldest_at: string;
-    signals: number;
-  };
-  "destination.disabled": {
-    destination_id: string;
-    destination_name: string;
-    /** `gone`: the receiver answered 410. `failing`: no delivery succeeded for five days. */
-    reason: "gone" | "failing";
-  };
-  "destination.test": { message: string };
-}
-
-/** Percent of the signal limit, or the first refusal of the period because of the limit. */
-export type UsageLevelReached = "80" | "100" | "200" | "first_refusal";
-
-export interface ScoringSignalMade {
-  email: string;
-  scoring_signal: string;
-  points: number;
-  /** The person's score after this scoring signal. */
-  score: number;
-  rule_id: string;
-  signal_id: string;
-  event: string;
-  received_at: string;
-}
-
-export type EventId = `evt_${string}`;
-
-/** An event of one of these types, each with its data. */
-export type EventOf<Type extends AnyEventType> = {
-  [T in Type]: {
-    id: EventId;
-    type: T;
-    /** Time at which the event became true, in milliseconds since 1970. */
-    time: number;
-    data: EventData[T];
-  };
-}[Type];
-
-/** An event raised by a source of the workspace. */
-export type WorkspaceEvent = EventOf<EventType>;
-
-/** Any event that a destination can receive. */
-export type AnyEvent = EventOf<AnyEventType>;
-
-export interface EventSentence {
+interface EventSentence {
   text: string;
   /** Path of the page with the details, behind `/w/{workspace}/`. */
   page: string;
@@ -179,6 +19,7 @@ type FormatName = (text: string) => string;
 
 type IsDeleted = (email: string) => boolean;
 
+/** `Data` has the field names of the JSON that is sent. Times are ISO 8601 UTC. */
 interface CatalogueEntry<Data> {
   /** Name of the type on the pages. */
   label: string;
@@ -190,14 +31,61 @@ interface CatalogueEntry<Data> {
   withoutPeople: (data: Data, isDeleted: IsDeleted) => Data | null;
 }
 
+function entry<Data>(declared: CatalogueEntry<Data>): CatalogueEntry<Data> {
+  return declared;
+}
+
+/** For types that hold no data of a person. */
+function keepAll<Data>(data: Data): Data {
+  return data;
+}
+
+export interface ScoringSignalMade {
+  email: string;
+  scoring_signal: string;
+  points: number;
+  score: number;
+  rule_id: string;
+  signal_id: string;
+  event: string;
+  received_at: string;
+}
+
+interface PersonScored {
+  scoring_signals: ScoringSignalMade[];
+}
+
+/**
+ * One event instead of many `person.scored`. If a visitor's signals make the person cross a threshold, a
+ * `person.score_crossed` follows as well. Crossings by a rule are only counted here.
+ */
+interface PeopleRescored {
+  cause: "rule_applied" | "signals_linked";
+  rule_id: string | null;
+  email: string | null;
+  added: number;
+  changed: number;
+  removed: number;
+  points: number;
+  /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
+  thresholds: { threshold: number; risen: number; fallen: number }[];
+}
+
 const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
 const SIGNAL_ID = "sig_01a1f923-8ec2-7c4d-b975-0dae84bdd1d4";
 const RULE_ID = "rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
 const PERIOD = { period_start: "2026-11-01T00:00:00.000Z", period_end: "2026-12-01T00:00:00.000Z" };
 const NOTIFICATIONS_PAGE = "settings/notifications";
 
-export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<EventData[Type]> } = {
-  "person.score_crossed": {
+export const EVENT_CATALOGUE = {
+  "person.score_crossed": entry<{
+    email: string;
+    threshold: number;
+    score: number;
+    score_before: number;
+    /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
+    signal_id: string | null;
+  }>({
     label: "A score crosses a threshold",
     when: "A person's score rises to one of the thresholds or above it; once, until it has fallen below again.",
     example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
@@ -206,8 +94,8 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       page: personPage(email),
     }),
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
-  },
-  "person.scored": {
+  }),
+  "person.scored": entry<PersonScored>({
     label: "Scoring signals were made",
     when: "Several come together: at most one delivery a second.",
     example: {
@@ -226,12 +114,12 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
     },
     sentence: scoredSentence,
     withoutPeople(data, isDeleted) {
-      const kept = data.scoring_signals.filter(({ email }) => !isDeleted(email));
-      if (kept.length === data.scoring_signals.length) return data;
-      return kept.length === 0 ? null : { scoring_signals: kept };
+      const scoring_signals = data.scoring_signals.filter(({ email }) => !isDeleted(email));
+      if (scoring_signals.length === data.scoring_signals.length) return data;
+      return scoring_signals.length === 0 ? null : { scoring_signals };
     },
-  },
-  "people.rescored": {
+  }),
+  "people.rescored": entry<PeopleRescored>({
     label: "Many scores have changed",
     when: "By a rule that was applied to the past, or by many signals that became a person's: one summary.",
     example: {
@@ -246,8 +134,15 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
     },
     sentence: rescoredSentence,
     withoutPeople: (data, isDeleted) => (data.email !== null && isDeleted(data.email) ? null : data),
-  },
-  "usage.level": {
+  }),
+  "usage.level": entry<{
+    level: UsageLevelReached;
+    used: number;
+    signal_limit: number;
+    overages: boolean;
+    period_start: string;
+    period_end: string;
+  }>({
     label: "Usage reaches 80, 100 or 200 %",
     when: "Of the signal limit; and the first signal that is refused for it. Once each and billing period.",
     example: { level: "80", used: 400_000, signal_limit: 500_000, overages: false, ...PERIOD },
@@ -260,8 +155,20 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       return { text: `${text} The billing period ends on ${minuteOf(period_end)}.`, page: "usage" };
     },
     withoutPeople: keepAll,
-  },
-  "period.closed": {
+  }),
+  "period.closed": entry<
+    VerdictCounts & {
+      period_start: string;
+      period_end: string;
+      signal_limit: number;
+      overages: boolean;
+      /** Signals accepted beyond the limit, with overages on. */
+      overage: number;
+      /** Consecutive periods over the allowance, including this one. */
+      streak: number;
+      extra_room_removed: boolean;
+    }
+  >({
     label: "A billing period has ended",
     when: "With its counts, and what follows from them.",
     example: {
@@ -286,8 +193,17 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       };
     },
     withoutPeople: keepAll,
-  },
-  "key.expiring": {
+  }),
+  "key.expiring": entry<{
+    key_id: string;
+    key_name: string;
+    expires_at: string;
+    /** Largest number of days until the end: 30, 7 or 1. */
+    days: number;
+    /** The key that replaced this one at its rotation; null: the key was not rotated. */
+    successor_id: string | null;
+    last_used_at: string | null;
+  }>({
     label: "An API key expires soon",
     when: "30 days, 7 days and a day ahead.",
     example: {
@@ -303,8 +219,13 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
-  },
-  "key.silent": {
+  }),
+  "key.silent": entry<{
+    key_id: string;
+    key_name: string;
+    days: number;
+    last_used_at: string | null;
+  }>({
     label: "An API key is silent",
     when: "No call has come with it for as many days as are chosen on the key's page.",
     example: { ...KEY, days: 3, last_used_at: "2026-11-17T08:00:00.000Z" },
@@ -314,8 +235,15 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
-  },
-  "refusals.burst": {
+  }),
+  "refusals.burst": entry<{
+    key_id: string;
+    from: string;
+    to: string;
+    calls: number;
+    refused: number;
+    codes: Record<string, number>;
+  }>({
     label: "Many calls are refused",
     when: "More than a tenth of a key's calls of five minutes, and at least 20.",
     example: {
@@ -331,8 +259,8 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       page: keyPage(key_id),
     }),
     withoutPeople: keepAll,
-  },
-  "dead_letters.added": {
+  }),
+  "dead_letters.added": entry<{ signals: number; reasons: Record<string, number> }>({
     label: "Signals could not be processed",
     when: "They wait among the dead letters.",
     example: { signals: 3, reasons: { rules_too_slow: 3 } },
@@ -341,8 +269,8 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       page: "signals/dead-letters",
     }),
     withoutPeople: keepAll,
-  },
-  "processing.late": {
+  }),
+  "processing.late": entry<{ oldest_at: string; signals: number }>({
     label: "Processing is late",
     when: "The oldest signal that is still to be processed was accepted more than ten minutes ago.",
     example: { oldest_at: "2026-11-20T13:12:00.000Z", signals: 1_200 },
@@ -351,8 +279,8 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       page: "signals",
     }),
     withoutPeople: keepAll,
-  },
-  "destination.disabled": {
+  }),
+  "destination.disabled": entry<{ destination_id: string; destination_name: string; reason: "gone" | "failing" }>({
     label: "Another destination was switched off",
     when: "Told without being asked for.",
     example: {
@@ -366,15 +294,49 @@ export const EVENT_CATALOGUE: { readonly [Type in AnyEventType]: CatalogueEntry<
       return { text, page: NOTIFICATIONS_PAGE };
     },
     withoutPeople: keepAll,
-  },
-  "destination.test": {
+  }),
+  "destination.test": entry<{ message: string }>({
     label: "Test",
     when: "Sent from these pages.",
     example: { message: "A test of the destination “CRM”: it works." },
     sentence: ({ message }, formatName) => ({ text: formatName(message), page: NOTIFICATIONS_PAGE }),
     withoutPeople: keepAll,
-  },
+  }),
 };
+
+type Catalogue = typeof EVENT_CATALOGUE;
+export type AnyEventType = keyof Catalogue;
+export type EventData = { [Type in AnyEventType]: Catalogue[Type]["example"] };
+
+/** Types that every destination receives without subscribing. */
+export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
+export type EventType = Exclude<AnyEventType, (typeof destinationEventTypes)[number]>;
+
+/** Types that a destination may subscribe to. */
+export const eventTypes = (Object.keys(EVENT_CATALOGUE) as AnyEventType[]).filter(
+  (type): type is EventType => !destinationEventTypes.some((sent) => sent === type),
+);
+
+export type EventId = `evt_${string}`;
+
+/** An event of one of these types, each with its data. */
+export type EventOf<Type extends AnyEventType> = {
+  [T in Type]: {
+    id: EventId;
+    type: T;
+    time: number;
+    data: EventData[T];
+  };
+}[Type];
+
+export type WorkspaceEvent = EventOf<EventType>;
+
+export type AnyEvent = EventOf<AnyEventType>;
+
+/** The entry of an event's type. The compiler does not see that it fits the event's data. */
+function entryOf({ type }: AnyEvent): CatalogueEntry<unknown> {
+  return EVENT_CATALOGUE[type] as CatalogueEntry<unknown>;
+}
 
 /** An example of a type, for the pages and the API documentation. */
 export function exampleEvent(type: AnyEventType): AnyEvent {
@@ -382,36 +344,20 @@ export function exampleEvent(type: AnyEventType): AnyEvent {
   return { id, type, time: Date.parse("2026-11-20T13:27:00.000Z"), data: EVENT_CATALOGUE[type].example } as AnyEvent;
 }
 
-export function eventSentence<Type extends AnyEventType>(
-  { type, data }: EventOf<Type>,
-  formatName: FormatName = (text) => text,
-): EventSentence {
-  return EVENT_CATALOGUE[type].sentence(data, formatName);
+export function eventSentence(event: AnyEvent, formatName: FormatName = (text) => text): EventSentence {
+  return entryOf(event).sentence(event.data, formatName);
 }
 
 /** The event without deleted people; null: nothing is left of it. */
 export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: IsDeleted): Event | null {
-  const data = dataWithoutPeople(event, isDeleted);
+  const data = entryOf(event).withoutPeople(event.data, isDeleted);
   if (data === null) return null;
-  return data === event.data ? event : { ...event, data };
+  return data === event.data ? event : ({ ...event, data } as Event);
 }
 
-function dataWithoutPeople<Type extends AnyEventType>(
-  { type, data }: EventOf<Type>,
-  isDeleted: IsDeleted,
-): EventData[Type] | null {
-  return EVENT_CATALOGUE[type].withoutPeople(data, isDeleted);
-}
-
-/** For types that hold no data of a person. */
-function keepAll<Data>(data: Data): Data {
-  return data;
-}
-
-/** People that a sentence names. */
 const NAMES_MAX = 3;
 
-function scoredSentence({ scoring_signals }: EventData["person.scored"], formatName: FormatName): EventSentence {
+function scoredSentence({ scoring_signals }: PersonScored, formatName: FormatName): EventSentence {
   const emails = [...new Set(scoring_signals.map(({ email }) => email))];
   const unnamed = emails.length - NAMES_MAX;
   const names = emails.slice(0, NAMES_MAX).map(formatName);
@@ -422,7 +368,7 @@ function scoredSentence({ scoring_signals }: EventData["person.scored"], formatN
   return { text, page: email !== undefined && emails.length === 1 ? personPage(email) : "people" };
 }
 
-function rescoredSentence(data: EventData["people.rescored"], formatName: FormatName): EventSentence {
+function rescoredSentence(data: PeopleRescored, formatName: FormatName): EventSentence {
   const { rule_id, email, added, changed, removed, points, thresholds } = data;
   const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
   const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
@@ -453,7 +399,6 @@ function signed(points: number): string {
   return points < 0 ? `−${grouped(-points)}` : `+${grouped(points)}`;
 }
 
-/** Counts in words, the largest first. */
 function countsInWords(counts: Record<string, number>): string {
   const largestFirst = Object.entries(counts).toSorted(([, a], [, b]) => b - a);
   return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
@@ -477,7 +422,6 @@ export interface WantedEvents {
   destinations?: number;
 }
 
-/** The thresholds that a score has risen to, or above. */
 export function risenTo(before: number, after: number, thresholds: readonly number[]): number[] {
   return thresholds.filter((threshold) => before < threshold && threshold <= after);
 }

@@ -9,11 +9,9 @@ import { counted } from "../text.ts";
 /** `late`: look at it today. `stuck`: look at it now; it does not recover, or senders notice it. */
 export type HealthWord = "ok" | "late" | "stuck";
 
-/** A job of the Signal Store's alarm that has failed since `sinceMs`. */
 export interface FailingJob {
   job: string;
   sinceMs: number;
-  /** The error of the first failure. */
   error: string;
 }
 
@@ -26,11 +24,9 @@ export interface FailingDestination {
   off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
-/** A restore of the workspace that needs attention. */
 export interface OpenRestore {
   id: string;
   isFinished: boolean;
-  /** Lost accepted signals. */
   lost: number;
 }
 
@@ -41,7 +37,6 @@ export interface HealthFigures {
   openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
   unreadable: number;
-  /** Accepted signals that are not recorded yet. */
   waiting: number;
   /** Time at which the oldest waiting signal was admitted, in milliseconds since 1970; null: no signal waits. */
   waitingSinceMs: number | null;
@@ -53,25 +48,28 @@ export interface HealthFigures {
   failingDestinations: FailingDestination[];
 }
 
-export const ALARMS = [
-  "senders_refused",
-  "restore_unfinished",
-  "signals_unreadable",
-  "store_full",
-  "books_open",
-  "signals_stuck",
-  "unreachable",
-  "not_asked",
-  "signals_lost",
-  "signals_late",
-  "store_filling",
-  "job_failing",
-  "dead_letters",
-  "destination_off",
-  "destination_failing",
-] as const;
+/** Every alarm with its word, the most severe first. */
+const WORDS = {
+  senders_refused: "stuck",
+  restore_unfinished: "stuck",
+  signals_unreadable: "stuck",
+  store_full: "stuck",
+  books_open: "stuck",
+  signals_stuck: "stuck",
+  unreachable: "stuck",
+  not_asked: "late",
+  signals_lost: "late",
+  signals_late: "late",
+  store_filling: "late",
+  job_failing: "late",
+  dead_letters: "late",
+  destination_off: "late",
+  destination_failing: "late",
+} as const satisfies Record<string, Exclude<HealthWord, "ok">>;
 
-export type AlarmName = (typeof ALARMS)[number];
+type AlarmName = keyof typeof WORDS;
+
+export const ALARMS = Object.keys(WORDS) as [AlarmName, ...AlarmName[]];
 
 export interface HealthAlarm {
   alarm: AlarmName;
@@ -82,18 +80,17 @@ export interface HealthAlarm {
 
 const MINUTE_MS = 60_000;
 /** Wait after which a signal is late. A healthy backlog is a hundred times younger. */
-export const SIGNALS_LATE_MS = 10 * MINUTE_MS;
+const SIGNALS_LATE_MS = 10 * MINUTE_MS;
 /** Wait after which a signal is stuck: the outbox, which retries every 15 minutes, has retried it. */
-export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
+const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
 /** Failing time after which a job is reported. It is retried every minute, and R2 may be down for a few. */
-export const JOB_FAILING_MS = 10 * MINUTE_MS;
+const JOB_FAILING_MS = 10 * MINUTE_MS;
 /** Time for which dead letters are reported, so that the alarm ends if the operator decides to leave them. */
-export const DEAD_LETTERS_NEW_MS = DAY_MS;
-
+const DEAD_LETTERS_NEW_MS = DAY_MS;
 /** Failing time after which a destination is reported; deploying a receiver takes some minutes. */
-export const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
+const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
 /** Time for which a switched-off destination is reported. The operator may leave it that way. */
-export const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
+const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
 /** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
@@ -106,80 +103,80 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   const deadMs = figures.deadLetterMs === null ? Number.POSITIVE_INFINITY : nowMs - figures.deadLetterMs;
   const alarms: (HealthAlarm | false)[] = [
     level === "refusing" &&
-      stuck(
+      alarm(
         "senders_refused",
         "The outbox is full and senders get 503. Find what keeps it from draining, and mend that.",
       ),
     unfinished !== undefined &&
-      stuck(
+      alarm(
         "restore_unfinished",
         `The restore ${unfinished.id} has not finished, and nothing is recorded until it has. Send it again.`,
       ),
     figures.unreadable > 0 &&
-      stuck(
+      alarm(
         "signals_unreadable",
         `${counted(figures.unreadable, "accepted signal")} cannot be read by this release. They are kept: report it, this is a bug.`,
       ),
     isFull(figures.store) &&
-      stuck(
+      alarm(
         "store_full",
         `The store is full and records nothing; ${waiting}. Give the workspace a plan with a shorter retention.`,
       ),
     !figures.booksBalanced &&
-      stuck("books_open", "The books do not balance. Compare GET …/books with the log, and report it: this is a bug."),
+      alarm("books_open", "The books do not balance. Compare GET …/books with the log, and report it: this is a bug."),
     waitedMs >= SIGNALS_STUCK_MS &&
-      stuck(
+      alarm(
         "signals_stuck",
         `${waiting}, and sending them again did not help. Look at the queue's consumer and at D1.`,
       ),
     lossy !== undefined &&
-      late(
+      alarm(
         "signals_lost",
         `A restore has lost ${counted(lossy.lost, "accepted signal")}. Look at GET …/books, then POST …/restores/${lossy.id}/acknowledge.`,
       ),
     waitedMs >= SIGNALS_LATE_MS &&
       waitedMs < SIGNALS_STUCK_MS &&
-      late("signals_late", `${waiting}. Look whether the queue is backed up, and whether D1 answers.`),
+      alarm("signals_late", `${waiting}. Look whether the queue is backed up, and whether D1 answers.`),
     level === "filling" &&
-      late(
+      alarm(
         "store_filling",
         `The store is ${percent(figures.store)} % full. Give the workspace a plan with a shorter retention before it is.`,
       ),
     failing !== undefined &&
-      late(
+      alarm(
         "job_failing",
         `The job \`${failing.job}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`,
       ),
     deadMs < DEAD_LETTERS_NEW_MS &&
-      late(
+      alarm(
         "dead_letters",
         `${counted(figures.deadLetters, "signal")} could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
       ),
     ...destinationAlarms(figures.failingDestinations, nowMs),
   ];
-  return alarms.filter((alarm) => alarm !== false);
+  return alarms.filter((raised) => raised !== false);
 }
 
-function destinationAlarms(destinations: readonly FailingDestination[], nowMs: number): HealthAlarm[] {
-  const switchedOff = destinations.filter(
-    (destination) => destination.off !== null && nowMs - destination.off.sinceMs < DESTINATION_OFF_REPORT_MS,
-  );
+function destinationAlarms(destinations: readonly FailingDestination[], nowMs: number): (HealthAlarm | false)[] {
+  const switchedOff = destinations.filter(({ off }) => off !== null && nowMs - off.sinceMs < DESTINATION_OFF_REPORT_MS);
+  const gone = switchedOff.every(({ off }) => off?.reason === "gone");
+  const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
   const failing = destinations.filter(
     ({ off, sinceMs }) => off === null && nowMs - sinceMs >= DESTINATION_FAILING_REPORT_MS,
   );
-  const alarms: HealthAlarm[] = [];
-  if (switchedOff.length > 0) {
-    const gone = switchedOff.every((destination) => destination.off?.reason === "gone");
-    const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
-    const says = `${named(switchedOff)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`;
-    alarms.push(late("destination_off", says));
-  }
-  if (failing.length > 0) {
-    const sinceMs = Math.min(...failing.map((destination) => destination.sinceMs));
-    const says = `${named(failing)} has not been reached for ${minutes(nowMs - sinceMs)}. Look at its deliveries for why; it is switched off after five days.`;
-    alarms.push(late("destination_failing", says));
-  }
-  return alarms;
+  const failingMs = nowMs - Math.min(...failing.map(({ sinceMs }) => sinceMs));
+  return [
+    switchedOff.length > 0 &&
+      alarm(
+        "destination_off",
+        `${named(switchedOff)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`,
+      ),
+    failing.length > 0 &&
+      alarm(
+        "destination_failing",
+        `${named(failing)} has not been reached for ${minutes(failingMs)}. Look at its deliveries for why; it is switched off after five days.`,
+      ),
+  ];
 }
 
 function named([first, ...rest]: readonly FailingDestination[]): string {
@@ -189,15 +186,13 @@ function named([first, ...rest]: readonly FailingDestination[]): string {
 
 /** @param silent the names of the objects that did not answer, with their errors. */
 export function unreachable(silent: string): HealthAlarm {
-  return stuck(
-    "unreachable",
-    `The workspace's objects do not answer: ${silent}. Ask again; look at the platform's status.`,
-  );
+  const says = `The workspace's objects do not answer: ${silent}. Ask again; look at the platform's status.`;
+  return alarm("unreachable", says);
 }
 
 /** The alarm if there was no time to ask the workspace, so its state is unknown. */
 export function notAsked(): HealthAlarm {
-  return late("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
+  return alarm("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
 }
 
 /** The most severe word of the alarms, of one workspace or of many. */
@@ -206,12 +201,8 @@ export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";
 }
 
-function stuck(alarm: AlarmName, says: string): HealthAlarm {
-  return { alarm, word: "stuck", says };
-}
-
-function late(alarm: AlarmName, says: string): HealthAlarm {
-  return { alarm, word: "late", says };
+function alarm(name: AlarmName, says: string): HealthAlarm {
+  return { alarm: name, word: WORDS[name], says };
 }
 
 function isFull({ bytes, maxBytes }: Filled): boolean {
@@ -229,10 +220,8 @@ function minutes(ms: number): string {
 /** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-/** Size of a database, in bytes. */
 export interface Filled {
   bytes: number;
-  /** Size from which the database accepts no new data. */
   maxBytes: number;
 }
 
@@ -242,12 +231,7 @@ export interface Filled {
  */
 export type RoomLevel = "ok" | "filling" | "full" | "refusing";
 
-export interface RoomFigures {
-  store: Filled;
-  outbox: Filled;
-}
-
-export function roomLevel({ store, outbox }: RoomFigures): RoomLevel {
+export function roomLevel({ store, outbox }: Pick<HealthFigures, "store" | "outbox">): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
   if (store.bytes >= store.maxBytes) return "full";
   return store.bytes * 100 >= store.maxBytes * STORE_NOTICE_PERCENT ? "filling" : "ok";

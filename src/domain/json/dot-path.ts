@@ -22,7 +22,6 @@ const ELEMENT_STEPS = /(?:\[\d*\])+$/;
 /** Characters of a name that cost about as much to look up as an element costs to read. */
 const CHARACTERS_A_STEP = 16;
 
-/** Parses a path; undefined if a segment is empty. */
 export function parseDotPath(text: string): DotPath | undefined {
   const steps: Step[] = [];
   let start = 0;
@@ -50,7 +49,6 @@ export interface ReadingBounds {
    * no more values.
    */
   maxSteps?: number;
-  /** Whether the first value is enough. */
   firstOnly?: boolean;
 }
 
@@ -71,7 +69,6 @@ export class PathReading {
     this.#firstOnly = firstOnly ?? false;
   }
 
-  /** Steps taken so far; more than `maxSteps` if the reading was stopped. */
   get steps(): number {
     return this.#steps;
   }
@@ -115,7 +112,6 @@ export class PathReading {
   }
 }
 
-/** The first value at `path`; undefined if there is none. */
 export function readValue(root: unknown, path: DotPath): unknown {
   const reading = new PathReading(path, { firstOnly: true });
   reading.read(root);

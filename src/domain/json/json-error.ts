@@ -5,7 +5,6 @@
  */
 import { isSpace, skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
-/** Bytes before and behind an error that are read: more than any explanation needs. */
 const AROUND_BYTES = 100;
 
 const ENCODE_TOKENS =
@@ -22,7 +21,6 @@ const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
   ],
   [/^--[^\r\n]+\r?\nContent-/i, "the body is multipart/form-data. Send a JSON object instead."],
 ];
-/** Bytes in which such a beginning is searched for. */
 const FORM_BEGINNING_MAX_BYTES = 1_000;
 const UNLABELLED_GZIP =
   "the body is compressed, and no header says so. Send `Content-Encoding: gzip` with it, or send it plain.";
@@ -33,29 +31,22 @@ const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
   [/^(?:undefined|None|nil)\s*(?:[,\]}]|$)/i, "JSON's word for no value is null. Send that, or leave the entry out."],
   [/^(?:true|false|null)\s*(?:[,\]}]|$)/i, "true, false and null are written in small letters."],
 ];
-/** The longest of these values, and some white space. */
 const FOREIGN_VALUE_MAX_LENGTH = 20;
-
-/** Finds and explains the first error of the UTF-8 text [start, end), which JSON.parse has refused. */
-export function explainJsonError(bytes: Uint8Array, start: number, end: number, ofLine?: number): string {
-  const error = findJsonError(bytes, start, end);
-  return error === null ? "The text is valid JSON." : describeJsonError(bytes, start, end, error, ofLine);
-}
 
 /**
  * Describes the first error of the UTF-8 text [start, end) in one to three sentences: its line, column and character
  * (from 1, in UTF-16 units), the mistake and the fix.
  *
- * @param error the result of findJsonError for the text.
  * @param ofLine the number of the body's line, if the text is one of several lines; the character is then left out.
  */
 export function describeJsonError(
   bytes: Uint8Array,
   start: number,
   end: number,
-  error: JsonError,
+  error: JsonError | null,
   ofLine?: number,
 ): string {
+  if (error === null) throw new Error("the text is JSON");
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
   const explained = otherBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
@@ -164,7 +155,6 @@ function explainName(text: string, position: number, found: string): string {
   return `a name in double quotes was expected, but there is ${found}. Write each entry as "name": value.`;
 }
 
-/** Explains an error where two values stand next to each other. */
 function explainNeighbours(text: string, position: number, found: string): string {
   const char = text.charAt(position);
   const before = lastBefore(text, position);
@@ -187,7 +177,6 @@ function endsEmptyString(text: string, position: number): boolean {
   return text.slice(position - 2, position) === '""' && text.charAt(position - 3) !== "\\";
 }
 
-/** The last character before `position` that is not white space; "" if there is none. */
 function lastBefore(text: string, position: number): string {
   return text
     .slice(0, position)
@@ -199,7 +188,6 @@ function isQuoteLike(char: string): boolean {
   return /['`‘’“”„«»]/.test(char);
 }
 
-/** The character at `position` as a reader knows it; its code if it is invisible. */
 function named(text: string, position: number): string {
   const code = text.codePointAt(position) ?? 0;
   const char = String.fromCodePoint(code);
@@ -212,18 +200,13 @@ function named(text: string, position: number): string {
 }
 
 export type JsonErrorKind =
-  /** Only white space. */
   | "empty"
-  /** The text ends before its value does. */
   | "truncated"
-  /** No value begins here. */
   | "value_expected"
-  /** No name in double quotes begins here. */
   | "name_expected"
   | "colon_expected"
   /** Neither a comma nor the closing bracket. */
   | "comma_expected"
-  /** Text follows a complete value. */
   | "text_after_end"
   | "control_character"
   | "bad_escape"
@@ -235,7 +218,6 @@ export interface JsonError {
   kind: JsonErrorKind;
 }
 
-/** A byte, or undefined behind the end of the text. */
 type Byte = number | undefined;
 
 // States of the grammar: what may come next. Numbers, because comparing strings for each byte of 16 MB takes twice as
@@ -272,7 +254,6 @@ const CLOSE_BRACE = 0x7d;
 const LOWER_CASE = 0x20;
 
 const encoder = new TextEncoder();
-/** Literals by their first byte. */
 const WORDS = new Map(["true", "false", "null"].map((word) => [word.charCodeAt(0), encoder.encode(word)]));
 /** Bytes that may follow a backslash, except `u`. */
 const IS_ESCAPE = new Uint8Array(256);
@@ -332,7 +313,6 @@ export function findJsonError(bytes: Uint8Array, start: number, end: number): Js
   return { position: end, kind: depth === 0 ? "empty" : "truncated" };
 }
 
-/** The error by state, if the next byte does not fit the state. */
 const UNEXPECTED: JsonErrorKind[] = [];
 UNEXPECTED[FIRST_NAME] = "name_expected";
 UNEXPECTED[NAME] = "name_expected";
@@ -394,7 +374,6 @@ function afterString(bytes: Uint8Array, open: number, end: number): number {
   return ~end;
 }
 
-/** The index after `\u` and four hexadecimal digits. */
 function afterUnicodeEscape(bytes: Uint8Array, backslash: number, end: number): number {
   if (backslash + 1 === end) return ~end;
   if (bytes[backslash + 1] !== LETTER_U) return ~backslash;

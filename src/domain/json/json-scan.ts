@@ -7,13 +7,12 @@
  * are meaningful only if each slice is JSON, and if the text around the array, with `[]` in its place, is JSON.
  */
 
-/** The elements of an array: each one's slice [starts[i], ends[i]) without surrounding white space, and its depth. */
+/** The elements of an array: their slices [starts[i], ends[i]) without surrounding white space, and their depths. */
 export interface ItemSpans {
-  /** Starts of the first `max` elements; `ends` and `depths` belong to the same elements. */
+  /** At most `max` elements; `ends` and `depths` belong to the same elements. */
   starts: number[];
   ends: number[];
   depths: number[];
-  /** Number of elements of the array. */
   count: number;
   /** The slice of the array, including its brackets. */
   open: number;
@@ -33,41 +32,17 @@ const CLOSE_BRACE = 0x7d;
 const BATCH = new TextEncoder().encode("batch");
 
 /**
- * Levels of nesting of [start, end): a scalar has 0, `{}` 1, `{"a":{}}` 2.
- *
- * @param max the scan stops at the first level beyond it, and returns that level.
- */
-export function jsonDepth(bytes: Uint8Array, start: number, end: number, max = Number.POSITIVE_INFINITY): number {
-  let depth = 0;
-  let deepest = 0;
-  for (let at = start; at < end; at++) {
-    const byte = bytes[at];
-    if (byte === QUOTE) {
-      at = closingQuote(bytes, at, end);
-    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-      depth++;
-      if (depth > deepest) deepest = depth;
-      if (depth > max) return deepest;
-    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-      depth--;
-    }
-  }
-  return deepest;
-}
-
-/**
- * Depth of a JSON text and an upper bound of its values: one for each comma and each opening bracket. The scan stops
- * at the first level beyond `maxDepth`, or value beyond `maxValues`.
+ * The levels of nesting of [start, end), and an upper bound of its values: one for each comma and each opening
+ * bracket. A scalar has 0 levels, `{}` 1, `{"a":{}}` 2. The scan stops at the first level or value beyond its maximum.
  */
 export function jsonShape(
   bytes: Uint8Array,
-  { maxDepth, maxValues }: { maxDepth: number; maxValues: number },
+  { start = 0, end = bytes.length, maxDepth = Number.POSITIVE_INFINITY, maxValues = Number.POSITIVE_INFINITY },
 ): { depth: number; values: number } {
-  const end = bytes.length;
   let depth = 0;
   let deepest = 0;
   let values = 0;
-  for (let at = 0; at < end && deepest <= maxDepth && values <= maxValues; at++) {
+  for (let at = start; at < end && deepest <= maxDepth && values <= maxValues; at++) {
     const byte = bytes[at];
     if (byte === QUOTE) {
       at = closingQuote(bytes, at, end);
@@ -216,7 +191,6 @@ function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   );
 }
 
-/** The first index from `from` on that is not white space. */
 export function skipSpace(bytes: Uint8Array, from: number, end = bytes.length): number {
   let at = from;
   while (at < end && isSpace(bytes[at])) at++;

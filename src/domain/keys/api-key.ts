@@ -92,7 +92,6 @@ function redactorsRecognise(key: string): boolean {
   return [/[a-z]/g, /[A-Z]/g, /[0-9]/g].every((kind) => (tail.match(kind)?.length ?? 0) >= 2);
 }
 
-/** CRC32 over the characters before the checksum, all of them ASCII. */
 function checksum(text: string): number {
   let crc = 0xffffffff;
   for (let index = 0; index < CHECKED_LENGTH; index++) {
@@ -109,7 +108,6 @@ function base62(value: number): string {
   return text;
 }
 
-/** The parts of a key that are stored and shown (spec §2.1). */
 export interface KeyEnds {
   first8: string;
   last4: string;
@@ -119,7 +117,6 @@ export function keyEnds(key: string): KeyEnds {
   return { first8: key.slice(0, 8), last4: key.slice(-4) };
 }
 
-/** The masked form of a key: its first 8 characters, an ellipsis, its last 4 (spec §8.10). */
 export function maskedKey({ first8, last4 }: KeyEnds): string {
   return `${first8}…${last4}`;
 }
@@ -183,35 +180,30 @@ type Kind = "upper" | "lower" | "digit" | "separator";
  */
 function holdsRandomStretch(run: string): boolean {
   const ofKind = { upper: 0, lower: 0, digit: 0, separator: 0 };
+  /** 1 for each character of another kind than the one before it, separators apart. */
+  const isChange = new Uint8Array(run.length);
   let changes = 0;
-  /** Kind of the window's last character that is not a separator. */
   let last: Kind = "separator";
   for (let end = 0; end < run.length; end++) {
     const entering = kindAt(run, end);
     ofKind[entering]++;
     if (entering !== "separator") {
-      if (last !== "separator" && last !== entering) changes++;
+      isChange[end] = Number(last !== "separator" && last !== entering);
+      changes += isChange[end] ?? 0;
       last = entering;
     }
-    const start = end - SECRET_LENGTH;
-    const leaving = start < 0 ? null : kindAt(run, start);
-    if (leaving !== null) {
-      ofKind[leaving]--;
-      const first = leaving === "separator" ? leaving : firstKind(run, start + 1, end);
-      if (first !== "separator" && first !== leaving) changes--;
-      if (ofKind.separator === SECRET_LENGTH) last = "separator";
+    const start = Math.max(0, end + 1 - SECRET_LENGTH);
+    if (end >= SECRET_LENGTH) {
+      ofKind[kindAt(run, start - 1)]--;
+      changes -= isChange[start - 1] ?? 0;
     }
-    const { upper, lower, digit } = ofKind;
-    if (changes >= MIN_CHANGES && Math.min(upper, lower, digit) >= MIN_OF_EACH_KIND) return true;
+    if (changes < MIN_CHANGES || Math.min(ofKind.upper, ofKind.lower, ofKind.digit) < MIN_OF_EACH_KIND) continue;
+    // The window's first character changes nothing within it.
+    let first = start;
+    while (kindAt(run, first) === "separator") first++;
+    if (changes - (isChange[first] ?? 0) >= MIN_CHANGES) return true;
   }
   return false;
-}
-
-/** Kind of the window's first character that is not a separator. */
-function firstKind(run: string, start: number, end: number): Kind {
-  let at = start;
-  while (at < end && kindAt(run, at) === "separator") at++;
-  return kindAt(run, at);
 }
 
 /** Separators are ignored: dashes and underscores are as common between words as in a secret. */

@@ -9,9 +9,7 @@ const ECHO_MAX_LENGTH = 16;
 /** Characters that are checked: a key or secret that begins within the echo is recognised in full. */
 const LOOKED_AT = 256;
 
-/** The beginning of a key. */
 const BEGINS_LIKE_KEY = /sk_[0-9A-Za-z]{8,}/g;
-/** A run of characters that may be a key, a secret or a token, whole or truncated. */
 const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
 
 const BLANK = "•••";
@@ -37,7 +35,6 @@ export function withoutCredentials(text: string): string {
   return text.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run)).replaceAll(BEGINS_LIKE_KEY, BLANK);
 }
 
-/** Whether a run has at least two letters of either case; hardly any long word has. */
 function isMixed(run: string): boolean {
   return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
 }

@@ -78,11 +78,9 @@ export interface RejectionReason {
   cause: UnauthorizedCause | null;
 }
 
-/** One or more calls that were refused for the same reason. */
 export interface RefusedCalls extends RejectionReason {
   /** The detail of the first call's answer, without the text that it repeated from the body. */
   detail: string;
-  /** Id of the first call. */
   requestId: string;
   calls: number;
   /** Signals refused in these calls. A call with an unknown number of signals counts as one. */
@@ -116,7 +114,6 @@ export function addRejection(list: Rejection[], refused: RefusedCalls): Rejectio
   return latest;
 }
 
-/** Removes entries whose last call is older than REJECTION_KEPT_DAYS. */
 export function forgetOld(list: Rejection[], nowMs: number): void {
   const kept = list.filter(({ lastAtMs }) => nowMs - lastAtMs < REJECTION_KEPT_DAYS * DAY_MS);
   if (kept.length < list.length) list.splice(0, list.length, ...kept);

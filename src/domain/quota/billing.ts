@@ -1,12 +1,10 @@
 /** Plan and billing of a workspace: periods, their end (spec §8.5) and the price of overages. */
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
-/** Plan and billing of a workspace, as set by `configure` (design §6). */
 export interface QuotaConfig {
   signalLimit: number;
   /** Only paid plans can lose the extra room (spec §8.5). */
   paid: boolean;
-  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
   /** Billing periods are calendar months from this time on. The first `configure` fixes it. */
   anchorMs: number;
@@ -46,7 +44,6 @@ function monthsAfter(anchor: Date, months: number): number {
 }
 
 export interface PeriodEnd {
-  /** Ordinals assigned in the period: accepted and held signals together. */
   count: number;
   signalLimit: number;
   paid: boolean;
@@ -54,7 +51,6 @@ export interface PeriodEnd {
 }
 
 export interface Streak {
-  /** Consecutive closed periods over the allowance. */
   streak: number;
   /** Whether the extra room is gone. This is permanent: neither an upgrade nor a quiet month brings it back. */
   extraRoomRemoved: boolean;
@@ -69,7 +65,6 @@ export function closePeriod(before: Streak, period: PeriodEnd): Streak {
 
 /** Price of a plan's overages, if the operator has configured it. Only shown: this service bills nothing. */
 export interface OveragePrice {
-  /** Price of 1,000 overages, in units of the currency. */
   perThousand: number;
   /** ISO 4217, such as `EUR`. */
   currency: string;

@@ -9,7 +9,6 @@ const FORECAST_DAYS = 7;
 const HOUR_MS = 3_600_000;
 
 export interface Pace {
-  /** Signals per day. */
   perDay: number;
   /** Full days in the average; 0: a rough pace over the time since counting began. */
   fullDays: number;
@@ -22,7 +21,6 @@ export interface Pace {
  *
  * @param days in order; all of the current period and of the one before it.
  * @param firstDayMs the day of the first signal; null: today.
- * @param now.used accepted and held in the current period.
  */
 export function paceOf(
   days: readonly UsageDay[],

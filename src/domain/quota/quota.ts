@@ -4,9 +4,7 @@
  */
 
 export interface QuotaPlan {
-  /** The plan's signal limit L (the allowance) per billing period. */
   signalLimit: number;
-  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
   /** Whether three consecutive billing periods ended over the allowance (spec §8.5). */
   extraRoomRemoved: boolean;
@@ -52,20 +50,16 @@ export type Verdict = (typeof VERDICTS)[number];
 
 export type VerdictCounts = Record<Verdict, number>;
 
-/** The counts of an idle billing period. */
 export const NO_VERDICTS = eachVerdict(() => 0);
 
-/** Copies the counts without any further fields. */
 export function verdictCounts(counts: VerdictCounts): VerdictCounts {
   return eachVerdict((verdict) => counts[verdict]);
 }
 
-/** A value for each verdict. */
 export function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
   return Object.fromEntries(VERDICTS.map((verdict) => [verdict, valueOf(verdict)])) as Record<Verdict, Value>;
 }
 
-/** Ordinals taken by signals with these verdicts. */
 export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {
   return ADMITTED_VERDICTS.reduce((sum, verdict) => sum + counts[verdict], 0);
 }

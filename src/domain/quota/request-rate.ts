@@ -5,12 +5,10 @@
 
 export interface RequestRate {
   perSecond: number;
-  /** Requests that may arrive at once. */
   burst: number;
 }
 
 export interface RateState {
-  /** Requests that may still arrive at once. */
   remaining: number;
   /** Milliseconds until the whole burst is available again. */
   resetMs: number;
@@ -24,12 +22,10 @@ export interface RateBucket {
   readonly writtenAtMs: number;
 }
 
-/** The bucket of a new key. */
 export const FULL_BUCKET: RateBucket = { emptyAtMs: 0, writtenAtMs: 0 };
 
 export interface RateDecision extends RateState {
   allowed: boolean;
-  /** The key's new state. A refused request adds no debt. */
   bucket: RateBucket;
   /** Milliseconds until a request is allowed; 0 if this one was. */
   retryAfterMs: number;

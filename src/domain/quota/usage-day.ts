@@ -9,7 +9,6 @@ import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from ".
 /** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
   periodStartMs: number;
-  /** Midnight UTC at which the day began. */
   dayMs: number;
 }
 

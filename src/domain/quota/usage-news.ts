@@ -2,9 +2,7 @@
  * Notices about usage (spec §8.2–§8.4). Each level is announced once per billing period. It is announced again only
  * if a change of the limit or of overages made it unreached in between.
  */
-import type { UsageLevelReached } from "../events/workspace-event.ts";
-import { ordinalsTaken, quotaCeiling } from "./quota.ts";
-import type { AdmittedVerdict, QuotaPlan } from "./quota.ts";
+import { ordinalsTaken, quotaCeiling, type AdmittedVerdict, type QuotaPlan } from "./quota.ts";
 
 /** Usage levels in percent of the signal limit that are announced, ascending. */
 const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
@@ -13,16 +11,18 @@ export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
 export interface UsageStanding extends QuotaPlan, Record<AdmittedVerdict, number> {}
 
-const LEVELS = [
+/** Percent of the signal limit, or the first refusal of the period because of the limit. */
+export type UsageLevelReached = `${UsageLevel}` | "first_refusal";
+
+const LEVELS: readonly UsageLevelReached[] = [
   ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
   "first_refusal",
-] as const satisfies readonly UsageLevelReached[];
+];
 
 interface UsageMoment {
   /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
   notified: number;
   now: UsageStanding;
-  /** Whether a signal was just refused because of the limit. */
   hasRefused: boolean;
 }
 

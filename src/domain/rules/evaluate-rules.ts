@@ -5,39 +5,38 @@
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
 import { PathReading } from "../json/dot-path.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { toComparable } from "./mapping-condition.ts";
-import type { Comparable } from "./mapping-condition.ts";
+import { toComparable, type Comparable } from "./mapping-condition.ts";
 import { fitsWildcard } from "./mapping-rule.ts";
 import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
 
-export interface Evaluated {
+export interface Evaluation {
   /** Number of rules whose event pattern matches. */
-  tried: number;
+  rulesTried: number;
   /** The rules whose conditions hold too, those with exact event names first. */
   matches: RuleMatch[];
-  /** Whether the evaluation exceeded RULES_MAX_STEPS. The result is then unknown, and `matches` is empty. */
-  exceeded: boolean;
 }
 
-/** @param email the person's address, as conditions on `email` see it; without it the signal's own (design §8.4). */
-export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluated {
+/**
+ * Evaluates all rules for a signal. Null: that takes more than RULES_MAX_STEPS.
+ *
+ * @param email the person's address, as conditions on `email` see it; without it the signal's own (design §8.4).
+ */
+export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluation | null {
   const run = new Run(compiled.paths, signal, email);
-  let tried = 0;
+  let rulesTried = 0;
   const matches: RuleMatch[] = [];
-  for (const rule of compiled.byEvent.get(signal.event) ?? []) {
-    tried += 1;
+  const evaluateRule = (rule: CompiledRule): void => {
+    rulesTried++;
     if (run.holds(rule)) matches.push(rule.match);
-  }
+  };
+  for (const rule of compiled.byEvent.get(signal.event) ?? []) evaluateRule(rule);
   for (const wildcard of compiled.byWildcard) {
     run.take(1 + wildcard.middle.length);
-    if (!fitsWildcard(wildcard, signal.event)) continue;
-    tried += 1;
-    if (run.holds(wildcard.rule)) matches.push(wildcard.rule.match);
+    if (fitsWildcard(wildcard, signal.event)) evaluateRule(wildcard.rule);
   }
-  return run.isExceeded ? { tried, matches: [], exceeded: true } : { tried, matches, exceeded: false };
+  return run.isExceeded ? null : { rulesTried, matches };
 }
 
-/** The evaluation of rules for a signal: caches the values at their paths and counts steps. */
 class Run {
   readonly #paths: readonly RulePath[];
   readonly #signal: NormalisedSignal;
@@ -85,14 +84,10 @@ class Run {
   }
 
   #read(path: RulePath | undefined): readonly Comparable[] {
-    if (path === undefined) return NO_VALUES;
-    const found = this.#found(path);
-    const values: Comparable[] = [];
-    for (const value of found) {
-      if (value === undefined || value === null) continue;
-      values.push(this.#comparable(value));
-    }
-    return values;
+    if (path === undefined) return [];
+    return this.#found(path)
+      .filter((value) => value !== undefined && value !== null)
+      .map((value) => this.#comparable(value));
   }
 
   /** Converts a long text once, even if several paths reach it: lower-casing is slow in some scripts. */
@@ -119,8 +114,6 @@ class Run {
   }
 }
 
-const NO_VALUES: readonly Comparable[] = [];
-
 /** Characters of a text that take about as long as a short comparison. */
 const CHARACTERS_A_STEP = 16;
 
@@ -129,27 +122,6 @@ const LONG_TEXT_CHARACTERS = 256;
 
 function stepsOfText({ text }: Comparable): number {
   return text === undefined ? 0 : Math.floor(text.length / CHARACTERS_A_STEP);
-}
-
-/** The outcome of the mapping rules for a signal. */
-export interface Evaluation {
-  rulesTried: number;
-  matches: RuleMatch[];
-}
-
-/**
- * Evaluates all of a workspace's rules for a signal. "needs_email": a rule asks for an email that only the person of
- * the signal has. "exceeded": too many steps.
- */
-export function evaluateSignal(
-  rules: CompiledRules,
-  signal: NormalisedSignal,
-  ownerEmail?: string,
-): Evaluation | "needs_email" | "exceeded" {
-  const { tried, matches, exceeded } = evaluate(rules, signal, ownerEmail);
-  if (exceeded) return "exceeded";
-  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return "needs_email";
-  return { rulesTried: tried, matches };
 }
 
 export function pointsOf(matches: readonly RuleMatch[]): number {

@@ -1,4 +1,6 @@
 /** Compares values for a condition of a mapping rule (design §8.5): numbers as numbers, text case-insensitively. */
+import { isExact } from "../json/json-value.ts";
+
 export const MAPPING_OPERATORS = [
   "equals",
   "not_equals",
@@ -97,11 +99,6 @@ function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
 
 function at(fits: Comparator["fits"]): Comparator {
   return { fits, scansText: false };
-}
-
-/** Whether a number has all its digits. Beyond 2^53 only the text decides, or ids would be equal. */
-function isExact(number: number): boolean {
-  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
 
 export function toComparable(value: unknown): Comparable {

@@ -3,20 +3,10 @@
  * event. No part of a rule becomes a regular expression. evaluate-rules.ts evaluates them for a signal;
  * rule-content.ts measures their size.
  */
-import { isJsonObject, parseDotPath, readValue } from "../json/dot-path.ts";
-import type { DotPath } from "../json/dot-path.ts";
+import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
-import { comparatorOf } from "./mapping-condition.ts";
-import type { Comparator, MappingCondition } from "./mapping-condition.ts";
-
-export {
-  MAPPING_OPERATORS,
-  OPERATORS_OF_NUMBERS,
-  OPERATORS_WITH_LIST,
-  OPERATORS_WITHOUT_VALUE,
-} from "./mapping-condition.ts";
-export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
+import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
 
 /** How often a rule may score a person: at each match, once per UTC day of receipt, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
@@ -34,7 +24,6 @@ export interface MappingRule {
   frequency?: RuleFrequency;
 }
 
-/** A rule that matched, as it was when compiled. */
 export interface RuleMatch {
   readonly ruleId: string;
   readonly ruleVersion: number;
@@ -61,7 +50,6 @@ export interface CompiledRule {
   conditions: readonly (CompiledCondition | null)[];
 }
 
-/** A rule with a wildcard in its event pattern. */
 interface WildcardRule extends Wildcard {
   readonly rule: CompiledRule;
 }
@@ -120,7 +108,6 @@ function matchOf({ id, version, scoringSignal, points, frequency = "every_time" 
   return frequency === "every_time" ? match : { ...match, frequency };
 }
 
-/** Whether any of the rules applies to signals of this event. */
 export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: string): boolean {
   return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
 }
@@ -132,7 +119,6 @@ function parseRulePath(path: string): RulePath | undefined {
   return properties && { properties };
 }
 
-/** An event name, or a pattern in which `*` stands for any run of characters, including none. */
 export function isEventPattern(pattern: string): boolean {
   return pattern.trim() !== "" && fitsName(pattern);
 }

@@ -4,7 +4,7 @@
  */
 import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
 import { evaluate } from "./evaluate-rules.ts";
-import type { MappingCondition } from "./mapping-rule.ts";
+import type { MappingCondition } from "./mapping-condition.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
@@ -93,7 +93,7 @@ export function proposeRule(signal: NormalisedSignal, similar: readonly Normalis
 /** Whether a condition holds for a signal. Also rejects names that no path can reach. */
 function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
-  return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal).matches.length === 1;
+  return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal)?.matches.length === 1;
 }
 
 function candidatesOf(signal: NormalisedSignal): Candidate[] {
@@ -141,7 +141,6 @@ function rankOf(path: string): Rank | undefined {
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
 const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 
-/** Host and path of an address, without the query, up to the first segment that identifies a single item. */
 function locate(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
   const [, host, path = ""] = ADDRESS.exec(text) ?? [];
   if (host !== undefined) return { operator: "contains", value: host + stablePath(path) };
@@ -156,10 +155,8 @@ function stablePath(path: string): string {
   return cut === -1 ? path : `${segments.slice(0, cut).join("/")}/`;
 }
 
-/** Texts that senders write for a missing value, and unfilled placeholders. */
 const FILLER = /^\s*(?:null|undefined|nan|n\/a|none|unknown|\(.*\)|\[object .*|%.*%)\s*$|\{\{|\$\{|\*\|/i;
 
-/** Whether a text can be one of a sender's few choices: neither free text nor an address. */
 function isChoice(text: string): boolean {
   return text.length <= TEXT_MAX_LENGTH && !/^\/|\p{Cc}|:\/\//u.test(text) && !FILLER.test(text) && !isInstance(text);
 }

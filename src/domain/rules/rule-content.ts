@@ -1,5 +1,6 @@
 /** The editable content of a mapping rule (everything except id, version and times), its differences and its size. */
-import type { MappingCondition, MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingCondition } from "./mapping-condition.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
   name: string;
@@ -7,7 +8,6 @@ export interface RuleContent extends Pick<MappingRule, "event" | "match" | "cond
   enabled: boolean;
 }
 
-/** The fields of a rule, in reading order. */
 export const RULE_FIELDS = [
   "name",
   "event",
@@ -19,16 +19,9 @@ export const RULE_FIELDS = [
   "enabled",
 ] as const satisfies (keyof RuleContent)[];
 
-export function contentOf({
-  name,
-  event,
-  match,
-  conditions,
-  scoringSignal,
-  points,
-  ...rest
-}: RuleContent): RuleContent {
-  const { frequency, enabled } = rest;
+/** Copies the content without any further fields. */
+export function contentOf(rule: RuleContent): RuleContent {
+  const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = rule;
   return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
 }
 
@@ -64,7 +57,6 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** Characters of a path or value that count as one. */
 const CHARACTERS_COUNTED_AS_ONE = 50;
 
 /**
@@ -85,7 +77,6 @@ function sizeOf(text: string): number {
   return Math.max(1, Math.ceil(text.length / CHARACTERS_COUNTED_AS_ONE));
 }
 
-/** The rules in force when a signal was recorded or linked, or when a rule was applied to the past. */
 export interface RuleVersions {
   /** The version of all the workspace's rules together; 0: no rules were applied. */
   workspace: number;

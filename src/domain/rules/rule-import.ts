@@ -5,7 +5,6 @@
 import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "./rule-content.ts";
 
 export interface ImportedRule extends RuleContent {
-  /** Id of a rule of the workspace, if it has one with this id. */
   id?: string | undefined;
 }
 
@@ -20,7 +19,6 @@ export type ImportStep<Known extends KnownRule> =
 
 type KnownRule = RuleContent & { id: string };
 
-/** The step for each rule of the import, in the order of the import. */
 export function planImport<Known extends KnownRule>(
   known: readonly Known[],
   imported: readonly ImportedRule[],

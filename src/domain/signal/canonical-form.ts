@@ -1,29 +1,20 @@
 /** Design §8.2: duplicate detection. Returns the text that the caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent } from "../json/json-value.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { isAbsent, type JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */
-const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
+export const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
 
 /**
- * JSON text that is the same for the same payload: keys sorted by UTF-16 code units, no white space, without the
- * top-level delivery fields. Recursive, because the edge refuses payloads deeper than SIGNAL_MAX_DEPTH.
+ * JSON text that is the same for the same value: keys sorted by UTF-16 code units, no white space. Recursive, because
+ * the edge refuses payloads deeper than SIGNAL_MAX_DEPTH.
  *
- * @param payload the result of JSON.parse or `asWritten`.
+ * @param value the result of JSON.parse or `asWritten`.
+ * @param without top-level fields to leave out.
  */
-export function canonicalForm(payload: unknown): string {
-  return write(payload, DELIVERY_FIELDS);
-}
-
-/** JSON text that is the same for the same value, with all fields. */
-export function canonicalJson(value: unknown): string {
-  return write(value, undefined);
-}
-
-function write(value: unknown, without: ReadonlySet<string> | undefined): string {
+export function canonicalJson(value: unknown, without?: ReadonlySet<string>): string {
   if (typeof value === "string") return JSON.stringify(value);
   if (typeof value === "number") return writeNumber(value);
   if (typeof value === "boolean") return value ? "true" : "false";
@@ -31,7 +22,7 @@ function write(value: unknown, without: ReadonlySet<string> | undefined): string
   if (Array.isArray(value)) {
     let elements = "[";
     for (const element of value) {
-      elements += separator + write(element, undefined);
+      elements += separator + canonicalJson(element);
       separator = ",";
     }
     return elements + "]";
@@ -41,7 +32,7 @@ function write(value: unknown, without: ReadonlySet<string> | undefined): string
   let members = "{";
   for (const key of Object.keys(value).sort()) {
     if (without?.has(key)) continue;
-    members += separator + JSON.stringify(key) + ":" + write(value[key], undefined);
+    members += separator + JSON.stringify(key) + ":" + canonicalJson(value[key]);
     separator = ",";
   }
   return members + "}";
@@ -55,7 +46,6 @@ function writeNumber(value: number): string {
 
 export interface DuplicateCandidate {
   payload: JsonObject;
-  /** The payload as it was sent. */
   text: string;
   normalised: NormalisedSignal;
   pathSource: string | undefined;
@@ -64,7 +54,6 @@ export interface DuplicateCandidate {
 }
 
 export interface DuplicateKey {
-  /** The text to hash. */
   text: string;
   windowMs: number;
 }
@@ -81,7 +70,7 @@ export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null
   if (idempotencyKey !== undefined) return idempotencyDuplicateKey(idempotencyKey);
   if (!normalised.hasOwnId && (!namesSomebody(normalised) || isLatestWord(normalised, payload))) return null;
   return {
-    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(asWritten(payload, text))}`,
+    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalJson(asWritten(payload, text), DELIVERY_FIELDS)}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
   };
 }
@@ -123,8 +112,6 @@ const LONG = /[\d.]{16}/;
  * Replaces each rounded number of the payload by a WrittenNumber; returns the payload itself if there is none. The
  * text is parsed again only if it holds 16 digits in a row. Shorter numbers stay as they are even beside longer ones,
  * so that each number is compared by itself.
- *
- * @param payload the result of JSON.parse for the text.
  */
 export function asWritten(payload: unknown, text: string): unknown {
   if (!LONG.test(text)) return payload;

@@ -4,54 +4,24 @@
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import { isAbsent } from "../json/json-value.ts";
+import { isAbsent, isExact } from "../json/json-value.ts";
 import { holdsKey } from "../keys/api-key.ts";
 import type { Traits } from "./traits.ts";
 
 /** Words that senders write instead of a missing id, in lower case. */
-const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
-  "null",
-  "undefined",
-  "nil",
-  "none",
-  "nan",
-  "infinity",
-  "-infinity",
-  "true",
-  "false",
-  "-1",
-  "n/a",
-  "na",
-  "(null)",
-  "(none)",
-  "(not set)",
-  "[object object]",
-  "anonymous",
-  "anon",
-  "unknown",
-  "guest",
-  "visitor",
-  "not_authenticated",
-  "id",
-  "user",
-  "userid",
-  "user_id",
-  "anonymousid",
-  "anonymous_id",
-  "distinctid",
-  "distinct_id",
-  "email",
-]);
+const WORTHLESS_WORDS: ReadonlySet<string> = new Set(
+  (
+    "null|undefined|nil|none|nan|infinity|-infinity|true|false|-1|n/a|na|(null)|(none)|(not set)|[object object]|" +
+    "anonymous|anon|unknown|guest|visitor|not_authenticated|id|user|userid|user_id|anonymousid|anonymous_id|" +
+    "distinctid|distinct_id|email"
+  ).split("|"),
+);
 
 /** Unfilled placeholders of templates: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
 /** A character that distinguishes ids: zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
-/**
- * Whether `id` must not link: empty, a single character other than 1-9, a filler word, zeros, an unfilled
- * placeholder, half a surrogate pair, an API key, or too long.
- */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
   return (
@@ -73,7 +43,7 @@ export function isWorthlessId(id: string): boolean {
  */
 export function usableId(value: unknown): string | undefined {
   if (typeof value === "number") {
-    return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? usableId(String(value)) : undefined;
+    return isExact(value) ? usableId(String(value)) : undefined;
   }
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }
@@ -83,12 +53,10 @@ const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
 /** Characters that turn an apparent address into a link, such as `https://evil.example/sign-in#@x.co`. */
 const LINK_CHARACTER = /[/:<>]/;
 
-/** Whether a text has the form of an address, is well-formed, and has at most EMAIL_MAX_LENGTH characters. */
 export function hasEmailShape(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
-/** Whether a text may be a person's address: it has the form, no `/`, `:`, `<` or `>`, and no API key. */
 export function isPlausibleEmail(text: string): boolean {
   return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
 }
@@ -149,7 +117,6 @@ export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "
 /** Minimum length of a name: a shorter one may occur in a source by chance. */
 const NAME_MIN_LENGTH = 3;
 
-/** The names of a signal's person; null or absent if unknown. */
 interface NamesOfSignal {
   email?: string | null;
   userId?: string | null;
@@ -174,7 +141,6 @@ export function namesPerson(source: string, { email, userId, anonymousId, traits
   return names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
 }
 
-/** Whether `words` occur in a text, with no letter or digit directly before or after. */
 function hasWords(text: string, words: string): boolean {
   for (let at = text.indexOf(words); at !== -1; at = text.indexOf(words, at + 1)) {
     if (!isLetter(text.slice(0, at).at(-1)) && !isLetter(text[at + words.length])) return true;

@@ -5,13 +5,10 @@
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
-import { isAbsent, presentText } from "../json/json-value.ts";
-import { CDP_CALL_TYPES } from "./signal.ts";
-import type { JsonObject } from "../json/json-value.ts";
-import type { NormalisedSignal } from "./signal.ts";
+import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
+import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
 import { traitsSent } from "./traits.ts";
 
-/** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
 
 /** Placeholder for a missing source or (never past the edge) event. */
@@ -37,10 +34,10 @@ export function cdpCallType(payload: JsonObject): string | undefined {
 export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
   const callType = cdpCallType(payload);
   const context = object(payload["context"]);
-  // The traits of a `group` call belong to the group, not to the person.
-  const traits = callType === "group" ? EMPTY : object(payload["traits"]);
-  const contextTraits = object(context["traits"]);
-  const email = emailOf(payload, callType, traits, contextTraits);
+  const { traits, contextTraits } = traitsOf(payload, callType);
+  const [email] = emailsSent(payload, callType)
+    .map(normaliseEmail)
+    .filter((usable) => usable !== undefined);
   const properties = propertiesOf(payload, callType, context);
   // Spec §2.2: the marketing template has the person's fields among the properties.
   const template = callType === undefined && email !== undefined ? properties : null;
@@ -86,30 +83,19 @@ function cdpSource(payload: JsonObject, context: JsonObject): string {
   return rudderstack ? "rudderstack" : "segment";
 }
 
-function emailOf(
-  payload: JsonObject,
-  callType: string | undefined,
-  traits: JsonObject,
-  contextTraits: JsonObject,
-): string | undefined {
-  for (const sent of emailsSent(payload, callType, traits, contextTraits)) {
-    const email = normaliseEmail(sent);
-    if (email !== undefined) return email;
-  }
-  return undefined;
+/** The traits of a `group` call belong to the group, not to the person. */
+function traitsOf(payload: JsonObject, callType: string | undefined): Record<"traits" | "contextTraits", JsonObject> {
+  const traits = callType === "group" ? EMPTY : object(payload["traits"]);
+  return { traits, contextTraits: object(object(payload["context"])["traits"]) };
 }
 
 /**
  * The emails of a payload; the first usable one counts. Spec §6.2: an identify without an email _trait_ creates no
  * person, so its top-level `email` does not count.
  */
-function emailsSent(
-  payload: JsonObject,
-  callType: string | undefined,
-  traits: JsonObject,
-  contextTraits: JsonObject,
-): unknown[] {
+function emailsSent(payload: JsonObject, callType: string | undefined): unknown[] {
   if (callType === undefined) return [payload["email"]];
+  const { traits, contextTraits } = traitsOf(payload, callType);
   const inTraits = [traits["email"], contextTraits["email"]];
   return callType === "identify" ? inTraits : [...inTraits, payload["email"]];
 }
@@ -117,9 +103,7 @@ function emailsSent(
 /** Why the email of a stored payload names nobody, as a sentence; null: the email is absent or usable. */
 export function emailProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
-  const callType = cdpCallType(payload);
-  const traits = callType === "group" ? EMPTY : object(payload["traits"]);
-  const sent = emailsSent(payload, callType, traits, object(object(payload["context"])["traits"]));
+  const sent = emailsSent(payload, cdpCallType(payload));
   if (sent.some((email) => normaliseEmail(email) !== undefined)) return null;
   return sent.map(emailProblem).find((problem) => problem !== null) ?? null;
 }

@@ -5,13 +5,10 @@
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { findJsonError, describeJsonError, explainJsonError } from "../json/json-error.ts";
-import type { JsonError } from "../json/json-error.ts";
-import { closesAtEnd, jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "../json/json-scan.ts";
-import type { ItemSpans } from "../json/json-scan.ts";
+import { describeJsonError, findJsonError, type JsonError } from "../json/json-error.ts";
+import { closesAtEnd, jsonShape, scanItems, skipSpace, withoutSpaceBefore, type ItemSpans } from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
-import type { Result } from "../result.ts";
-import { ok, refuse } from "../result.ts";
+import { ok, refuse, type Result } from "../result.ts";
 import { isAbsent } from "../json/json-value.ts";
 import { Utf8Text } from "../../platform/bytes.ts";
 
@@ -35,7 +32,6 @@ export interface SignalBody {
 
 export interface SignalBodyRules {
   maxSignals: number;
-  /** Whether newline-delimited JSON is accepted. */
   lines: boolean;
   /** Checks each payload, in addition to size and depth. */
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
@@ -67,9 +63,7 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
     (spans && isAround(text, spans) ? readItems(text, spans, rules) : readSingle(text, first, rules)) ??
     (rules.lines ? readLines(text, rules) : null);
   if (reading !== null) return reading;
-  const error = text.error();
-  if (error === null) throw new Error("a body that is JSON was not read");
-  return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, error) });
+  return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, text.error()) });
 }
 
 /** The body's text and its first JSON error, searched once: that takes 0.1 s for 16 MB. */
@@ -111,7 +105,7 @@ function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, r
 /** @param first where the white space before the signal ends. */
 function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Reading {
   const { bytes } = text;
-  const depth = jsonDepth(bytes, first, bytes.length, SCANNED_MAX_DEPTH);
+  const { depth } = jsonShape(bytes, { start: first, maxDepth: SCANNED_MAX_DEPTH });
   // The first of several lines may be too deep and the rest good. The body is then one signal only if all of it is
   // JSON.
   const mayBeLines = rules.lines && depth > SCANNED_MAX_DEPTH && secondLine(bytes) < bytes.length;
@@ -135,11 +129,12 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
     const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
-    const signal = readOne(text, start, end, jsonDepth(bytes, start, end, SCANNED_MAX_DEPTH), rules);
+    const { depth } = jsonShape(bytes, { start, end, maxDepth: SCANNED_MAX_DEPTH });
+    const signal = readOne(text, start, end, depth, rules);
     if (signal === null) {
       line += lineFeeds(bytes, countedTo, start);
       countedTo = start;
-      const detail = explainJsonError(bytes, start, end, line);
+      const detail = describeJsonError(bytes, start, end, findJsonError(bytes, start, end), line);
       signals.push({ start, end, bytes: end - start, refusal: { code: "signal_not_json", detail } });
     } else {
       read++;
@@ -182,26 +177,29 @@ function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
  * signal that is far too deep is neither parsed nor validated. Null: not JSON.
  */
 function readOne(text: BodyText, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
-  if (depth > SCANNED_MAX_DEPTH) return tooDeep(`more than ${SCANNED_MAX_DEPTH}`, start, end, end - start);
-  if (end - start > SIGNAL_MAX_BYTES) return mayBeJson(text, start, end) ? tooLarge(start, end, end - start) : null;
-  const slice = text.slice(start, end);
-  const bytes = text.lengthOf(slice, end - start);
-  if (bytes > SIGNAL_MAX_BYTES) return mayBeJson(text, start, end) ? tooLarge(start, end, bytes) : null;
+  const length = end - start;
+  if (depth > SCANNED_MAX_DEPTH) {
+    return { start, end, bytes: length, refusal: tooDeep(`more than ${SCANNED_MAX_DEPTH}`) };
+  }
+  const slice = length > SIGNAL_MAX_BYTES ? null : text.slice(start, end);
+  const bytes = slice === null ? length : text.lengthOf(slice, length);
+  if (slice === null || bytes > SIGNAL_MAX_BYTES) {
+    return mayBeJson(text, start, end) ? { start, end, bytes, refusal: tooLarge(bytes) } : null;
+  }
   const payload = jsonValue(slice);
   if (payload === undefined) return null;
-  if (depth > SIGNAL_MAX_DEPTH) return tooDeep(String(depth), start, end, bytes);
-  const checked = rules.check(payload.value);
+  const checked = depth > SIGNAL_MAX_DEPTH ? refuse(tooDeep(String(depth))) : rules.check(payload.value);
   return { start, end, bytes, refusal: checked.ok ? null : checked.refusal };
 }
 
-function tooDeep(levels: string, start: number, end: number, bytes: number): BodySignal {
+function tooDeep(levels: string): SignalRefusal {
   const detail = `The signal is nested ${levels} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
-  return { start, end, bytes, refusal: { code: "signal_too_deep", detail } };
+  return { code: "signal_too_deep", detail };
 }
 
-function tooLarge(start: number, end: number, bytes: number): BodySignal {
+function tooLarge(bytes: number): SignalRefusal {
   const detail = `The signal has ${bytes} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`;
-  return { start, end, bytes, refusal: { code: "signal_too_large", detail } };
+  return { code: "signal_too_large", detail };
 }
 
 /**

@@ -5,8 +5,7 @@
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent, presentText } from "../json/json-value.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 
 interface Trait {

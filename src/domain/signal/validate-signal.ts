@@ -8,22 +8,16 @@ import { isJsonObject } from "../json/dot-path.ts";
 import { echo, holdsCredential } from "../keys/echo.ts";
 import { hasEmailShape } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
-import { isAbsent } from "../json/json-value.ts";
+import { isAbsent, kindInWords, type JsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse } from "../result.ts";
-import type { Result } from "../result.ts";
-import type { JsonObject } from "../json/json-value.ts";
-
-export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
+import { ok, refuse, type Result } from "../result.ts";
 
 /** Refuses credentials in names: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
-/** Characters of a misspelt field name that a refusal repeats. */
 const ALIKE_MAX_LENGTH = 40;
 
-/** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
 export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
   if (!isJsonObject(payload)) {
     return refuse({
@@ -31,18 +25,22 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
       detail: `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kindInWords(payload)}.`,
     });
   }
-  const callType = cdpCallType(payload);
-  const refusal =
-    callType === undefined
-      ? (checkIds(payload) ??
-        checkEvent(payload, "a signal") ??
-        checkEmail(payload["email"]) ??
-        checkSource(payload["source"]) ??
-        checkProperties(payload["properties"]))
-      : callType === "track"
-        ? checkEvent(payload, "a track call")
-        : checkCallType(String(payload["type"]));
+  const refusal = refusalOf(payload, cdpCallType(payload));
   return refusal === undefined ? ok(payload) : refuse(refusal);
+}
+
+function refusalOf(payload: JsonObject, callType: string | undefined): SignalRefusal | undefined {
+  if (callType === "track") return checkEvent(payload, "a track call");
+  // The type is the name of the call's event.
+  if (callType !== undefined) return checkName("type", payload["type"]);
+  const { source } = payload;
+  return (
+    checkIds(payload) ??
+    checkEvent(payload, "a signal") ??
+    checkEmail(payload["email"]) ??
+    (source === undefined || source === null ? undefined : checkName("source", source)) ??
+    checkProperties(payload["properties"])
+  );
 }
 
 /** Whether a name (event, source, pattern, …) has at most NAME_MAX_CODE_POINTS. A surrogate pair counts once. */
@@ -84,87 +82,68 @@ function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
 }
 
 function checkEvent(payload: JsonObject, subject: string): SignalRefusal | undefined {
-  const { event } = payload;
-  if (isAbsent(event)) {
-    const alike = Object.keys(payload).find((name) => name !== "event" && name.trim().toLowerCase() === "event");
-    const hint =
-      alike === undefined
-        ? ""
-        : ` There is ${JSON.stringify(cut(alike, ALIKE_MAX_LENGTH))}, which is another name: write it in small letters, without spaces.`;
-    return {
-      code: "event_missing",
-      detail: `\`event\` is missing or empty; ${subject} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,
-    };
-  }
-  if (typeof event !== "string") {
-    return { code: "event_invalid", detail: `\`event\` is ${kindInWords(event)}; send the event's name as a text.` };
-  }
-  if (holdsCredential(event)) {
-    return { code: "event_invalid", detail: `\`event\` ${CREDENTIAL}. Send a name for what happened.` };
-  }
-  const control = controlCharacterIn(event);
-  if (control !== null) return { code: "event_invalid", detail: `\`event\` has ${control}. Remove it.` };
-  if (fitsName(event.trim())) return undefined;
+  if (!isAbsent(payload["event"])) return checkName("event", payload["event"]);
+  const alike = Object.keys(payload).find((name) => name !== "event" && name.trim().toLowerCase() === "event");
+  const hint =
+    alike === undefined
+      ? ""
+      : ` There is ${JSON.stringify(cut(alike, ALIKE_MAX_LENGTH))}, which is another name: write it in small letters, without spaces.`;
   return {
-    code: "event_invalid",
-    detail: `\`event\` has ${codePoints(event.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
-    sent: echo(event),
+    code: "event_missing",
+    detail: `\`event\` is missing or empty; ${subject} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,
   };
 }
 
-/** Checks the type of a CDP's call, which is the name of its event unless it is a track. */
-function checkCallType(type: string): SignalRefusal | undefined {
-  if (holdsCredential(type)) {
-    return { code: "event_invalid", detail: `\`type\` ${CREDENTIAL}. Send the type of the call, such as "identify".` };
-  }
-  const control = controlCharacterIn(type);
-  return control === null ? undefined : { code: "event_invalid", detail: `\`type\` has ${control}. Remove it.` };
+/** Fields with a name that is stored and shown; what to send instead of another type, and instead of a credential. */
+const NAMES = {
+  event: {
+    code: "event_invalid",
+    send: "send the event's name as a text",
+    sendName: "Send a name for what happened.",
+  },
+  type: {
+    code: "event_invalid",
+    send: "send the type of the call as a text",
+    sendName: 'Send the type of the call, such as "identify".',
+  },
+  source: {
+    code: "source_invalid",
+    send: "send the source's name as a text, or leave `source` out",
+    sendName: "Send a name for what sends the signals.",
+  },
+} as const;
+
+function checkName(field: keyof typeof NAMES, name: unknown): SignalRefusal | undefined {
+  const { code, send, sendName } = NAMES[field];
+  if (typeof name !== "string") return { code, detail: `\`${field}\` is ${kindInWords(name)}; ${send}.` };
+  if (holdsCredential(name)) return { code, detail: `\`${field}\` ${CREDENTIAL}. ${sendName}` };
+  const control = controlCharacterIn(name);
+  if (control !== null) return { code, detail: `\`${field}\` has ${control}. Remove it.` };
+  // A longer type of a call is cut, as the call's event.
+  if (field === "type" || fitsName(name.trim())) return undefined;
+  const detail = `\`${field}\` has ${codePoints(name.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`;
+  return { code, detail, sent: echo(name) };
 }
 
 function checkEmail(email: unknown): SignalRefusal | undefined {
+  const code = "email_invalid";
   if (isAbsent(email)) return undefined;
   if (typeof email !== "string") {
-    return {
-      code: "email_invalid",
-      detail: `\`email\` is ${kindInWords(email)}; send one address as a text, or leave \`email\` out.`,
-    };
+    const detail = `\`email\` is ${kindInWords(email)}; send one address as a text, or leave \`email\` out.`;
+    return { code, detail };
   }
   const address = email.trim();
   // An address that names nobody, such as one with a `/`, is kept with its signal; the trace explains why
   // (`emailProblem`).
   if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
-    return { code: "email_invalid", detail: "`email` is a token that was not replaced by its value. Check its name." };
+    return { code, detail: "`email` is a token that was not replaced by its value. Check its name." };
   }
-  return {
-    code: "email_invalid",
-    detail:
-      address.length > EMAIL_MAX_LENGTH
-        ? `\`email\` is longer than ${EMAIL_MAX_LENGTH} characters; send one address, or leave \`email\` out.`
-        : '`email` is not an email address; send one such as "jane@example.com", or leave `email` out.',
-    sent: echo(address),
-  };
-}
-
-function checkSource(source: unknown): SignalRefusal | undefined {
-  if (source === undefined || source === null) return undefined;
-  if (typeof source !== "string") {
-    return {
-      code: "source_invalid",
-      detail: `\`source\` is ${kindInWords(source)}; send the source's name as a text, or leave \`source\` out.`,
-    };
-  }
-  if (holdsCredential(source)) {
-    return { code: "source_invalid", detail: `\`source\` ${CREDENTIAL}. Send a name for what sends the signals.` };
-  }
-  const control = controlCharacterIn(source);
-  if (control !== null) return { code: "source_invalid", detail: `\`source\` has ${control}. Remove it.` };
-  if (fitsName(source.trim())) return undefined;
-  return {
-    code: "source_invalid",
-    detail: `\`source\` has ${codePoints(source.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
-    sent: echo(source),
-  };
+  const detail =
+    address.length > EMAIL_MAX_LENGTH
+      ? `\`email\` is longer than ${EMAIL_MAX_LENGTH} characters; send one address, or leave \`email\` out.`
+      : '`email` is not an email address; send one such as "jane@example.com", or leave `email` out.';
+  return { code, detail, sent: echo(address) };
 }
 
 function checkProperties(properties: unknown): SignalRefusal | undefined {
@@ -179,11 +158,4 @@ function codePoints(text: string): number {
   let count = 0;
   for (const _ of text) count += 1;
   return count;
-}
-
-function kindInWords(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "string") return "a text";
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }

@@ -21,7 +21,7 @@ import {
   type ApiParameter,
   type JsonSchema,
 } from "./openapi.ts";
-import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../workspace/webhook-calls.ts";
+import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../domain/webhook-calls.ts";
 
 const PAGE_HEADERS = {
   "content-security-policy":
@@ -163,7 +163,7 @@ function Events({ document }: { document: ApiDocument }) {
   return (
     <section id="events">
       <h2>Events</h2>
-      <p>What a webhook that is a destination is sent, as a POST.</p>
+      <p>A webhook destination gets each event as a POST.</p>
       {first?.description !== undefined && <p>{marked(first.description)}</p>}
       {first?.parameters !== undefined && <Parameters parameters={first.parameters} />}
       {events.map(([type, { post }]) => {
@@ -250,7 +250,7 @@ function curl({ method, path, operation }: Entry, origin: string): string {
   return lines.join(" \\\n  ");
 }
 
-/** The description of an error answer lists its codes; each leads to its line in the table. */
+/** The description of an error answer lists its codes. Links each code to its row in the table. */
 function linkedCodes(text: string): Child {
   return (
     <>
@@ -283,8 +283,8 @@ function FirstCall({ origin }: { origin: string }) {
     <section id="first-call">
       <h2>The first call</h2>
       <p>
-        An owner or admin of the workspace creates an API key on its pages, under API Keys; it is shown once. Write it
-        in place of <code>{KEY}</code>. A key with a shared secret wants that in the header <code>X-Api-Secret</code>.
+        An owner or admin creates an API key on the workspace's pages, under API Keys. The key is shown once. Replace{" "}
+        <code>{KEY}</code> with it. If the key has a shared secret, send that in the header <code>X-Api-Secret</code>.
       </p>
       <h3>curl</h3>
       <pre tabindex={0}>{curlLine(webhook, null)}</pre>
@@ -293,9 +293,9 @@ function FirstCall({ origin }: { origin: string }) {
       <h3>Python</h3>
       <pre tabindex={0}>{pythonCall(webhook, null)}</pre>
       <p>
-        <strong>202</strong> means that the signal is kept durably and will be processed. Its <code>id</code> leads to
-        it: search for it on the pages, or ask the operator API. The status <code>held</code> says that it came beyond
-        the plan's signal limit.
+        <strong>202</strong> means that the signal is stored durably and will be processed. Find it by its{" "}
+        <code>id</code> on the pages or with the operator API. The status <code>held</code> means that it exceeds the
+        plan's signal limit.
       </p>
     </section>
   );
@@ -307,30 +307,30 @@ function SendingRules() {
       <section id="batches">
         <h2>Many signals in one call</h2>
         <p>
-          Post an array, or <code>{'{"batch":[…]}'}</code>: at most {grouped(BATCH_MAX_SIGNALS)} signals in a call, and{" "}
-          {grouped(BULK_MAX_SIGNALS)} on the bulk endpoint, which also takes one JSON object per line. A signal has at
-          most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is welcome.
+          Post an array, or <code>{'{"batch":[…]}'}</code>: at most {grouped(BATCH_MAX_SIGNALS)} signals in a call, or{" "}
+          {grouped(BULK_MAX_SIGNALS)} on the bulk endpoint, which also accepts one JSON object per line. A signal has at
+          most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is accepted.
         </p>
         <p>
-          Each signal is taken or refused by itself. The answer lists them by <code>index</code>; a status of{" "}
-          <code>partial</code> says that some were refused, each with its <code>code</code> and <code>detail</code>.
+          Each signal is accepted or refused on its own. The answer lists them by <code>index</code>. The status{" "}
+          <code>partial</code> means that some were refused, each with its <code>code</code> and <code>detail</code>.
         </p>
       </section>
       <section id="retries">
         <h2>Retries</h2>
         <ul>
           <li>
-            <strong>No answer, 429 or 5xx</strong>: send the same body again, after the seconds of{" "}
-            <code>Retry-After</code> where it is there, else after 1, 2, 4, … seconds, up to some minutes.
+            <strong>No answer, 429 or 5xx</strong>: send the same body again after <code>Retry-After</code> seconds, or
+            without that header after 1, 2, 4, … seconds, up to some minutes.
           </li>
           <li>
-            <strong>Other 4xx</strong>: the same call would be refused again. Mend it first.
+            <strong>Other 4xx</strong>: the same call would be refused again. Fix it first.
           </li>
           <li>
-            <strong>Repeating is harmless</strong> where a signal carries a <code>messageId</code> (or <code>id</code>
-            ), or the call an <code>Idempotency-Key</code>: within seven days what came before is found to be a
-            duplicate and scores nothing. Without one, the same content is a duplicate for ten minutes. Each accepted
-            repetition counts as a signal.
+            <strong>A repetition is harmless</strong> if the signal has a <code>messageId</code> (or <code>id</code>
+            ), or the call has an <code>Idempotency-Key</code>: for seven days, repeated signals are duplicates and
+            score nothing. Without these, the same content is a duplicate for ten minutes. Each accepted repetition
+            counts against the signal limit.
           </li>
         </ul>
       </section>
@@ -409,7 +409,7 @@ function Fields({ schema }: { schema: JsonSchema }) {
   );
 }
 
-/** A schema's type: a link where the schema is named, else what it is made of. */
+/** A schema's type: a link for a named schema, or else its parts. */
 function Type({ schema }: { schema: JsonSchema }): Child {
   const name = schemaName(schema);
   if (name !== undefined) return <a href={`#schema-${name}`}>{name}</a>;

@@ -32,8 +32,8 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
-import { TAGS, allCodes, operationOf, type Operation } from "../operation.ts";
-import { count, idOf, instant, problemDetails } from "../schema-parts.ts";
+import { TAGS, allCodes, describedOperation, type Operation } from "../operation.ts";
+import { count, idOf, isoInstant as instant } from "../answers.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
@@ -51,7 +51,7 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
 export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
   const paths: ZodOpenApiPathsObject = { ...ingestPaths };
   for (const { method, path, handler } of routes) {
-    const described = operationOf(handler);
+    const described = describedOperation(handler);
     if (described === undefined) continue;
     const at = `/operator${path.replace(/:(\w+)/g, "{$1}")}`;
     paths[at] = { ...paths[at], [method.toLowerCase()]: toOpenApi(method, path, described) };
@@ -110,7 +110,8 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
   const answers = Object.entries(spec.answers).map(([status, { description, schema, content }]) => {
     const types = schema === undefined ? content : { "application/json": schema };
     if (types === undefined) return [status, { description }];
-    return [status, { description, content: mapTypes(types) }];
+    const described = Object.entries(types).map(([mediaType, type]) => [mediaType, { schema: type }]);
+    return [status, { description, content: Object.fromEntries(described) }];
   });
   return {
     tags: [spec.tag],
@@ -139,10 +140,6 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
   };
 }
 
-function mapTypes(types: { [mediaType: string]: z.ZodType }) {
-  return Object.fromEntries(Object.entries(types).map(([mediaType, schema]) => [mediaType, { schema }]));
-}
-
 const HEALTH: ZodOpenApiOperationObject = {
   tags: ["Service"],
   operationId: "getLiveness",
@@ -166,9 +163,9 @@ const SIGNAL_EXAMPLE = {
 const universalSignal = z
   .looseObject({
     email: z.string().nullish().meta({ format: "email" }),
-    event: z.string().meta({ description: "What mapping rules match on.", maxLength: NAME_MAX_CODE_POINTS }),
-    source: z.string().nullish().meta({ description: "Where the signal comes from.", maxLength: NAME_MAX_CODE_POINTS }),
-    properties: z.record(z.string(), z.unknown()).nullish().meta({ description: "Free-form, nested." }),
+    event: z.string().meta({ description: "Mapping rules match on it.", maxLength: NAME_MAX_CODE_POINTS }),
+    source: z.string().nullish().meta({ description: "Origin of the signal.", maxLength: NAME_MAX_CODE_POINTS }),
+    properties: z.record(z.string(), z.unknown()).nullish().meta({ description: "Any JSON object." }),
   })
   .meta({ id: "SignalPayload", description: "A universal signal (spec §2.2).", example: SIGNAL_EXAMPLE });
 
@@ -185,16 +182,16 @@ const cdpCall = z
       .looseObject({ email: z.string(), name: z.string(), company: z.unknown(), title: z.string() })
       .partial()
       .optional()
-      .meta({ description: "Of an `identify` call; `context.traits` serves as well." }),
+      .meta({ description: "Of an `identify` call. `context.traits` is accepted too." }),
     context: z.record(z.string(), z.unknown()).optional(),
   })
-  .meta({ id: "CdpCall", description: "A call of a customer data platform, as it delivers it (spec §6)." });
+  .meta({ id: "CdpCall", description: "A call in the format of customer data platforms (spec §6)." });
 
 const signal = z.union([universalSignal, cdpCall]);
 const signals = z.union([signal, z.array(signal), z.looseObject({ batch: z.array(signal) })]);
 const account = z
   .looseObject({})
-  .meta({ id: "AccountPayload", description: "Any object; the key's payload template says what its paths mean." });
+  .meta({ id: "AccountPayload", description: "Any object. The key's payload template maps its paths." });
 
 const oneAnswer = z
   .object({ status: z.enum(ADMITTED_VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
@@ -215,34 +212,34 @@ const severalAnswer = z
       }),
     ),
   })
-  .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch: one result per signal, in order." });
+  .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch, with one result per signal, in order." });
 
 const headers = z.object({
-  "X-Api-Secret": z.string().optional().meta({ description: "The shared secret, when the key has one." }),
+  "X-Api-Secret": z.string().optional().meta({ description: "The shared secret, if the key has one." }),
   "Idempotency-Key": z.string().max(IDEMPOTENCY_KEY_MAX_LENGTH).optional().meta({
     description:
-      "A call that is repeated with the same value and API key, within seven days, scores nothing a second time.",
+      "If a call is repeated with the same value and API key within seven days, its signals are duplicates and score nothing.",
   }),
 });
 
 const apiKey = z.string().meta({ description: "The full key.", example: "sk_…" });
 const source = z
   .string()
-  .meta({ description: "Names the origin, in place of the body's `source`.", example: "website" });
+  .meta({ description: "Origin of the signal. Replaces the body's `source`.", example: "website" });
 
 const limits = z.object({
   RateLimit: z
     .string()
     .optional()
-    .meta({ header: { description: "What is left of request rate and billing period." } }),
+    .meta({ header: { description: "The remaining request rate and quota." } }),
   "RateLimit-Policy": z
     .string()
     .optional()
     .meta({ header: { description: "The limits themselves." } }),
 });
-const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "Seconds." } }) });
+const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "In seconds." } }) });
 
-/** The error answers of ingestion by status: which codes there are, and what they mean. */
+/** The error answers of ingestion, by status. */
 function refusals(): ZodOpenApiResponsesObject {
   const codes = Object.keys(REFUSALS) as RefusalCode[];
   const responses: ZodOpenApiResponsesObject = {
@@ -256,6 +253,22 @@ function refusals(): ZodOpenApiResponsesObject {
   return responses;
 }
 
+/** RFC 9457, with the members of this service. */
+const problemDetails = z
+  .object({
+    type: z.string().meta({ description: "Where the code is explained." }),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: "What was wrong with this request, and what to do." }),
+    code: z.string().meta({ description: "Stable, for programs." }),
+    request_id: z.string(),
+    errors: z
+      .array(z.object({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: "With `validation_failed`: every field that is wrong, of very many the first hundred." }),
+  })
+  .meta({ id: "Problem", description: "RFC 9457 problem details." });
+
 function problemResponse(codes: string[]) {
   return {
     description: codes.map((code) => `\`${code}\``).join(", "),
@@ -263,25 +276,21 @@ function problemResponse(codes: string[]) {
   };
 }
 
-interface Ingestion {
-  operationId: string;
-  summary: string;
-  description: string;
+interface Ingestion extends Pick<ZodOpenApiOperationObject, "operationId" | "summary" | "description"> {
   path: z.ZodObject;
   schema: z.ZodType;
   example: unknown;
   answer: z.ZodType;
+  /** Whether the endpoint also accepts newline-delimited JSON. */
   lines?: boolean;
 }
 
 function ingestion(spec: Ingestion): { post: ZodOpenApiOperationObject } {
-  const { operationId, summary, description, path, schema, example, answer, lines = false } = spec;
+  const { path, schema, example, answer, lines = false, ...texts } = spec;
   return {
     post: {
       tags: ["Ingestion"],
-      operationId,
-      summary,
-      description,
+      ...texts,
       security: [],
       requestParams: { path, header: headers },
       requestBody: {
@@ -295,7 +304,7 @@ function ingestion(spec: Ingestion): { post: ZodOpenApiOperationObject } {
       },
       responses: {
         "202": {
-          description: "Stored and counted. Held signals (between the limit and twice the limit) do not change scores.",
+          description: "Stored and counted. Held signals (between the limit and twice the limit) change no scores.",
           headers: limits,
           content: { "application/json": { schema: answer } },
         },
@@ -305,10 +314,10 @@ function ingestion(spec: Ingestion): { post: ZodOpenApiOperationObject } {
   };
 }
 
-const FORMS = 'Takes one object, a bare array, or `{"batch":[…]}`; `Content-Encoding: gzip` is accepted.';
+const FORMS = 'Accepts one object, an array, or `{"batch":[…]}`, also with `Content-Encoding: gzip`.';
 const KINDS =
-  "A universal signal, or a call of a customer data platform: `identify` links an anonymous id to an email and makes no " +
-  "entry in the signal queue, `track` and `page` are stored as signals.";
+  "A universal signal, or a call of a customer data platform. `identify` links an anonymous id to an email and is not listed " +
+  "in the signal queue. `track` and `page` are stored as signals.";
 
 const ingestPaths: ZodOpenApiPathsObject = {
   "/api/signal-staging/webhook/{apiKey}": ingestion({
@@ -322,8 +331,8 @@ const ingestPaths: ZodOpenApiPathsObject = {
   }),
   "/api/signal-staging/webhook/{source}/{apiKey}": ingestion({
     operationId: "sendSignalOfSource",
-    summary: "Send a signal of a named source",
-    description: `The source of the path goes before any other. ${FORMS}`,
+    summary: "Send a signal from a named source",
+    description: `The source in the path replaces all others. ${FORMS}`,
     path: z.object({ source, apiKey }),
     schema: signals,
     example: SIGNAL_EXAMPLE,
@@ -332,7 +341,7 @@ const ingestPaths: ZodOpenApiPathsObject = {
   "/api/signal-staging/webhook/{apiKey}/batch": ingestion({
     operationId: "sendBatch",
     summary: "Send a batch of signals",
-    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Good signals are kept when others are bad. ${FORMS}`,
+    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${FORMS}`,
     path: z.object({ apiKey }),
     schema: signals,
     example: { batch: [SIGNAL_EXAMPLE] },
@@ -341,7 +350,7 @@ const ingestPaths: ZodOpenApiPathsObject = {
   "/api/signal-staging/bulk/{apiKey}": ingestion({
     operationId: "sendBulk",
     summary: "Send signals in bulk",
-    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes; also newline-delimited JSON. ${FORMS}`,
+    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${FORMS} Also accepts newline-delimited JSON.`,
     path: z.object({ apiKey }),
     schema: signals,
     example: [SIGNAL_EXAMPLE],
@@ -352,8 +361,8 @@ const ingestPaths: ZodOpenApiPathsObject = {
     operationId: "sendAccount",
     summary: "Send account data",
     description:
-      "For Product Org Updates keys. One object is one account; an array is one update per element. The key's payload " +
-      "template maps it, and the account with its external id is created or updated, field by field.",
+      "For keys with the endpoint type Product Org Updates. An object updates one account, an array one account per element. " +
+      "The key's payload template maps the fields and the external id. An account with a new external id is created.",
     path: z.object({ apiKey }),
     schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
     example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },
@@ -440,7 +449,7 @@ export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
   return name === undefined ? schema : (document.components.schemas[name] ?? {});
 }
 
-/** A value that matches the schema: its example, or one built from its parts. */
+/** The schema's example, or a value that matches the schema. */
 function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
   const schema = resolve(reference, document);
   if (schema.example !== undefined) return schema.example;
@@ -477,7 +486,7 @@ function problemExample(status: number, code: string, document: ApiDocument): un
 const email = z.string().meta({ example: "jane@example.com" });
 const score = z.number().meta({ description: "Of the person." });
 const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
-const lastUsed = instant.nullable().meta({ description: "The last authenticated call; null: there was none." });
+const lastUsed = instant.nullable().meta({ description: "The last authenticated call. Null: there was none." });
 const period = { period_start: instant, period_end: instant };
 
 /** The data of each notification type. The compiler checks that the schemas match the data sent. */
@@ -489,7 +498,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     score_before: z.number(),
     signal_id: idOf(
       "sig",
-      "Of the latest signal that made the difference; null: it is somebody else's by now.",
+      "Of the latest signal that changed the score. Null: the signal belongs to another person by now.",
     ).nullable(),
   }),
   "person.scored": z.object({
@@ -509,11 +518,11 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   "people.rescored": z.object({
     cause: z.enum(["rule_applied", "signals_linked"]),
     rule_id: z.string().nullable().meta({ description: "Of the rule that was applied." }),
-    email: z.string().nullable().meta({ description: "Whose the signals are now that were linked." }),
-    added: count.meta({ description: "Signals that score what they did not." }),
+    email: z.string().nullable().meta({ description: "Of the person who got the linked signals." }),
+    added: count.meta({ description: "Added scoring signals." }),
     changed: count,
     removed: count,
-    points: z.number().meta({ description: "What that adds to the scores of all people together." }),
+    points: z.number().meta({ description: "Sum of the changes of all scores." }),
     thresholds: z.array(z.object({ threshold: z.number(), risen: count, fallen: count })),
   }),
   "usage.level": z.object({
@@ -527,7 +536,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     ...period,
     signal_limit: count,
     overages: z.boolean(),
-    accepted: count.meta({ description: "Within the limit, or with overages on; held ones are apart." }),
+    accepted: count.meta({ description: "Within the limit, or with overages enabled; without held signals." }),
     held: count,
     rejected: count,
     overage: count,
@@ -537,8 +546,8 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   "key.expiring": z.object({
     ...key,
     expires_at: instant,
-    days: z.int().meta({ description: "So many days ahead, or less: 30, 7 or 1." }),
-    successor_id: z.string().nullable().meta({ description: "Of the key that it was rotated into." }),
+    days: z.int().meta({ description: "The key expires in at most this many days: 30, 7 or 1." }),
+    successor_id: z.string().nullable().meta({ description: "Of the key that replaces it after a rotation." }),
     last_used_at: lastUsed,
   }),
   "key.silent": z.object({ ...key, days: z.int(), last_used_at: lastUsed }),
@@ -559,45 +568,45 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     destination_id: idOf("dst", "Of the destination."),
     destination_name: z.string(),
     reason: z.enum(["gone", "failing"]).meta({
-      description: "`gone`: it answered 410. `failing`: nothing has reached it for five days.",
+      description: "`gone`: it answered 410. `failing`: no delivery succeeded for five days.",
     }),
   }),
   "destination.test": z.object({ message: z.string() }),
 };
 
 const WHEN: Record<AnyEventType, string> = {
-  "person.score_crossed": "A person's score has risen to a threshold of the workspace, or above it",
-  "person.scored": "Scoring signals were made; gathered, at most one delivery a second",
-  "people.rescored": "A mapping rule was applied to the past, or many earlier signals have become a person's",
-  "usage.level": "80, 100 or 200 % of the signal limit are reached, or a signal was refused for it",
+  "person.score_crossed": "A person's score has reached a threshold of the workspace",
+  "person.scored": "Scoring signals were made. One delivery has several, at most one delivery a second",
+  "people.rescored": "A mapping rule was applied to stored signals, or many earlier signals were linked to a person",
+  "usage.level": "80, 100 or 200 % of the signal limit is reached, or the first signal was refused",
   "period.closed": "A billing period has ended",
-  "key.expiring": "An API key ends in 30, 7 or 1 days",
-  "key.silent": "Nothing has come with an API key for as many days as were chosen for it",
-  "refusals.burst": "More than a tenth of a key's calls of five minutes were refused, and at least 20",
+  "key.expiring": "An API key expires in 30, 7 or 1 days",
+  "key.silent": "An API key was not used for as many days as its inactivity alert says",
+  "refusals.burst": "At least 20 of a key's calls in five minutes, and more than a tenth, were refused",
   "dead_letters.added": "Signals could not be processed",
-  "processing.late": "The oldest signal that is not processed is older than ten minutes",
-  "destination.disabled": "Another destination was switched off; every destination is told",
-  "destination.test": "Somebody has sent a test; only the destination that it tests is told",
+  "processing.late": "The oldest waiting signal is older than ten minutes",
+  "destination.disabled": "Another destination was switched off. Sent to every destination",
+  "destination.test": "A test. Sent only to the tested destination",
 };
 
 const DESCRIPTION =
-  "Signed by the Standard Webhooks specification: verify the raw body with one of its libraries and the destination's secret. " +
-  "At least once, in no promised order: `webhook-id` stays the same over all attempts, so drop what you have had. Answer with " +
-  "any 2xx within 10 seconds; what fails comes again for some three days. 410 ends the destination.";
+  "Signed as the Standard Webhooks specification says: verify the raw body with one of its libraries and the destination's " +
+  "secret. Deliveries arrive at least once, in any order. `webhook-id` is the same at each attempt, so ignore known ids. Answer " +
+  "with a 2xx within 10 seconds. Failed deliveries are tried again for about three days. A 410 switches the destination off.";
 
 const webhookHeaders = z.object({
-  "webhook-id": idOf("evt", "Of the event; the same at each attempt."),
+  "webhook-id": idOf("evt", "Of the event. The same at each attempt."),
   "webhook-timestamp": z
     .string()
     .meta({ description: "Of the attempt, in seconds since 1970.", example: "1763645220" }),
   "webhook-signature": z.string().meta({
     description:
-      "`v1,` and an HMAC-SHA256 in base64; two of them, separated by a space, while a rotated secret still holds.",
+      "`v1,` and an HMAC-SHA256 in base64. Two of them, separated by a space, during the overlap of a secret rotation.",
     example: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
   }),
 });
 
-export const webhooks: Record<string, ZodOpenApiPathItemObject> = Object.fromEntries(
+const webhooks: Record<string, ZodOpenApiPathItemObject> = Object.fromEntries(
   [...eventTypes, ...destinationEventTypes].map((type) => [type, { post: webhook(type) }]),
 );
 
@@ -606,7 +615,7 @@ function webhook(type: AnyEventType): ZodOpenApiOperationObject {
     .object({
       id: idOf("evt", "Of the event."),
       type: z.literal(type),
-      time: instant.meta({ description: "When it became true." }),
+      time: instant.meta({ description: "When the event happened." }),
       workspace: idOf("ws", "Of the workspace."),
       data: DATA[type],
     })
@@ -621,8 +630,8 @@ function webhook(type: AnyEventType): ZodOpenApiOperationObject {
     requestParams: { header: webhookHeaders },
     requestBody: { required: true, content: { "application/json": { schema, example } } },
     responses: {
-      "2XX": { description: "It has arrived." },
-      "410": { description: "Nothing is wanted here any more: the destination is switched off." },
+      "2XX": { description: "Delivered." },
+      "410": { description: "The receiver wants no more deliveries: the destination is switched off." },
     },
   };
 }

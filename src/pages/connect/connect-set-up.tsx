@@ -3,7 +3,7 @@ import type { PropsWithChildren } from "hono/jsx";
 import type { ApiKey } from "../../control/api-keys.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "./marketing-template.ts";
-import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../workspace/webhook-calls.ts";
+import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../domain/webhook-calls.ts";
 import { TextField } from "../views/fields.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { Fact, FactList, Panel } from "../views/parts.tsx";

@@ -3,7 +3,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
+import { curlLine, webhooksOf } from "../../domain/webhook-calls.ts";
 import { KeyCrumbs, KeySummary, LocalTime } from "./key-parts.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { PageHead, Notice, Panel } from "../views/parts.tsx";

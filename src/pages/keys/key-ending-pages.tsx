@@ -1,8 +1,8 @@
 /** Settings › API Keys: a key is deactivated, or rotated into another one. */
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { endKey, replaceKey } from "../../workspace/end-key.ts";
-import { KEY_LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { endKey, replaceKey } from "../../workspace/manage-keys.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { done, notFoundPage, page } from "../page.tsx";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages } from "../pages-env.ts";
@@ -60,12 +60,12 @@ export const keyEndingPages = pages
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), c.get("workspace").id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
-    if (refusal.reason === "not_found" || refusal.reason === "inactive") return endedPage(c, refusal.reason);
-    return rotateForm(c, key, { formToken, overlap, lifetime, errors: { form: KEY_LIMIT_COPY[refusal.reason] } });
+    if (refusal.reason === "not_found" || refusal.reason === "key_inactive") return endedPage(c, refusal.reason);
+    return rotateForm(c, key, { formToken, overlap, lifetime, errors: { form: LIMIT_COPY[refusal.reason] } });
   });
 
 async function rotateForm(c: KeyContext, key: ApiKey, form: RotationForm) {
-  if (keyStatus(key, Date.now()) === "Inactive") return endedPage(c, "inactive");
+  if (keyStatus(key, Date.now()) === "Inactive") return endedPage(c, "key_inactive");
   const status = Object.keys(form.errors).length === 0 ? 200 : 422;
   return page(c, { ...KEYS_PAGE, title: "Rotate", status }, <RotateView {...await endingOf(c, key)} form={form} />);
 }
@@ -74,10 +74,10 @@ async function rotateForm(c: KeyContext, key: ApiKey, form: RotationForm) {
 async function activeKey(c: KeyContext): Promise<ApiKey | Response> {
   const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id") ?? "");
   if (key === null) return notFoundPage(c, "key");
-  return keyStatus(key, Date.now()) === "Active" ? key : endedPage(c, "inactive");
+  return keyStatus(key, Date.now()) === "Active" ? key : endedPage(c, "key_inactive");
 }
 
-function endedPage(c: KeyContext, reason: "not_found" | "inactive"): Response | Promise<Response> {
+function endedPage(c: KeyContext, reason: "not_found" | "key_inactive"): Response | Promise<Response> {
   if (reason === "not_found") return notFoundPage(c, "key");
   return page(
     c,

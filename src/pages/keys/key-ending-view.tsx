@@ -1,6 +1,6 @@
 /** Settings › API Keys: what is asked before a key is deactivated or rotated (spec §3.1, design §5). */
 import type { ApiKey } from "../../control/api-keys.ts";
-import type { Overlap } from "../../workspace/end-key.ts";
+import type { Overlap } from "../../workspace/manage-keys.ts";
 import type { TypedLifetime } from "./key-lifetime.ts";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
 import { KeyCrumbs, KeySummary } from "./key-parts.tsx";

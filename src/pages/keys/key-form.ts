@@ -7,7 +7,8 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { readSample } from "../../domain/accounts/template-sample.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate, name as keyName } from "../../workspace/input-schemas.ts";
+import { name as keyName } from "../../http/fields.ts";
+import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { formText } from "../form-text.ts";
 

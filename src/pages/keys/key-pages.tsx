@@ -2,7 +2,7 @@
 import { findKey, listKeys, renameKey, rotatedWith, type ApiKey, watchForSilence } from "../../control/api-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
-import { silentAfterDays } from "../../workspace/input-schemas.ts";
+import { silentAfterDays } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { byMember, pages, workspacePath } from "../pages-env.ts";
 import { formText } from "../form-text.ts";

@@ -1,8 +1,8 @@
 /** The refused calls of one key: summed up by reason, and the latest runs of the same. */
+import { CAUSE_COPY } from "../copy.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
-import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";
 import { counted, grouped } from "../views/format.ts";
 import { Panel, Time } from "../views/parts.tsx";

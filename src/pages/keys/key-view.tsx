@@ -3,7 +3,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
-import { webhooksOf } from "../../workspace/webhook-calls.ts";
+import { webhooksOf } from "../../domain/webhook-calls.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";

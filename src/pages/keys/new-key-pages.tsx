@@ -1,8 +1,8 @@
 /** Settings › API Keys › Create: the form, with the template editor of Product Org Updates, and the key that it makes. */
-import { createKeyOnce } from "../../control/new-keys.ts";
+import { createKey } from "../../control/new-keys.ts";
 import { readSample, proposeTemplate } from "../../domain/accounts/template-sample.ts";
 import { readForm } from "../read-form.tsx";
-import { KEY_LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { fragment, page } from "../page.tsx";
 import { byMember, pages } from "../pages-env.ts";
 import { createdPage, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
@@ -34,10 +34,10 @@ export const newKeyPages = pages
     if (key === null || errors.form !== undefined) return keyForm(c, typed, errors, 422);
 
     const { id } = c.get("workspace");
-    const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
+    const result = await createKey(c.get("db"), id, key, byMember(c), typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
-    return keyForm(c, typed, { ...NO_ERRORS, form: KEY_LIMIT_COPY[result.refusal.reason] }, 422);
+    return keyForm(c, typed, { ...NO_ERRORS, form: LIMIT_COPY[result.refusal.reason] }, 422);
   })
   .post("/new/preview", readForm(), (c) => {
     const typed = readKeyForm(c.get("form"), "");

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../../control/members.ts";
 import { canChangeMember } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import { TOO_MANY_MEMBERS } from "../../workspace/refusal-copy.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
@@ -30,7 +30,7 @@ const REFUSED = {
 
 const NOT_ADDED = {
   email_taken: "This address is a member already; change their role in the list above.",
-  too_many_members: TOO_MANY_MEMBERS,
+  too_many_members: LIMIT_COPY.too_many_members,
 } as const;
 
 export const memberPages = pages

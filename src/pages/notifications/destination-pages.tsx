@@ -7,8 +7,6 @@ import {
   deleteDestination,
   deliverAgain,
   findDelivery,
-  findDestination,
-  listDeliveries,
   offeredTypes,
   pauseDestination,
   resumeDestination,
@@ -16,6 +14,7 @@ import {
   sendTest,
   updateDestination,
 } from "../../workspace/manage-destinations.ts";
+import { destinationsOf } from "../../workspace/objects.ts";
 import { readForm } from "../read-form.tsx";
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { destinationsCall, notificationsPath, toErrors } from "./notification-call.ts";
@@ -110,7 +109,7 @@ export const destinationPages = pages
   });
 
 function destinationOf(c: Ctx): Promise<Destination | null> {
-  return findDestination(c.env, c.get("workspace").id, c.req.param("id") ?? "");
+  return destinationsOf(c.env, c.get("workspace").id).find(c.req.param("id") ?? "");
 }
 
 async function destinationPage(c: Ctx, destination: Destination, refused?: string) {
@@ -118,7 +117,7 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
   const query = c.req.query();
   const cursor: Record<string, string> = query["cursor"] === undefined ? {} : { cursor: query["cursor"] };
   const asked = { cursor: query["cursor"] ?? null, limit: PAGE_ROWS };
-  const deliveries = await listDeliveries(c.env, id, destination.id, asked);
+  const deliveries = await destinationsOf(c.env, id).listDeliveries(destination.id, asked);
   if (deliveries === null) return notFoundPage(c, "destination");
   const view = {
     path: notificationsPath(c),

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import type { DestinationProblem, DestinationsCall } from "../../workspace/manage-destinations.ts";
 import { byMember, type PagesEnv, workspacePath } from "../pages-env.ts";
-import { problemSaid } from "./notification-copy.ts";
+import { isTargetProblem, problemSaid } from "./notification-copy.ts";
 import type { DestinationErrors } from "./notification-form.ts";
 
 export function destinationsCall(c: Context<PagesEnv>): DestinationsCall {
@@ -17,5 +17,5 @@ export function notificationsPath(c: Context<PagesEnv>): string {
 
 /** The problem as an error at the field that it is about. */
 export function toErrors(problem: DestinationProblem): DestinationErrors {
-  return { [problem.reason === "target" ? "target" : "form"]: problemSaid(problem) };
+  return { [isTargetProblem(problem) ? "target" : "form"]: problemSaid(problem) };
 }

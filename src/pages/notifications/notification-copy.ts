@@ -1,8 +1,8 @@
 /** What the notifications' pages say: of events, destinations, deliveries, and of what cannot be. */
 import type { DeliveryEnd } from "../../notifications/destination-calls.ts";
-import type { Destination, DestinationType, DisabledReason, UrlProblem } from "../../domain/events/destination.ts";
+import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
-import type { DestinationProblem } from "../../workspace/manage-destinations.ts";
+import type { DestinationProblem, TargetProblem } from "../../workspace/manage-destinations.ts";
 import type { Tone } from "../copy.ts";
 
 /** Label and condition of each event type. */
@@ -32,18 +32,22 @@ const TARGET_PROBLEM = {
   port: "Events are sent to the ordinary port, or to one from 1024 on.",
   own_host: "This is the service itself.",
   not_an_email: "This is not an email address, such as jane@example.com.",
-} as const satisfies Record<UrlProblem | "not_an_email", string>;
+} as const satisfies Record<TargetProblem, string>;
 
 const PROBLEM = {
   type_not_offered: "This deployment sends no such notifications.",
-  too_many: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
-  not_active: "The destination is paused or switched off. Resume it first.",
-  not_a_webhook: "Only a webhook has a secret.",
+  too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
+  destination_not_active: "The destination is paused or switched off. Resume it first.",
+  destination_without_secret: "Only a webhook has a secret.",
   not_found: "It is not there any more.",
-} as const satisfies Record<Exclude<DestinationProblem["reason"], "target">, string>;
+} as const satisfies Record<Exclude<DestinationProblem, TargetProblem>, string>;
 
 export function problemSaid(problem: DestinationProblem): string {
-  return problem.reason === "target" ? TARGET_PROBLEM[problem.problem] : PROBLEM[problem.reason];
+  return isTargetProblem(problem) ? TARGET_PROBLEM[problem] : PROBLEM[problem];
+}
+
+export function isTargetProblem(problem: DestinationProblem): problem is TargetProblem {
+  return problem in TARGET_PROBLEM;
 }
 
 const DISABLED = {

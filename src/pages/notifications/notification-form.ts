@@ -4,8 +4,9 @@ import { DESTINATION_TYPES, type DestinationType } from "../../domain/events/des
 import { eventTypes, type EventType } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
-import { name as nameSchema, thresholds as thresholdsSchema } from "../../workspace/input-schemas.ts";
-import type { DestinationWanted } from "../../workspace/manage-destinations.ts";
+import { name as nameSchema } from "../../http/fields.ts";
+import { thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
+import type { WantedDestination } from "../../workspace/manage-destinations.ts";
 import { formText } from "../form-text.ts";
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -60,7 +61,7 @@ export function readDestinationForm(form: FormData, newId: string): TypedDestina
 export function checkDestination(
   { name, type, target, events }: TypedDestination,
   emptyTarget: "is_refused" | "keeps_stored",
-): Result<DestinationWanted, DestinationErrors> {
+): Result<WantedDestination, DestinationErrors> {
   const errors: DestinationErrors = {};
   const named = nameSchema.safeParse(name);
   if (!named.success) errors.name = name.trim() === "" ? "Give it a name." : firstIssue(named.error);

@@ -1,13 +1,8 @@
 /** Settings › Notifications: the list of destinations, a new one, the thresholds. For owners and admins only. */
 import type { Context } from "hono";
 import { newId } from "../../platform/ids.ts";
-import {
-  changeThresholds,
-  createDestination,
-  listDestinations,
-  offeredTypes,
-  readThresholds,
-} from "../../workspace/manage-destinations.ts";
+import { changeThresholds, createDestination, offeredTypes } from "../../workspace/manage-destinations.ts";
+import { destinationsOf } from "../../workspace/objects.ts";
 import { destinationPages } from "./destination-pages.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
 import { destinationsCall, notificationsPath, toErrors } from "./notification-call.ts";
@@ -31,7 +26,7 @@ export const notificationPages = pages
   .createApp()
   .use(requireNotificationManager)
   .get("/", async (c) => {
-    const stored = await readThresholds(c.env, c.get("workspace").id);
+    const stored = await destinationsOf(c.env, c.get("workspace").id).thresholds();
     return listPage(c, { typed: stored.join(", "), error: undefined });
   })
   .post("/thresholds", readForm(), async (c) => {
@@ -60,7 +55,7 @@ export const notificationPages = pages
   .route("/", destinationPages);
 
 async function listPage(c: Context<PagesEnv>, thresholds: { typed: string; error: string | undefined }) {
-  const destinations = await listDestinations(c.env, c.get("workspace").id);
+  const destinations = await destinationsOf(c.env, c.get("workspace").id).list();
   const view = { path: notificationsPath(c), destinations, thresholds, nowMs: Date.now() };
   return page(c, { ...TEXT, status: thresholds.error === undefined ? 200 : 422 }, <NotificationsView {...view} />);
 }

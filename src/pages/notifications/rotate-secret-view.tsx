@@ -1,6 +1,6 @@
 /** Settings › Notifications: what is asked before a destination's secret is replaced. */
 import type { Destination } from "../../domain/events/destination.ts";
-import type { Overlap } from "../../workspace/end-key.ts";
+import type { Overlap } from "../../workspace/manage-keys.ts";
 import { OverlapChoice } from "../views/overlap-choice.tsx";
 import { PageHead, Panel } from "../views/parts.tsx";
 

@@ -1,7 +1,7 @@
 /** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
 import type { Context } from "hono";
 import { iso } from "../../control/database.ts";
-import { deletionAskedMs } from "../../control/restores.ts";
+import { deletionAskedMs } from "../../control/deletions.ts";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { PersonTimeline } from "../../store/protocol/people-and-accounts.ts";

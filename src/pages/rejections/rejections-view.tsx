@@ -1,8 +1,8 @@
 /** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
+import { CAUSE_COPY } from "../copy.ts";
 import type { RefusalCode, Rejection } from "../../domain/keys/refusal.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
-import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "./rejection-list.ts";
 import { shownRange } from "../day-range.ts";
 import type { DayRange } from "../day-range.ts";
@@ -13,6 +13,9 @@ import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
 import { Badge, Clamped, Empty, PageHead, Panel, ShortId, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
+
+/** Refusals because of a limit: the Usage page offers remedies. */
+const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
 interface RejectionsData {
   /** The workspace's path, `/w/{slug}`. */
@@ -136,7 +139,7 @@ function ByReason({ data }: { data: RejectionsData }) {
               <Time ms={latestMs} nowMs={nowMs} />
             </td>
             <td class="advice">
-              {REFUSALS[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
+              {REFUSALS[code].advice} {OVER_LIMIT.includes(code) && <a href={`${path}/usage`}>See the usage.</a>}
             </td>
           </tr>
         ))}

@@ -1,5 +1,5 @@
 /** The conditions of a mapping rule in its form, a row each. */
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
+import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { OPERATOR_LABEL } from "../copy.ts";
 import { textareaText } from "../views/fields.tsx";

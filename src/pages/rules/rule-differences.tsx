@@ -1,6 +1,6 @@
 /** How two versions of a mapping rule differ, in words; of very many differences the first ones. */
 import type { Child } from "hono/jsx";
-import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";

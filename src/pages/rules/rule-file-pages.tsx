@@ -50,7 +50,7 @@ export const ruleFilePages = pages
     const imported = await importRules(db, id, read.value, byMember(c), version);
     if (imported.ok) return done(c, "rules", "rules_imported");
     const { why, plan } = imported.refusal;
-    return importPreviewPage(c, previewed, plan, why === "changed_meanwhile" ? why : null);
+    return importPreviewPage(c, previewed, plan, why === "rules_changed" ? why : null);
   });
 
 /** Text of the uploaded file, else what was pasted. */

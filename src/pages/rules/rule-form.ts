@@ -3,12 +3,12 @@
  * that the operator API has too, field by field.
  */
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import { OPERATORS_WITH_LIST, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
-import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-rule.ts";
+import { OPERATORS_WITH_LIST, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
+import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-condition.ts";
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
-import { newRule } from "../../workspace/input-schemas.ts";
+import { newRule } from "../../workspace/rule-schema.ts";
 
 export interface ConditionRow {
   path: string;

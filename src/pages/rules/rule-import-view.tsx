@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import type { FileProblem } from "../../workspace/import-rules.ts";
 import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/import-rules.ts";
-import { NO_ROOM } from "../../workspace/input-schemas.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { Badge, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
@@ -115,7 +115,7 @@ export interface PreviewedFile {
 
 /** Why an import that was confirmed did not happen; each is shown with a new preview. */
 const STOPPED = {
-  changed_meanwhile: "Nothing was imported: somebody has changed rules since the preview.",
+  rules_changed: "Nothing was imported: somebody has changed rules since the preview.",
   other_file: "Nothing was imported: this is not the file that was previewed.",
 } as const;
 
@@ -149,7 +149,7 @@ export function ImportPreview({
       )}
       {noRoom !== null && (
         <Notice tone="bad" title="It cannot be imported.">
-          <p>{NO_ROOM[noRoom]}</p>
+          <p>{LIMIT_COPY[noRoom]}</p>
         </Notice>
       )}
       {of("refused").length > 0 && (

@@ -20,7 +20,7 @@ import {
   type FieldErrors,
   type RuleForm,
 } from "./rule-form.ts";
-import { NO_ROOM } from "../../workspace/input-schemas.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { focusAfter, readAsked, ruleDrawn, tryOut } from "./editor-asked.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";
@@ -68,7 +68,7 @@ export const rulePages = pages
     if (!rule.ok) return newPage(c, asked.form, { id, copied, errors: rule.refusal, status: 422 });
     const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c), id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
-    return newPage(c, asked.form, { id, copied, errors: { "": NO_ROOM[created.refusal] }, status: 409 });
+    return newPage(c, asked.form, { id, copied, errors: { "": LIMIT_COPY[created.refusal] }, status: 409 });
   })
   .post("/preview", requireManager, readForm(), async (c) => {
     const form = withoutBlankRows(readRuleForm(c.get("form")));
@@ -96,7 +96,7 @@ export const rulePages = pages
     const updated = await updateRule(db, id, rule.id, change.value, byMember(c), { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
     if (updated.refusal === "rules_too_large") {
-      return rulePage(c, rule, asked.form, { version, errors: { "": NO_ROOM.rules_too_large }, status: 409 });
+      return rulePage(c, rule, asked.form, { version, errors: { "": LIMIT_COPY.rules_too_large }, status: 409 });
     }
     const current = await ruleOfPath(c);
     if (current === null) return notFoundPage(c, "rule");

@@ -1,6 +1,6 @@
 /** A mapping rule in words, for those who only read it. */
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import { grouped, signed } from "../views/format.ts";
 

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
 import { findRuleVersion, listRuleVersions } from "../../control/stored-rules.ts";
-import { NO_ROOM } from "../../workspace/input-schemas.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
@@ -28,10 +28,10 @@ export const ruleVersionPages = pages
     switch (restored.refusal) {
       case "not_found":
         return notFoundPage(c, "version");
-      case "changed_meanwhile":
+      case "rule_changed":
         return versionPage(c, { changedMeanwhile: true });
       case "rules_too_large":
-        return versionPage(c, { error: NO_ROOM.rules_too_large });
+        return versionPage(c, { error: LIMIT_COPY.rules_too_large });
       default:
         return restored.refusal satisfies never;
     }

@@ -6,9 +6,9 @@ import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.
 import { paceOf } from "../../domain/quota/forecast.ts";
 import { usageCurve } from "../../domain/quota/usage-day.ts";
 import { readBooks, readStorageHealth } from "../../workspace/read-health.ts";
-import { releaseForWorkspace } from "../../workspace/release-and-replay.ts";
+import { releaseForWorkspace } from "../../workspace/signal-operations.ts";
 import { configureWorkspace } from "../../workspace/configure-workspace.ts";
-import { usageByDayOf } from "../../workspace/read-usage.ts";
+import { usageByDayOf } from "../../workspace/configure-workspace.ts";
 import type { Done } from "../copy.ts";
 import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";

@@ -1,5 +1,5 @@
 /** When what is replaced ends: a key that is rotated, or a destination's secret. */
-import { OVERLAP_MS, type Overlap } from "../../workspace/end-key.ts";
+import { OVERLAP_MS, type Overlap } from "../../workspace/manage-keys.ts";
 import { Choice } from "./fields.tsx";
 
 interface OverlapCopy {

@@ -2,7 +2,7 @@
  * A real call from the browser to the webhook, its answer, and what becomes of the signal. The full key goes from the page
  * to the webhook and nowhere else: where the page does not have it, it is typed.
  */
-import type { Webhook } from "../../workspace/webhook-calls.ts";
+import type { Webhook } from "../../domain/webhook-calls.ts";
 import { TextArea, TextField } from "./fields.tsx";
 import { Panel } from "./parts.tsx";
 

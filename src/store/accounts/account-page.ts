@@ -1,9 +1,4 @@
-/** Accounts as the pages show them: the list, and one account with where its values come from and how they changed. */
-import { and, asc, desc, eq, lt, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/durable-sqlite";
-import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+/** Accounts as the operator API and the pages show them: lists, and one account with the source and the history of its values. */
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import {
   ACCOUNT_CHANGE_CHARACTERS,
@@ -23,256 +18,162 @@ import type {
   AccountSummary,
   ShownChange,
 } from "../protocol/people-and-accounts.ts";
-import { accountChanges, accounts } from "./tables.ts";
+import { ACCOUNT_FIELDS, type AccountRow, type ValueClaims } from "./accounts.ts";
 
-type Database = DrizzleSqliteDODatabase;
-
-/**
- * The beginning of a value, which may be as large as a signal: as much of its JSON text as is shown, and one character more
- * to tell that it goes on.
- */
-const beginning = (column: SQLiteColumn, characters: number) =>
-  sql<string | null>`substr(${column}, 1, ${characters + 1})`;
-
-const SUMMARY = {
-  id: accounts.id,
-  externalId: accounts.externalId,
-  name: beginning(accounts.name, ACCOUNT_LIST_CHARACTERS),
-  plan: beginning(accounts.plan, ACCOUNT_LIST_CHARACTERS),
-  userCount: beginning(accounts.userCount, ACCOUNT_LIST_CHARACTERS),
-  recurringRevenue: beginning(accounts.recurringRevenue, ACCOUNT_LIST_CHARACTERS),
-  trialStatus: beginning(accounts.trialStatus, ACCOUNT_LIST_CHARACTERS),
-  firstSeenMs: accounts.firstSeen,
-  lastSeenMs: accounts.lastSeen,
-};
-
-export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery, page: Page): PageOf<AccountSummary> {
-  const db = drizzle(storage);
-  const { id, externalId, lastSeen } = accounts;
-  const order: Order =
-    "prefix" in query
-      ? { value: externalId, kind: "text", id, direction: "up", prefix: query.prefix }
-      : { value: query.sort === "newest" ? id : lastSeen, kind: "number", id, direction: "down" };
-  const rows = readBehind(order, page, (asked, limit) =>
-    db
-      .select(SUMMARY)
-      .from(accounts)
-      .where(asked)
-      .orderBy(...ordered(order))
-      .limit(limit)
-      .all(),
-  );
-  const last = (row: (typeof rows)[number]) => {
-    if ("prefix" in query) return row.externalId;
-    return query.sort === "newest" ? row.id : row.lastSeenMs;
-  };
-  return pageOfRows(
-    rows,
-    page,
-    (row) => cursorOf(row.id, last(row)),
-    ({ id: _id, ...account }) => account,
-  );
+/** The begin of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
+function beginOf(column: string, characters: number, name: string): string {
+  return `substr(${column}, 1, ${characters + 1}) AS ${name}`;
 }
 
-/**
- * One account with its changes. Null: there is no such account. @param signals where the updates are found that its values
- * come from.
- */
+const SUMMARY = `id, external_id AS externalId, ${[
+  ["name", "name"],
+  ["plan", "plan"],
+  ["user_count", "userCount"],
+  ["recurring_revenue", "recurringRevenue"],
+  ["trial_status", "trialStatus"],
+]
+  .map(([column = "", name = ""]) => beginOf(column, ACCOUNT_LIST_CHARACTERS, name))
+  .join(", ")}, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
+
+type SummaryRow = AccountSummary & { id: number };
+
+/** A page of the list of accounts. An invalid cursor is ignored. The cursor has the number and the sort value of the last account. */
+export function findAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): PageOf<AccountSummary> {
+  const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
+  let rows: SummaryRow[];
+  if ("prefix" in query) {
+    // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
+    rows = read(sql, "external_id > ? AND +external_id >= ? AND external_id < ? ORDER BY external_id LIMIT ?", [
+      last,
+      query.prefix,
+      `${query.prefix}\u{10FFFF}`,
+      limit + 1,
+    ]);
+  } else {
+    const column = query.sort === "newest" ? "id" : "last_seen";
+    const behind = id === "" || Number.isNaN(Number(last)) ? [Number.MAX_SAFE_INTEGER, 0] : [Number(last), Number(id)];
+    rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [...behind, limit + 1]);
+  }
+  return pageOf(rows, limit, ({ id: rowId, ...account }) => {
+    const value = "prefix" in query ? account.externalId : query.sort === "newest" ? rowId : account.lastSeenMs;
+    return { item: account, cursor: `${rowId}.${value}` };
+  });
+}
+
+function read(sql: SqlStorage, condition: string, values: SqlStorageValue[]): SummaryRow[] {
+  return sql.exec(`SELECT ${SUMMARY} FROM accounts WHERE ${condition}`, ...values).toArray() as unknown as SummaryRow[];
+}
+
+/** One account with its changes; null: there is none. @param signals finds the updates that set the values. */
 export function readAccountPage(
-  storage: DurableObjectStorage,
+  sql: SqlStorage,
   signals: Pick<Log, "find">,
   externalId: string,
   page: Page,
 ): AccountPage | null {
-  const db = drizzle(storage);
-  const row = db.select().from(accounts).where(eq(accounts.externalId, externalId)).get();
+  const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
   if (row === undefined) return null;
-  const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));
-  // Looking an update up takes a fraction of a millisecond, and a template has no more targets; an account may have had
-  // several.
-  const looked = [...ids].slice(0, TEMPLATE_MAX_MAPPINGS);
-  const keyOf = new Map(looked.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
+  const claims = JSON.parse(row.claims) as ValueClaims;
+  // A template has no more targets, but an account may have had several templates.
+  const ids = [...new Set(Object.values(claims).map(({ signalId }) => signalId))].slice(0, TEMPLATE_MAX_MAPPINGS);
+  const keyIds = new Map(ids.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
+  const origins = Object.entries(claims).map(([target, { receivedAtMs: atMs, signalId }]) => {
+    return [target, { atMs, signalId, keyId: keyIds.get(signalId) ?? null }] as const;
+  });
   return {
     externalId,
     values: valuesOf(row),
-    attributes: row.attributes,
-    origins: Object.fromEntries(
-      Object.entries(row.claims).map(([target, { receivedAtMs: atMs, signalId }]) => [
-        target,
-        { atMs, signalId, keyId: keyOf.get(signalId) ?? null },
-      ]),
-    ),
-    firstSeenMs: row.firstSeen,
-    lastSeenMs: row.lastSeen,
-    changes: listChanges(db, row.id, page),
+    attributes: JSON.parse(row.attributes) as Record<string, unknown>,
+    origins: Object.fromEntries(origins),
+    firstSeenMs: row.first_seen,
+    lastSeenMs: row.last_seen,
+    changes: listChanges(sql, row.id, page),
   };
 }
 
-/** An account's changes, the newest first, those of one update by field. The cursor is receipt, ordinal and field. */
-function listChanges(db: Database, accountId: number, page: Page): PageOf<ShownChange> {
-  const { field, at, ordinal, signalId } = accountChanges;
-  const [, lastAt, lastOrdinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
-  const rows = db
-    .select({
-      field,
-      before: beginning(accountChanges.before, ACCOUNT_CHANGE_CHARACTERS),
-      after: beginning(accountChanges.after, ACCOUNT_CHANGE_CHARACTERS),
-      atMs: at,
-      ordinal,
-      signalId,
-    })
-    .from(accountChanges)
-    .where(
-      and(
-        eq(accountChanges.accountId, accountId),
-        lastAt === undefined
-          ? undefined
-          : sql`(${at}, ${ordinal}, ${field}) < (${Number(lastAt)}, ${Number(lastOrdinal)}, ${lastField})`,
-      ),
-    )
-    .orderBy(desc(at), desc(ordinal), desc(field))
-    .limit(page.limit + 1)
-    .all();
-  return pageOfRows(
-    rows,
-    page,
-    (row) => `${row.atMs}.${row.ordinal}.${row.field}`,
-    ({ ordinal: _ordinal, ...change }) => change,
+type ChangeRow = { field: AccountField; at: number; ordinal: number; signal_id: string; before: string | null };
+
+/** An account's changes, the newest first. The cursor is the received order and the field of the last change. */
+function listChanges(sql: SqlStorage, accountId: number, { cursor, limit }: Page): PageOf<ShownChange> {
+  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(cursor ?? "") ?? [];
+  const first = [Number.MAX_SAFE_INTEGER, 0, ""];
+  const rows = sql.exec<ChangeRow & { after: string }>(
+    `SELECT field, "at", ordinal, signal_id, ${beginOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
+       ${beginOf('"after"', ACCOUNT_CHANGE_CHARACTERS, '"after"')}
+     FROM account_changes WHERE account_id = ? AND ("at", ordinal, field) < (?, ?, ?)
+     ORDER BY "at" DESC, ordinal DESC, field DESC LIMIT ?`,
+    accountId,
+    ...(lastField === undefined ? first : [Number(at), Number(ordinal), lastField]),
+    limit + 1,
   );
+  return pageOf(rows.toArray(), limit, (row) => ({
+    item: { field: row.field, before: row.before, after: row.after, atMs: row.at, signalId: row.signal_id },
+    cursor: `${row.at}.${row.ordinal}.${row.field}`,
+  }));
 }
 
-// Pages of a list in an order other than that of the rows' numbers: the cursor is the last row's number and its value,
-// `42.1795258151637`, and the next page is what stands behind both. Each order has an index on the value, in which the
-// row's number comes next by itself.
-
-interface Order {
-  /** A column, or one with its collation. */
-  value: SQL | SQLiteColumn;
-  kind: "number" | "text";
-  id: SQLiteColumn;
-  direction: "up" | "down";
-  /** Only values that begin with this are listed; with a collation of NOCASE, in whatever case. */
-  prefix?: string;
-}
-
-function cursorOf(id: number, value: number | string): string {
-  return `${id}.${value}`;
-}
-
-/**
- * The rows of a page, and one more: those of the cursor's own value that come after it, then those beyond. Asked for as
- * `(value, id) > (?, ?)`, SQLite would read all rows of that value, and a hundred thousand people may have a score of 0.
- *
- * @param read ordered by `ordered`.
- */
-function readBehind<Found>(
-  order: Order,
-  { cursor, limit }: Page,
-  read: (asked: SQL | undefined, limit: number) => Found[],
-): Found[] {
-  const { value, id, direction, prefix } = order;
-  const last = lastOf(order, cursor);
-  const end = prefix === undefined ? sql`` : sql` AND ${value} < ${`${prefix}\u{10FFFF}`}`;
-  if (last === null) return read(prefix === undefined ? undefined : sql`${value} >= ${prefix}${end}`, limit + 1);
-  // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
-  const within = prefix === undefined ? sql`` : sql` AND +${value} >= ${prefix}${end}`;
-  const beyond = sql.raw(direction === "up" ? ">" : "<");
-  const same = read(sql`${value} = ${last.value} AND ${id} ${beyond} ${last.id}${within}`, limit + 1);
-  if (same.length > limit) return same;
-  return [...same, ...read(sql`${value} ${beyond} ${last.value}${within}`, limit + 1 - same.length)];
-}
-
-function ordered({ value, id, direction }: Order): [SQL, SQL] {
-  return direction === "up" ? [asc(value), asc(id)] : [desc(value), desc(id)];
-}
-
-/** The row that a cursor names; null for the first page, and where the cursor is none. */
-function lastOf({ kind }: Order, cursor: string | null): { id: number; value: number | string } | null {
-  const [, id, text] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
-  if (id === undefined || text === undefined) return null;
-  const value = kind === "number" ? Number(text) : text;
-  return Number.isNaN(value) ? null : { id: Number(id), value };
-}
-
-/** Turns up to `page.limit + 1` rows into a page of items. */
-function pageOfRows<Found, T>(
-  rows: Found[],
-  page: Page,
-  key: (row: Found) => string | number,
-  item: (row: Found) => T,
-): PageOf<T> {
-  const shown = rows.slice(0, page.limit);
-  const last = shown.at(-1);
+function pageOf<Row, Item>(
+  rows: readonly Row[],
+  limit: number,
+  toItem: (row: Row) => { item: Item; cursor: string },
+): PageOf<Item> {
+  const shown = rows.slice(0, limit).map(toItem);
   return {
-    items: shown.map(item),
-    next: rows.length > page.limit && last !== undefined ? String(key(last)) : null,
+    items: shown.map(({ item }) => item),
+    next: rows.length > limit ? (shown.at(-1)?.cursor ?? null) : null,
   };
 }
 
-type Row = typeof accounts.$inferSelect;
-
-/** Accounts, the newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
-export function listAccounts(storage: DurableObjectStorage, filter: AccountFilter, page: Page): PageOf<Account> {
-  const db = drizzle(storage);
+/** Accounts with their history, the newest first, or the account with an external id. A page of very large accounts is short. */
+export function listAccounts(sql: SqlStorage, { externalId }: AccountFilter, page: Page): PageOf<Account> {
   const items: Account[] = [];
-  let characters = 0;
-  let { cursor } = page;
-  for (;;) {
-    const row = nextAccount(db, filter, cursor);
-    if (row === undefined) return { items, next: null };
+  let [characters, cursor] = [0, page.cursor];
+  const rows = sql.exec<AccountRow>(
+    `SELECT * FROM accounts WHERE id < ?1 ${externalId === undefined ? "" : "AND external_id = ?2"} ORDER BY id DESC`,
+    cursor === null ? Number.MAX_SAFE_INTEGER : Number(cursor),
+    ...(externalId === undefined ? [] : [externalId]),
+  );
+  for (const row of rows) {
     if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: cursor };
-    const account = toAccount(row, readHistory(db, row.id));
+    const account = {
+      externalId: row.external_id,
+      ...valuesOf(row),
+      attributes: JSON.parse(row.attributes) as Record<string, unknown>,
+      firstSeenMs: row.first_seen,
+      lastSeenMs: row.last_seen,
+      history: readHistory(sql, row.id),
+    };
     characters += JSON.stringify(account).length;
     items.push(account);
     cursor = String(row.id);
   }
+  return { items, next: null };
 }
 
-function nextAccount(db: Database, { externalId }: AccountFilter, cursor: string | null): Row | undefined {
-  return db
-    .select()
-    .from(accounts)
-    .where(
-      and(
-        externalId === undefined ? undefined : eq(accounts.externalId, externalId),
-        cursor === null ? undefined : lt(accounts.id, Number(cursor)),
-      ),
-    )
-    .orderBy(desc(accounts.id))
-    .limit(1)
-    .get();
+function readHistory(sql: SqlStorage, accountId: number): AccountChange[] {
+  const rows = sql.exec<ChangeRow & { after: string }>(
+    `SELECT field, "at", ordinal, signal_id, "before", "after" FROM account_changes WHERE account_id = ?
+     ORDER BY "at" DESC, ordinal DESC, field LIMIT ?`,
+    accountId,
+    ACCOUNT_HISTORY_SHOWN,
+  );
+  return rows.toArray().map(({ field, at: atMs, signal_id: signalId, before, after }) => ({
+    field,
+    before: parsedOrNull(before),
+    after: JSON.parse(after) as unknown,
+    atMs,
+    signalId,
+  }));
 }
 
-function readHistory(db: Database, accountId: number): AccountChange[] {
-  const { field, before, after, at, signalId } = accountChanges;
-  return db
-    .select({ field, before, after, atMs: at, signalId })
-    .from(accountChanges)
-    .where(eq(accountChanges.accountId, accountId))
-    .orderBy(desc(at), desc(accountChanges.ordinal), field)
-    .limit(ACCOUNT_HISTORY_SHOWN)
-    .all();
+/** Values by field; null: never sent. */
+function valuesOf(row: AccountRow): Record<AccountField, unknown> {
+  return Object.fromEntries(ACCOUNT_FIELDS.map((field) => [field, parsedOrNull(row[field])])) as Record<
+    AccountField,
+    unknown
+  >;
 }
 
-function toAccount(row: Row, history: AccountChange[]): Account {
-  return {
-    externalId: row.externalId,
-    ...valuesOf(row),
-    attributes: row.attributes,
-    firstSeenMs: row.firstSeen,
-    lastSeenMs: row.lastSeen,
-    history,
-  };
-}
-
-/** An account's values by field; null: never sent. */
-export function valuesOf(row: Row): Record<AccountField, unknown> {
-  return {
-    name: row.name,
-    plan: row.plan,
-    user_count: row.userCount,
-    recurring_revenue: row.recurringRevenue,
-    trial_status: row.trialStatus,
-    feature_flags: row.featureFlags,
-  };
+function parsedOrNull(json: string | null): unknown {
+  return json === null ? null : JSON.parse(json);
 }

@@ -1,17 +1,17 @@
 /**
- * Accounts as a batch sees and changes them (design §8.7): upserted by external id; the latest by receipt wins, field by
- * field, so that any order of delivery ends in the same account, as long as the account has room for every update.
- * Plain SQL: no query builder has a say in what is written for an update.
+ * Accounts as a batch reads and changes them (design §8.7): upserted by external id. Of several updates the latest received wins, field
+ * by field, so any order of delivery gives the same account, as long as the account has room for every update.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../domain/accounts/payload-template.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
+import { insertRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
 
-const FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
+export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
 const ATTRIBUTE_PREFIX = "attributes.";
 
 interface Value {
@@ -23,9 +23,9 @@ interface Value {
 }
 
 interface Stored {
-  /** Number of the account's row; null: no update has been taken in yet. */
+  /** Null: the account is not stored yet. */
   id: number | null;
-  /** The account's values by target. */
+  /** By target. */
   values: Map<string, Value>;
   bytes: number;
   firstSeen: number;
@@ -33,21 +33,20 @@ interface Stored {
   hasChanged: boolean;
 }
 
-type Row = Record<AccountField, string | null> & {
+/** A row of the table `accounts`, see schema.ts. Values are JSON texts. */
+export type AccountRow = Record<AccountField, string | null> & {
   id: number;
+  external_id: string;
   attributes: string;
   claims: string;
   first_seen: number;
   last_seen: number;
 };
 
-const READ = `SELECT id, ${FIELDS.join(", ")}, attributes, claims, first_seen, last_seen
-  FROM accounts WHERE external_id = ?`;
-
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
   VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
 
-const WRITE = `UPDATE accounts SET ${FIELDS.map((field) => `${field} = ?`).join(", ")},
+const WRITE = `UPDATE accounts SET ${ACCOUNT_FIELDS.map((field) => `${field} = ?`).join(", ")},
   attributes = ?, claims = ?, first_seen = ?, last_seen = ? WHERE id = ?`;
 
 export class Accounts {
@@ -58,12 +57,7 @@ export class Accounts {
     this.#sql = sql;
   }
 
-  /**
-   * Takes in an update, once: the caller has seen to it that its signal was not recorded before.
-   *
-   * @returns null, or why the account has no room for the update. Then nothing has been written, the account is what it
-   *   was, and the update is to become a dead letter with this reason.
-   */
+  /** Applies an update. Returns null, or why the account has no room for the update; then nothing has changed. */
   update(record: AccountRecord, claim: ValueClaim): string | null {
     const account = this.#account(record.externalId, claim.receivedAtMs);
     const sent = valuesSent(record, claim);
@@ -75,7 +69,7 @@ export class Accounts {
     account.hasChanged = true;
     account.firstSeen = Math.min(account.firstSeen, claim.receivedAtMs);
     account.lastSeen = Math.max(account.lastSeen, claim.receivedAtMs);
-    for (const field of FIELDS) {
+    for (const field of ACCOUNT_FIELDS) {
       const value = sent.get(field);
       if (value !== undefined) this.#remember(account.id, account.values.get(field), field, value);
     }
@@ -89,7 +83,7 @@ export class Accounts {
       if (!hasChanged) continue;
       this.#sql.exec(
         WRITE,
-        ...FIELDS.map((field) => values.get(field)?.text ?? null),
+        ...ACCOUNT_FIELDS.map((field) => values.get(field)?.text ?? null),
         attributesText(values),
         JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
         firstSeen,
@@ -99,15 +93,12 @@ export class Accounts {
     }
   }
 
-  /**
-   * Enters an update in the field's history: at the end where it changes the latest value, and in its place where it came
-   * late.
-   */
+  /** Adds an update to the history of a field: at the end if it changes the latest value, or in its place if it arrived late. */
   #remember(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
     const of = { accountId, field };
     if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
     else if (last?.text !== after) {
-      appendChange(this.#sql, of, { before: last?.text ?? null, after, claim, beforeLast: last?.claim ?? null });
+      insertChange(this.#sql, of, { before: last?.text ?? null, after, claim, beforeLast: last?.claim ?? null });
     }
   }
 
@@ -118,7 +109,7 @@ export class Accounts {
   }
 
   #read(externalId: string): Stored | undefined {
-    const row = this.#sql.exec<Row>(READ, externalId).toArray()[0];
+    const row = this.#sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId).toArray()[0];
     if (row === undefined) return undefined;
     const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeen: row.last_seen };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
@@ -139,11 +130,13 @@ function emptyAccount(externalId: string, atMs: number): Stored {
   return { id: null, values: new Map(), bytes, firstSeen: atMs, lastSeen: atMs, hasChanged: false };
 }
 
-/** The values that an update carries, by target. */
+/** The values of an update, by target. */
 function valuesSent({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
   const sent = new Map<string, Value>();
-  const add = (target: string, value: unknown) => sent.set(target, toValue(target, canonicalJson(value), claim));
-  for (const field of FIELDS) if (fields[field] !== undefined) add(field, fields[field]);
+  const add = (target: string, value: unknown): void => {
+    sent.set(target, toValue(target, canonicalJson(value), claim));
+  };
+  for (const field of ACCOUNT_FIELDS) if (fields[field] !== undefined) add(field, fields[field]);
   for (const [name, value] of Object.entries(attributes)) add(ATTRIBUTE_PREFIX + name, value);
   return sent;
 }
@@ -163,29 +156,24 @@ function setValue(account: Stored, target: string, value: Value): void {
 }
 
 function isField(target: string): target is AccountField {
-  return FIELDS.some((field) => field === target);
+  return ACCOUNT_FIELDS.some((field) => field === target);
 }
 
-/** The attributes as a JSON text, sorted as `canonicalJson` would have it. */
+/** The attributes as `canonicalJson` writes them. */
 function attributesText(values: ReadonlyMap<string, Value>): string {
   const attributes = [...values].filter(([target]) => target.startsWith(ATTRIBUTE_PREFIX));
   const members = attributes
-    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([target, { text }]) => `${JSON.stringify(target.slice(ATTRIBUTE_PREFIX.length))}:${text}`);
   return `{${members.join(",")}}`;
 }
 
-// The history of an account's fields: what each became, when, and by which update, in order of receipt. Updates that say
-// what is so already make no entry. An update that arrives late takes its place by its receipt, never at the end: what
-// follows it gets a new value before; where it falls among updates that all said the same, the history goes there and
-// back; where it says what the next change says, that change is moved back in time.
-//
-// So a field's history always leads without a gap to its current value, which is that of the latest receipt. Of updates
-// in a row that say the same, only the first and the last are remembered, so that a sync that changes nothing writes
-// nothing here: after a late one among them, the history goes back with the last, where it may have been one in between.
-// Where no value was said more than twice, the history is the same for any order of delivery.
+// The history of a field: its changes in received order, without a gap to the current value. Updates that repeat the value write
+// nothing, except the latest repeat, which the next change notes (`beforeLast`). A late update takes its place: the change behind it gets
+// a new value before; within a run of repeats, the history goes there and back; if the next change has the same value, that change moves
+// back in time. If no value was sent more than twice, the history is the same for any order of delivery.
 
-/** The receipt and the signal of an update that carried a value. */
+/** The update that set a value. */
 interface ValueClaim extends ReceivedOrder {
   signalId: string;
 }
@@ -195,17 +183,14 @@ interface FieldOfAccount {
   field: AccountField;
 }
 
-/** A field's value that became another one. Values are JSON texts. */
+/** Values are JSON texts. */
 interface Change {
   before: string | null;
   after: string;
   claim: ValueClaim;
-  /** The latest update that carried the value before. */
+  /** The latest update with the value before. */
   beforeLast: ValueClaim | null;
 }
-
-const INSERT = `INSERT INTO account_changes (account_id, field, "at", ordinal, signal_id, "before", "after",
-  before_at, before_ordinal, before_signal_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 const COLUMNS = `"at", ordinal, signal_id, "before", "after", before_at, before_ordinal, before_signal_id`;
 const OF_FIELD = "FROM account_changes WHERE account_id = ? AND field = ?";
@@ -213,25 +198,23 @@ const READ_PREVIOUS = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) < (?, ?
 const READ_NEXT = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;
 
-/** Appends a change that is later than all others of its field. */
-function appendChange(sql: SqlStorage, { accountId, field }: FieldOfAccount, change: Change): void {
+function insertChange(sql: SqlStorage, { accountId, field }: FieldOfAccount, change: Change): void {
   const { before, after, claim, beforeLast } = change;
-  sql.exec(
-    INSERT,
-    accountId,
+  insertRow(sql, "account_changes", {
+    account_id: accountId,
     field,
-    claim.receivedAtMs,
-    claim.ordinal,
-    claim.signalId,
+    at: claim.receivedAtMs,
+    ordinal: claim.ordinal,
+    signal_id: claim.signalId,
     before,
     after,
-    beforeLast?.receivedAtMs ?? null,
-    beforeLast?.ordinal ?? null,
-    beforeLast?.signalId ?? null,
-  );
+    before_at: beforeLast?.receivedAtMs ?? null,
+    before_ordinal: beforeLast?.ordinal ?? null,
+    before_signal_id: beforeLast?.signalId ?? null,
+  });
 }
 
-/** Puts an update that came late in its place. @param last the latest update that carried the field, later than `claim`. */
+/** Adds an update that arrived late to the history. @param last the latest update of the field. */
 function insertLateChange(
   sql: SqlStorage,
   of: FieldOfAccount,
@@ -239,31 +222,36 @@ function insertLateChange(
   claim: ValueClaim,
   last: ValueClaim,
 ): void {
-  const previous = read(sql, READ_PREVIOUS, of, claim);
-  const next = read(sql, READ_NEXT, of, claim);
+  const previous = readChange(sql, READ_PREVIOUS, of, claim);
+  const next = readChange(sql, READ_NEXT, of, claim);
   const previousLast = next === null ? last : next.beforeLast;
   const isWithin = previous !== null && previousLast !== null && isLater(previousLast, claim);
 
   if (previous?.after === value) {
-    if (!isWithin && next !== null) replace(sql, of, next, { ...next, beforeLast: claim });
+    if (!isWithin && next !== null) replaceChange(sql, of, next, { ...next, beforeLast: claim });
   } else if (isWithin) {
-    appendChange(sql, of, { before: previous.after, after: value, claim, beforeLast: previous.claim });
-    appendChange(sql, of, { before: value, after: previous.after, claim: previousLast, beforeLast: claim });
+    insertChange(sql, of, { before: previous.after, after: value, claim, beforeLast: previous.claim });
+    insertChange(sql, of, { before: value, after: previous.after, claim: previousLast, beforeLast: claim });
   } else if (next?.after === value) {
-    replace(sql, of, next, { ...next, claim });
+    replaceChange(sql, of, next, { ...next, claim });
   } else {
     const before = previous?.after ?? null;
-    appendChange(sql, of, { before, after: value, claim, beforeLast: previousLast });
-    if (next !== null) replace(sql, of, next, { ...next, before: value, beforeLast: claim });
+    insertChange(sql, of, { before, after: value, claim, beforeLast: previousLast });
+    if (next !== null) replaceChange(sql, of, next, { ...next, before: value, beforeLast: claim });
   }
 }
 
-function replace(sql: SqlStorage, of: FieldOfAccount, old: Change, change: Change): void {
+function replaceChange(sql: SqlStorage, of: FieldOfAccount, old: Change, change: Change): void {
   sql.exec(DELETE, of.accountId, of.field, old.claim.receivedAtMs, old.claim.ordinal);
-  appendChange(sql, of, change);
+  insertChange(sql, of, change);
 }
 
-function read(sql: SqlStorage, query: string, { accountId, field }: FieldOfAccount, at: ValueClaim): Change | null {
+function readChange(
+  sql: SqlStorage,
+  query: string,
+  { accountId, field }: FieldOfAccount,
+  at: ValueClaim,
+): Change | null {
   const row = sql
     .exec<{
       at: number;

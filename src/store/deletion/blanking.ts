@@ -1,58 +1,70 @@
 /**
- * Removes all content of lines except their place in the books and their event's name. Facts, payloads, lists, books
- * and groups change together. Facts change at once; `write` writes the sums.
+ * Removes the content of lines: a deletion and a purge leave their places in the books and the names of their events. Facts and
+ * payloads change at once; `write` writes timelines, groups and samples.
  */
+import { isLater } from "../../wire/admission.ts";
 import { scrubCold } from "../log/cold.ts";
-import { type Facts, keepsPayload } from "../log/line.ts";
+import { keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
+import { VisitorLists } from "../people/timelines.ts";
 import {
   changeStatus,
   countedSignal,
   groupKey,
   groupOf,
-  type Sample,
   standingOf,
   updateGroups,
+  type GroupName,
 } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { VisitorLists } from "../people/timelines.ts";
 
-export interface Blanked {
+/** Latest signals of an event among which a new sample is searched, and their segments: some 20 ms. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
+const SAMPLE_MAX_SEGMENTS = 64;
+/** Groups per step that get a new sample. Other groups keep a sample without a payload. */
+const SAMPLE_MAX_GROUPS = 40;
+
+export interface BlankedLine {
   seq: number;
-  /** The line's facts as they were. */
+  /** Before the change. */
   facts: Facts;
+}
+
+interface FoundSample {
+  facts: Facts;
+  /** As `sample_seq` in the table `event_groups`. */
+  seq: number;
 }
 
 export class Blanking {
   readonly #state: StoreState;
   readonly #lists = new VisitorLists();
-  readonly #gone: GoneLine[] = [];
-  /** Number of cold objects with a copy of one of the lines, without those already queued for rewriting. */
+  /** Groups of blanked lines, with the lines as samples. */
+  readonly #blanked = new Map<string, { group: GroupName; seqs: Set<number> }>();
+  /** Number of objects in R2 that had no deleted payload before. */
   coldObjects = 0;
 
   constructor(state: StoreState) {
     this.#state = state;
   }
 
-  /**
-   * Removes content from lines of a segment.
-   *
-   * @param become the remaining content of a line. @returns the previous lines, without those that were already
-   * empty.
-   */
-  blank(log: Log, segment: Segment, seqs: Iterable<number>, become: (facts: Facts) => Facts): Blanked[] {
-    const lines = Array.from(seqs, (seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) =>
-      keepsPayload(facts),
-    );
+  /** Removes the content of lines. Returns the lines that had any. @param become returns the facts that are left. */
+  blank(log: Log, segment: Segment, seqs: readonly number[], become: (facts: Facts) => Facts): BlankedLine[] {
+    const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
     const changes = new Map<number, Facts>();
     for (const { seq, facts } of lines) {
       const after = become(facts);
+      const group = groupOf(facts);
       changes.set(seq, after);
       changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));
-      this.#leave(log, seq, facts);
+      if (log.name === "signals") this.#lists.drop(seq, facts);
+      if (group === null) continue;
+      const key = groupKey(group);
+      const ofGroup = this.#blanked.get(key) ?? { group, seqs: new Set() };
+      ofGroup.seqs.add(sampleSeq(log, seq));
+      this.#blanked.set(key, ofGroup);
     }
     if (segment.coldObject === null) log.blank(segment, changes.keys());
     else this.coldObjects += scrubCold(this.#state.sql, [segment]);
@@ -61,79 +73,47 @@ export class Blanking {
   }
 
   write(): void {
-    const { sql } = this.#state;
-    // Replace samples last, so that a removed one cannot be chosen again.
     updateGroups(this.#state);
-    this.#lists.write(sql);
-    replaceSamples(this.#state, this.#gone);
+    this.#lists.write(this.#state.sql);
+    this.#replaceSamples();
   }
 
-  #leave(log: Log, seq: number, facts: Facts): void {
-    if (log.name === "signals") this.#lists.drop(seq, facts);
-    const group = groupOf(facts);
-    if (group !== null) this.#gone.push({ ...group, seq: log.name === "held" ? -seq : seq });
-  }
-}
-
-// The sample of each group of the signal queue, where the line that it was keeps nothing any more.
-
-/** Latest signals of an event among which a replacement for a deleted sample is searched. */
-export const SAMPLE_MAX_SIGNALS = 1_000;
-/** Segments unpacked one by one to find a sample: some 20 ms. */
-const SAMPLE_MAX_SEGMENTS = 64;
-/** Groups per step that get a new sample; further ones keep a sample without payload. */
-const SAMPLE_MAX_GROUPS = 40;
-
-/** An emptied line; a negative number belongs to the log of held signals. */
-interface GoneLine {
-  event: string;
-  source: string;
-  seq: number;
-}
-
-interface Candidate extends Sample {
-  receipt: ReceivedOrder;
-}
-
-/**
- * Replaces the samples of groups that were among these lines by the group's latest line with a payload. Only the
- * latest lines are searched; without a match nothing changes.
- */
-function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
-  const groups = Map.groupBy(gone, groupKey);
-  let looks = SAMPLE_MAX_GROUPS;
-  for (const lines of groups.values()) {
-    const [{ event, source } = { event: "", source: "" }] = lines;
-    const [stored] = state.sql.exec<{ sample_seq: number }>(
-      "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ?",
-      event,
-      source,
-    );
-    if (!lines.some(({ seq }) => seq === stored?.sample_seq)) continue;
-    if (looks-- === 0) return;
-    const sample = later(latestOf(state.signals, event, source), latestOf(state.held, event, source));
-    if (sample === null) continue;
-    state.sql.exec(
-      "UPDATE event_groups SET sample_id = ?, sample_seq = ? WHERE event = ? AND source = ?",
-      sample.id,
-      sample.seq,
-      event,
-      source,
-    );
+  /** Replaces samples that are now empty by the latest line of their group that has a payload, if one is found. */
+  #replaceSamples(): void {
+    const { sql, signals, held } = this.#state;
+    let searches = SAMPLE_MAX_GROUPS;
+    for (const { group, seqs } of this.#blanked.values()) {
+      const [row] = sql.exec<{ sample_seq: number }>(
+        "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ?",
+        group.event,
+        group.source,
+      );
+      if (row === undefined || !seqs.has(row.sample_seq)) continue;
+      if (searches-- === 0) return;
+      const [processed, waiting] = [findSample(signals, group), findSample(held, group)];
+      const isHeld =
+        processed === null || (waiting !== null && isLater(waiting.facts.admission, processed.facts.admission));
+      const sample = isHeld ? waiting : processed;
+      if (sample === null) continue;
+      sql.exec(
+        "UPDATE event_groups SET sample_id = ?, sample_seq = ? WHERE event = ? AND source = ?",
+        sample.facts.admission.id,
+        sample.seq,
+        group.event,
+        group.source,
+      );
+    }
   }
 }
 
-/** @param source of the group; empty where those of its signals tell whose they are, which segments do not know. */
-function latestOf(log: Log, event: string, source: string): Candidate | null {
+/** The latest line of a group with a payload, among its latest lines; null: none found. */
+function findSample(log: Log, { event, source }: GroupName): FoundSample | null {
   let [segments, lines] = [0, 0];
+  // The signals of a group without a source have sources that name persons, so the walk cannot filter by source.
   for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source: source || undefined })) {
     for (const seq of segment.seqsWith("event", event).toReversed()) {
       const facts = segment.facts(seq);
-      const group = groupOf(facts);
-      if (group?.event === event && group.source === source && keepsPayload(facts)) {
-        const { id, receivedAtMs, ordinal } = facts.admission;
-        return { id, seq: log.name === "held" ? -seq : seq, receipt: { receivedAtMs, ordinal } };
-      }
+      if (groupOf(facts)?.source === source && keepsPayload(facts)) return { facts, seq: sampleSeq(log, seq) };
       if (++lines >= SAMPLE_MAX_SIGNALS) return null;
     }
     if (++segments >= SAMPLE_MAX_SEGMENTS) return null;
@@ -141,7 +121,7 @@ function latestOf(log: Log, event: string, source: string): Candidate | null {
   return null;
 }
 
-function later(one: Candidate | null, other: Candidate | null): Candidate | null {
-  if (one === null || other === null) return one ?? other;
-  return isLater(other.receipt, one.receipt) ? other : one;
+/** The number of a line as a sample: negative for a line of the held log. */
+function sampleSeq(log: Log, seq: number): number {
+  return log.name === "held" ? -seq : seq;
 }

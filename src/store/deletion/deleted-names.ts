@@ -1,37 +1,20 @@
 /**
- * Hashes of deleted people's names. A signal received before the deletion and recorded after it must not recreate the
- * person. Held signals and dead letters, which have no person, are found by these names. Hashes are kept while such
- * signals can be in transit.
+ * Hashes of deleted people's names. A signal that was received before the deletion and is recorded after it must not create the person
+ * again. Held signals and dead letters have no person, so a deletion finds them by these names too. A hash is kept while such signals
+ * can be in transit.
  */
 import { hashOfName } from "../../domain/signal/identity.ts";
-import { isLater } from "../../wire/admission.ts";
-import type { ReceivedOrder } from "../../wire/admission.ts";
-import { afterDeletion } from "../log/line.ts";
-import type { Facts } from "../log/line.ts";
-import { claimInForce, claimsInStore } from "../people/identities.ts";
-import type { IdClaim } from "../people/identities.ts";
-import { namesOnLine, visitorOfPayload } from "../people/visitors.ts";
-import type { VisitorId, VisitorNames } from "../people/visitors.ts";
-import { admissionOf } from "../state/dead-letters.ts";
-import type { DeadLetterRow } from "../state/dead-letters.ts";
+import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
+import type { Identities } from "../people/identities.ts";
+import { idsOf, type VisitorNames } from "../people/visitors.ts";
 
-export interface Name {
-  kind: "email" | VisitorId["kind"];
-  value: string;
-  /** Start of the deleted person's ownership of a shared id, in milliseconds since 1970. */
-  sinceMs?: number;
-}
-
-/** Remembers a name of a person who is deleted. @param atMs signals received later are not the deleted person's. */
-export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
-  rememberHash(sql, { hash: hashOfName(name), sinceMs: name.sinceMs ?? 0 }, atMs);
-}
-
-export function rememberHash(
-  sql: SqlStorage,
-  { hash, sinceMs }: { hash: string; sinceMs: number },
-  atMs: number,
-): void {
+/**
+ * Remembers a name of a deleted person. Times are milliseconds since 1970.
+ *
+ * @param sinceMs when the person got an id that has had other owners too; 0: the name is an email. @param atMs signals received later
+ *   are not the deleted person's.
+ */
+export function rememberName(sql: SqlStorage, hash: string, sinceMs: number, atMs: number): void {
   sql.exec(
     `INSERT INTO deleted_names (hash, at, since) VALUES (?, ?, ?)
      ON CONFLICT DO UPDATE SET at = max(at, excluded.at)`,
@@ -41,119 +24,50 @@ export function rememberHash(
   );
 }
 
-/** The first moment from `nowMs` without another deletion, which separates the names of different deletions. */
+/** The first moment from `nowMs` without another deletion, because the moment separates the names of different deletions. */
 export function freeMomentMs(sql: SqlStorage, nowMs: number): number {
   let atMs = nowMs;
   while (sql.exec("SELECT 1 FROM deleted_names WHERE at = ? LIMIT 1", atMs).toArray().length > 0) atMs++;
   return atMs;
 }
 
-/**
- * When a person was last deleted whose names are remembered, in milliseconds since 1970: signals received later are no
- * deleted person's. 0: none was.
- */
+/** When the latest deletion was requested whose names are remembered, in milliseconds since 1970; 0: there is none. */
 export function namesDeletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM deleted_names").one().at ?? 0;
 }
 
 /**
- * Whether a signal belongs to a person deleted after its receipt. An email has priority over ids (design §8.3), and
- * an owned user id over an anonymous id.
- *
- * @param claimsOf current owners of an id.
+ * Whether a signal belongs to a person who was deleted after the signal was received. An email has priority over ids (design §8.3),
+ * and a user id with an owner over an anonymous id.
  */
 export function isOfDeleted(
   sql: SqlStorage,
+  identities: Identities,
   visitor: VisitorNames,
-  receipt: ReceivedOrder,
-  claimsOf: (id: VisitorId) => readonly IdClaim[],
+  order: ReceivedOrder,
 ): boolean {
-  const { email } = visitor;
-  if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt).length > 0;
+  if (typeof visitor.email === "string") {
+    return deletedOwnersSince(sql, { kind: "email", value: visitor.email }, order).length > 0;
+  }
   for (const id of idsOf(visitor)) {
-    const claims = claimsOf(id);
-    const claim = claims.findLast((one) => !isLater(one, receipt));
-    // A shared id: the signal belongs to the last owner at its receipt.
-    const isTheirs = (sinceMs: number): boolean =>
-      claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs);
-    if (deletedSince(sql, id, receipt).some(isTheirs)) return true;
+    const claims = identities.claimsOf(id);
+    const claim = claims.findLast((earlier) => !isLater(earlier, order));
+    // The last owner before the signal has it: the deleted person, or the owner who is left.
+    const hasDeletedOwner = deletedOwnersSince(sql, id, order).some(
+      (sinceMs) => claim === undefined || (claim.receivedAtMs <= sinceMs && sinceMs <= order.receivedAtMs),
+    );
+    if (hasDeletedOwner) return true;
     if (claims.length > 0) return false;
   }
   return false;
 }
 
-/**
- * Whether a signal belongs to a person whose deletion is in progress and has not processed the naming id yet. Emails
- * are remembered from the start.
- */
-export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: ReceivedOrder): boolean {
-  if (visitor.email !== undefined) return false;
-  const claims = idsOf(visitor).map((id) => claimInForce(claimsInStore(sql, id), receipt));
-  const owner = claims.find((claim) => claim !== undefined);
-  if (owner === undefined) return false;
-  const jobs = sql.exec(
-    "SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL AND person_id = ? AND asked_at >= ?",
-    owner.personId,
-    receipt.receivedAtMs,
-  );
-  return jobs.toArray().length > 0;
-}
-
-/** Ids of a visitor, highest priority first. */
-function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
-  const ids: VisitorId[] = [];
-  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
-  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
-  return ids;
-}
-
-/** Since when a name was theirs, of each person who had it and was deleted after the receipt. */
-function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: ReceivedOrder): number[] {
-  return sql
-    .exec<{ since: number }>(
-      "SELECT since FROM deleted_names WHERE hash = ? AND at >= ?",
-      hashOfName(name),
-      receivedAtMs,
-    )
-    .toArray()
-    .map(({ since }) => since);
-}
-
-function isBetween(first: number, middle: number, last: number): boolean {
-  return first <= middle && middle <= last;
-}
-
-export class BeingDeleted {
-  readonly #sql: SqlStorage;
-  readonly #isAnybody: boolean;
-
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
-    const jobs = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
-    this.#isAnybody = jobs.toArray().length > 0;
-  }
-
-  /** The facts of a line as its person's deletion will leave them. */
-  factsOf(facts: Facts, nowMs: number): Facts {
-    if (!this.#isAnybody || facts.deletedAtMs !== null) return facts;
-    const { owner, admission } = facts;
-    const isLeaving = owner === null ? this.#names(namesOnLine(facts), admission) : !this.#isThere(owner.personId);
-    return isLeaving ? afterDeletion(facts, nowMs) : facts;
-  }
-
-  hasDeadLetter(row: DeadLetterRow): boolean {
-    if (!this.#isAnybody || row.status !== "dead") return false;
-    const admission = admissionOf(row);
-    const visitor = visitorOfPayload(row.payload, admission);
-    return visitor !== null && this.#names(visitor, admission);
-  }
-
-  #names(visitor: VisitorNames, receipt: ReceivedOrder): boolean {
-    const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
-    return isOfDeleted(this.#sql, visitor, receipt, claimsOf) || isOfOneBeingDeleted(this.#sql, visitor, receipt);
-  }
-
-  #isThere(personId: number): boolean {
-    return this.#sql.exec("SELECT 1 FROM people WHERE id = ?", personId).toArray().length > 0;
-  }
+/** For each person who was deleted after a signal was received: since when the name was theirs. */
+function deletedOwnersSince(
+  sql: SqlStorage,
+  name: Parameters<typeof hashOfName>[0],
+  { receivedAtMs }: ReceivedOrder,
+): number[] {
+  const rows = sql.exec("SELECT since FROM deleted_names WHERE hash = ? AND at >= ?", hashOfName(name), receivedAtMs);
+  return [...rows.raw<[since: number]>()].flat();
 }

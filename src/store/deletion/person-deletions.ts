@@ -1,102 +1,125 @@
 /**
- * Deletes a person with all linked data (design §15): a job in steps, one transaction each. The first step
- * removes the person, so that nothing names them and later signals make a new person. The next steps process the
- * tables in portions: identities, the list of the person's lines, held signals and dead letters. The store's alarm
- * continues the job, and ends it when R2 holds no copy.
+ * Deletes a person with all linked data (design §15): a job in steps, one transaction each. The first step removes the person, so that
+ * nothing names them and later signals make a new person. The next steps process identities, the person's timeline, held signals and
+ * dead letters in portions. The alarm continues the job. It ends when Destinations and R2 have no copy either.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { withoutPerson } from "../../domain/events/workspace-event.ts";
 import { hashOfName } from "../../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
 import { isScrubbing } from "../log/cold.ts";
-import { afterDeletion } from "../log/line.ts";
-import type { Facts } from "../log/line.ts";
-import { freeMomentMs, isOfDeleted, rememberHash, rememberName } from "./deleted-names.ts";
+import { afterDeletion, type Facts } from "../log/line.ts";
 import { claimInForce, claimsInStore, deletePairs } from "../people/identities.ts";
-import type { IdClaim } from "../people/identities.ts";
-import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
+import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
 import { People } from "../people/people.ts";
 import { writeAndRecount } from "../people/recount.ts";
-import { changeEntries, entriesBehind, firstEntries, insertEntries, readEntries } from "../people/timelines.ts";
-import type { Entry } from "../people/timelines.ts";
+import { changeEntries, entriesAfter, insertEntries, readEntries, type Entry } from "../people/timelines.ts";
 import {
-  namesOnLine,
   personList,
   visitorKey,
   visitorList,
   visitorOfKey,
   visitorOfPayload,
+  type VisitorId,
+  type VisitorNames,
 } from "../people/visitors.ts";
-import type { VisitorId, VisitorNames } from "../people/visitors.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import { admissionOf } from "../state/dead-letters.ts";
-import type { DeadLetterRow } from "../state/dead-letters.ts";
 import type { DeletionStage } from "../schema.ts";
+import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Blanking } from "./blanking.ts";
-import type { Blanked } from "./blanking.ts";
+import { Blanking, type BlankedLine } from "./blanking.ts";
+import { freeMomentMs, isOfDeleted, rememberName } from "./deleted-names.ts";
 
-/** Lines per step of a deletion: a person with few signals is fully deleted when the call returns. */
+/** Budget of a step in lines: a person with few signals is completely deleted when the call returns. */
 export const DELETION_STEP_LINES = 2_000;
-/** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
-export const FULL_DRAINED_MS = 86_400_000;
-
-/** Deletions that only R2 may keep from their end. */
-const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
+/** A day after a store was last full, all signals that waited for room are recorded: 5 GB are 60 signals a second. */
+export const FULL_DRAINED_MS = DAY_MS;
 const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 
+/** Dead letters per portion. Parsing a dead letter, deleting an id and rewriting a segment take as long as so many lines. */
+const DEAD_LETTERS_AT_ONCE = 50;
+const DEAD_LETTER_LINES = 10;
+const IDENTITY_LINES = 2;
+const SEGMENT_LINES = 25;
+/** Segments of a portion: one row of a timeline may refer to hundreds. */
+const PORTION_SEGMENTS = 20;
+
+/** Deletions that only cold storage may delay. */
+const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
+
+/** A row of the table `deletions`, see schema.ts. */
+interface DeletionJob {
+  [column: string]: SqlStorageValue;
+  id: string;
+  email_hash: string;
+  requested_at: number;
+  asked_at: number;
+  finished_at: number | null;
+  email: string | null;
+  person_id: number | null;
+  step: DeletionStage;
+  /** The last processed line, or dead letter. */
+  position: number;
+  people: number;
+  identities: number;
+  signals: number;
+  anonymous: number;
+  held: number;
+  dead_letters: number;
+  scoring_signals: number;
+  cold_objects: number;
+  hand_over: number;
+}
+
 /**
- * Starts a deletion with its first step. A deletion of the same person in progress continues instead and searches
- * again for later data, unless a new person has the email by now.
+ * Starts a deletion with its first step. If a deletion of the person is running, it continues and searches for later data too, unless
+ * a new person has the email by now.
  */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
-  const { sql } = state;
+  const { sql, raised } = state;
   const askedAtMs = freeMomentMs(sql, nowMs);
-  const last = findJob(sql, email);
+  const hash = hashOfName({ kind: "email", value: email });
+  const last = findJob(sql, "email_hash", hash);
   const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
-  if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, askedAtMs);
+  if (last?.finished_at === null && person === undefined) searchAgain(sql, last, email, askedAtMs);
   else {
-    if (person !== undefined) takeAway(sql, person);
-    const emailHash = hashOfName({ kind: "email", value: email });
-    insertJob(sql, { id, email, emailHash, personId: person?.id ?? null }, askedAtMs);
+    if (person !== undefined) removePerson(sql, person, askedAtMs);
+    insertJob(sql, { id, email, email_hash: hash, person_id: person?.id ?? null }, askedAtMs);
   }
-  // Remove deleted people from notifications that wait for the hand-on.
-  state.raised.rewrite((event) => withoutPerson(event, (one) => one === email));
-  rememberName(sql, { kind: "email", value: email }, askedAtMs);
-  handOverDeletion(state, email, askedAtMs);
+  // Notifications that wait for the hand-over must not name the person.
+  raised.rewrite((event) => withoutPerson(event, (named) => named === email));
+  rememberName(sql, hash, 0, askedAtMs);
+  const job = findJob(sql, "email_hash", hash);
+  if (job?.hand_over === 0) {
+    sql.exec("UPDATE deletions SET hand_over = 1 WHERE id = ?", job.id);
+    raised.raiseDeletion({ receiptId: job.id, email, atMs: askedAtMs });
+  }
   stepDeletions(state, nowMs);
 }
 
-/** Notes that Destinations have deleted the person. The deletion has ended if nothing else was left to do. */
+/** Notes that Destinations have deleted the person. */
 export function handedOver({ sql }: StoreState, receiptId: string, nowMs: number): void {
   sql.exec("UPDATE deletions SET hand_over = 0 WHERE id = ?", receiptId);
   endDeletions(sql, nowMs);
 }
 
-/** Whether all that is left of the latest deletion of an email is for Destinations to do. */
+/** Whether only Destinations delay the latest deletion of an email. */
 export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
-  const job = findJob(sql, email);
+  const job = findJob(sql, "email_hash", hashOfName({ kind: "email", value: email }));
   return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
 }
 
-/** Has Destinations delete the person too, after earlier notifications. A waiting request is not repeated. */
-function handOverDeletion({ sql, raised }: StoreState, email: string, atMs: number): void {
-  const { id, hand_over: waits } = findJob(sql, email) ?? {};
-  if (id === undefined || waits === 1) return;
-  sql.exec("UPDATE deletions SET hand_over = 1 WHERE id = ?", id);
-  raised.raiseDeletion({ receiptId: id, email, atMs });
-}
-
 /**
- * Repeats deletions that a restore has undone, as of now, because signals in transit can arrive for as long as a
- * deletion is remembered. Known ones change nothing.
+ * Repeats deletions that a restore has undone, as of now, because signals can be in transit for as long as a deletion is remembered.
+ * Known deletions change nothing.
  */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
-  const unknown = forgotten.filter(({ id }) => findJobById(sql, id) === undefined);
+  const unknown = forgotten.filter(({ id }) => findJob(sql, "id", id) === undefined);
   if (unknown.length === 0) return;
   const emails = new Map<string, string>();
   const hashes = new Set(unknown.map(({ emailHash }) => emailHash));
@@ -112,24 +135,21 @@ export function repeatDeletions(state: StoreState, forgotten: readonly Forgotten
       continue;
     }
     const askedAtMs = freeMomentMs(sql, beginsAtMs);
-    rememberHash(sql, { hash: emailHash, sinceMs: 0 }, askedAtMs);
-    insertJob(sql, { id, email: "", emailHash, personId: null }, askedAtMs);
+    rememberName(sql, emailHash, 0, askedAtMs);
+    insertJob(sql, { id, email: "", email_hash: emailHash, person_id: null }, askedAtMs);
   }
 }
 
-/** The receipt of the latest deletion of an email. Null when the person was not deleted, or that is long ago. */
+/** The receipt of the latest deletion of an email. Null: the person was not deleted, or that is long ago. */
 export function findDeletion(sql: SqlStorage, email: string): DeletionReceipt | null {
-  const job = findJob(sql, email);
-  return job === undefined ? null : toReceipt(job);
+  return toReceipt(findJob(sql, "email_hash", hashOfName({ kind: "email", value: email })));
 }
 
-/** The receipt by its own id. Null when there is none, or none any more. */
 export function findDeletionById(sql: SqlStorage, id: string): DeletionReceipt | null {
-  const job = findJobById(sql, id);
-  return job === undefined ? null : toReceipt(job);
+  return toReceipt(findJob(sql, "id", id));
 }
 
-/** When a deletion is to go on, in milliseconds since 1970; null when none is under way. */
+/** When a deletion continues, or names can be forgotten, in milliseconds since 1970; null: never. */
 export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): number | null {
   const inR2 = sql.exec(`SELECT 1 FROM deletions WHERE ${IS_DONE_HERE} LIMIT 1`).toArray();
   if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
@@ -137,7 +157,7 @@ export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): numbe
   return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
 }
 
-/** Runs one step of the longest waiting job, and ends jobs that waited for cold storage only. */
+/** Takes a step of the longest waiting job, and forgets old deletions. */
 export function stepDeletions(state: StoreState, nowMs: number): void {
   const { sql } = state;
   if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
@@ -150,85 +170,80 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
   }
   sql.exec("DELETE FROM deletions WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
   const job = nextJob(sql);
-  if (job !== undefined) new DeletionStep(state, job, nowMs).run(DELETION_STEP_LINES);
+  if (job !== undefined) new DeletionStep(state, job, nowMs).take();
   endDeletions(sql, nowMs);
 }
 
-/** Ends deletions without remaining data here, in R2 or in Destinations. */
+/** Ends the deletions that are complete here, in R2 and in Destinations. */
 function endDeletions(sql: SqlStorage, nowMs: number): void {
   if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${IS_DONE_HERE}`, nowMs);
 }
 
-/** Removes the person. Their number is never reused: lines and ids that still name it belong to nobody. */
-function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }): void {
+/** Removes the person and remembers their ids. Lines and claims still have the person's number, which is never used again. */
+function removePerson(sql: SqlStorage, { id, recent }: { id: number; recent: string }, atMs: number): void {
   insertEntries(sql, personList(id), readEntries(recent));
   sql.exec("DELETE FROM people WHERE id = ?", id);
-  // Lines of their ids that were about to be linked are looked through first, however long that takes: see DeletionStep.
+  const claims = sql.exec("SELECT key, at FROM identities WHERE person_id = ? ORDER BY at, ordinal", id);
+  const ids = [...claims.raw<[key: ArrayBuffer, at: number]>()];
+  const sinceMs = new Map(ids.map(([key, at]) => [hashOfName(visitorOfKey(key)), at] as const));
+  for (const [hash, ms] of sinceMs) rememberName(sql, hash, ms, atMs);
+  // The deletion searches the lines of these ids before they are linked.
   sql.exec(
-    `UPDATE link_jobs SET due_at = ?
-     WHERE key IN (SELECT key FROM identities WHERE person_id = ?)`,
+    "UPDATE link_jobs SET due_at = ? WHERE key IN (SELECT key FROM identities WHERE person_id = ?)",
     AFTER_DELETION,
     id,
   );
 }
 
-// One step of a deletion: portions of one part after another, until the budget is used.
+/** Lets a running deletion search again for data under the person's names. */
+function searchAgain(sql: SqlStorage, job: DeletionJob, email: string, nowMs: number): void {
+  sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
+  const step = job.step === "identities" || job.step === "lines" ? job.step : "held";
+  updateRow<DeletionJob>(sql, "deletions", "id", job, { ...job, email, asked_at: nowMs, step, position: 0 });
+}
 
-/** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
-const DEAD_LETTERS_AT_ONCE = 50;
-const DEAD_LETTER_LINES = 10;
-/** Deleting an identity takes about as long as some lines. */
-const IDENTITY_LINES = 2;
-/**
- * Rewriting a segment also uses the budget, however few lines are removed: one list row may refer to hundreds of
- * segments, a portion to few.
- */
-const [SEGMENT_LINES, PORTION_SEGMENTS] = [25, 20];
-
+/** A step processes portions of one stage after another, until its budget is used. */
 class DeletionStep {
   readonly #state: StoreState;
+  readonly #before: DeletionJob;
   readonly #job: DeletionJob;
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
-  /** Remaining line budget of this step. */
-  #left = 0;
+  /** Remaining line budget. */
+  #budget = DELETION_STEP_LINES;
 
   constructor(state: StoreState, job: DeletionJob, nowMs: number) {
     this.#state = state;
-    this.#job = job;
+    this.#before = job;
+    this.#job = { ...job };
     this.#nowMs = nowMs;
     this.#blanking = new Blanking(state);
     this.#people = new People(state);
   }
 
-  /**
-   * Takes a step. @param lines how many it is the work of, or a portion more: afterwards the job is stored as far as it has
-   * come.
-   */
-  run(lines: number): void {
-    this.#left = lines;
-    while (this.#left > 0 && this.#job.email !== null) this.#takePortion();
+  take(): void {
+    const { sql, raised, signals, held } = this.#state;
+    while (this.#budget > 0 && this.#job.email !== null) this.#takePortion();
     this.#blanking.write();
     writeAndRecount(this.#state, this.#people);
-    this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
+    raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
-    saveJob(this.#state.sql, this.#job);
-    this.#state.signals.flush();
-    this.#state.held.flush();
+    updateRow(sql, "deletions", "id", this.#before, this.#job);
+    signals.flush();
+    held.flush();
   }
 
-  /** Processes one portion and subtracts its lines from the budget. */
   #takePortion(): void {
     switch (this.#job.step) {
       case "identities":
-        return this.#identity();
+        return this.#deleteIdentity();
       case "lines":
-        return this.#lines();
+        return this.#deleteTimeline();
       case "held":
-        return this.#held();
+        return this.#deleteHeld();
       case "dead_letters":
-        return this.#deadLetters();
+        return this.#deleteDeadLetters();
       case "cold":
         this.#job.email = null;
         this.#job.person_id = null;
@@ -238,94 +253,81 @@ class DeletionStep {
   #goOn(stage: DeletionStage): void {
     this.#job.step = stage;
     this.#job.position = 0;
-    this.#left--;
+    this.#budget--;
   }
 
-  /** Deletes a portion of the list of one of the person's ids; after the last portion, the id. */
-  #identity(): void {
+  /** Deletes a portion of the timeline of an id of the person; after the last portion, the id. */
+  #deleteIdentity(): void {
     const { sql } = this.#state;
+    const job = this.#job;
     const [row] = sql.exec<{ key: ArrayBuffer }>(
       "SELECT key FROM identities WHERE person_id = ? LIMIT 1",
-      this.#job.person_id,
+      job.person_id,
     );
     if (row === undefined) return this.#goOn("lines");
     const id = visitorOfKey(row.key);
-    const entries = this.#portionOf(entriesBehind(sql, visitorList(id), this.#job.position));
+    const entries = this.#portionOf(entriesAfter(sql, visitorList(id), job.position));
     const last = entries.at(-1);
-    if (last === undefined) {
-      this.#deleteId(id);
-      this.#job.position = 0;
-      this.#left -= IDENTITY_LINES;
-      return;
-    }
-    this.#deleteListed(id, entries);
-    this.#job.position = last.seq;
-    this.#left -= entries.length;
+    this.#budget -= entries.length;
+    job.position = last?.seq ?? 0;
+    if (last !== undefined) return this.#deleteListed(id, entries);
+    this.#deleteId(id);
+    this.#budget -= IDENTITY_LINES;
   }
 
   #deleteId(id: VisitorId): void {
     const { sql } = this.#state;
     const key = visitorKey(id);
-    const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
-    rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
-    // The plus keeps SQLite from the index on the person, by which it would go through all of their ids for each.
+    // The plus prevents the index on the person, which would read all ids of the person each time.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
     deletePairs(sql, key);
-    // If the id has another owner who is not being deleted, link their part of its list from now on.
+    // If another owner of the id is left, who is not being deleted, their lines can be linked now.
     const left = claimsInStore(sql, id).length;
     if (left === 0) endLinkJob(sql, id);
     else if (left === this.#people.identities.claimsOf(id).length) putOffLinkJob(sql, id, this.#nowMs);
     this.#job.identities++;
   }
 
-  /**
-   * Deletes listed lines that are unlinked, or that an anonymous id assigned to another person before this user id
-   * was known.
-   */
+  /** Deletes lines that wait to be linked to the person, or that an anonymous id gave to another person before the user id was known. */
   #deleteListed(id: VisitorId, entries: readonly Entry[]): void {
-    const claims = claimsInStore(this.#state.sql, id);
-    const isTheirs = (facts: Facts): boolean => {
-      const { admission, email, userId } = facts;
-      if (admission.receivedAtMs > this.#job.asked_at) return false;
-      if (email !== null && email !== this.#job.email) return false;
+    const { sql } = this.#state;
+    const { asked_at: askedAtMs, email: deletedEmail, person_id: personId } = this.#job;
+    const claims = claimsInStore(sql, id);
+    const isTheirs = ({ admission, email, userId }: Facts): boolean => {
+      if (admission.receivedAtMs > askedAtMs || (email !== null && email !== deletedEmail)) return false;
       if (id.kind === "anonymous_id" && userId !== null) {
-        const named = this.#inForce(claimsInStore(this.#state.sql, { kind: "user_id", value: userId }), admission);
-        if (named !== undefined && named !== this.#job.person_id) return false;
+        const stronger = claimInForce(claimsInStore(sql, { kind: "user_id", value: userId }), admission);
+        if (stronger !== undefined && stronger.personId !== personId) return false;
       }
-      return this.#inForce(claims, admission) === this.#job.person_id;
+      return claimInForce(claims, admission)?.personId === personId;
     };
-    for (const line of this.#deleteLines(entries, isTheirs)) {
-      const { owner } = line.facts;
-      if (owner === null || owner.personId === this.#job.person_id) continue;
-      this.#people.disown(owner.personId, line.seq, line.facts);
+    for (const { seq, facts } of this.#deleteLines(entries, isTheirs)) {
+      if (facts.owner !== null && facts.owner.personId !== personId) {
+        this.#people.disown(facts.owner.personId, seq, facts);
+      }
     }
   }
 
-  #inForce(claims: readonly IdClaim[], receipt: ReceivedOrder): number | undefined {
-    return claimInForce(claims, receipt)?.personId;
-  }
-
-  /** Deletes the oldest portion of the person's list, with what its lines have scored, also those that retention has dropped. */
-  #lines(): void {
+  /** Deletes the oldest portion of the person's timeline, with its scores. Retention may have dropped the lines. */
+  #deleteTimeline(): void {
     const { sql, outcomes, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
-    const entries = this.#portionOf(firstEntries(sql, list));
+    const entries = this.#portionOf(entriesAfter(sql, list));
     if (entries.length === 0) return this.#goOn("held");
     this.#deleteLines(entries, () => true);
-    for (const { scored } of entries) {
-      for (const id of scored?.outcomes ?? []) {
-        const match = outcomes.get(id);
-        if (scored === null || !once.release(personId, scored, match)) continue;
+    for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
+      for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
+        if (!once.release(personId, scored, match)) continue;
         countScore(this.#state.books, match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
     }
     changeEntries(sql, list, "", new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
-    this.#left -= entries.length;
+    this.#budget -= entries.length;
   }
 
-  /** The first of the entries: their lines are in few segments. */
+  /** The first entries, as far as their lines are in few segments. */
   #portionOf(entries: readonly Entry[]): readonly Entry[] {
     let segments = 0;
     for (const { segment } of this.#state.signals.segmentsOf(entries.map(({ seq }) => seq))) {
@@ -334,38 +336,34 @@ class DeletionStep {
     return entries;
   }
 
-  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
+  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): BlankedLine[] {
     const { signals } = this.#state;
-    const all: Blanked[] = [];
+    const deleted: BlankedLine[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
-      this.#left -= SEGMENT_LINES;
+      this.#budget -= SEGMENT_LINES;
       const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
-      const lines = this.#blanking.blank(signals, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs));
-      for (const { facts } of lines) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
-      all.push(...lines);
+      deleted.push(...this.#blanking.blank(signals, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs)));
     }
-    return all;
+    for (const { facts } of deleted) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
+    return deleted;
   }
 
-  /** Deletes data that names the person from a segment of held signals, which belong to no person. */
-  #held(): void {
+  /** Deletes the signals that name the person from the next segment of held signals. */
+  #deleteHeld(): void {
     const { held } = this.#state;
-    for (const segment of held.walk(this.#job.position, { status: "held" })) {
-      const theirs = segment.seqs().filter((seq) => {
-        const facts = segment.facts(seq);
-        return facts.status === "held" && this.#names(namesOnLine(facts), facts.admission);
-      });
-      this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) =>
-        afterDeletion(facts, this.#nowMs),
-      ).length;
-      this.#job.position = segment.lastSeq;
-      this.#left -= segment.length + SEGMENT_LINES;
-      return;
-    }
-    return this.#goOn("dead_letters");
+    const [segment] = held.walk(this.#job.position, { status: "held" });
+    if (segment === undefined) return this.#goOn("dead_letters");
+    const theirs = segment.seqs().filter((seq) => {
+      const facts = segment.facts(seq);
+      return facts.status === "held" && this.#isTheirs(facts, facts.admission);
+    });
+    const deleted = this.#blanking.blank(held, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs));
+    this.#job.held += deleted.length;
+    this.#job.position = segment.lastSeq;
+    this.#budget -= segment.length + SEGMENT_LINES;
   }
 
-  #deadLetters(): void {
+  #deleteDeadLetters(): void {
     const { sql } = this.#state;
     const rows = sql
       .exec<DeadLetterRow>(
@@ -376,12 +374,10 @@ class DeletionStep {
       .toArray();
     for (const row of rows) {
       this.#job.position = row.seq;
-      const { pathSource: source, idempotencyKey: _key, ...admission } = admissionOf(row);
-      const named = visitorOfPayload(
-        row.payload,
-        source === undefined ? admission : { ...admission, pathSource: source },
-      );
-      if (named === null || !this.#names(named, admission)) continue;
+      const visitor = visitorOfPayload(row.payload, admissionOf(row));
+      if (visitor === null || !this.#isTheirs(visitor, admissionOf(row))) continue;
+      // The source and the Idempotency-Key may name the person too.
+      const { pathSource: _source, idempotencyKey: _key, ...admission } = admissionOf(row);
       sql.exec(
         `UPDATE dead_letters SET status = 'purged', admission = ?, reason = '', payload = NULL, deleted_at = ?
          WHERE seq = ?`,
@@ -393,115 +389,47 @@ class DeletionStep {
       this.#job.dead_letters++;
     }
     if (rows.length < DEAD_LETTERS_AT_ONCE) this.#goOn("cold");
-    else this.#left -= rows.length * DEAD_LETTER_LINES;
+    else this.#budget -= rows.length * DEAD_LETTER_LINES;
   }
 
-  #names(visitor: VisitorNames, receipt: ReceivedOrder): boolean {
-    return isOfDeleted(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
+  #isTheirs(visitor: VisitorNames, order: ReceivedOrder): boolean {
+    return isOfDeleted(this.#state.sql, this.#people.identities, visitor, order);
   }
 }
 
-/** A job as it is stored; see tables.ts. */
-export interface DeletionJob {
-  [column: string]: SqlStorageValue;
-  id: string;
-  requested_at: number;
-  asked_at: number;
-  finished_at: number | null;
-  /** Email of the person; null: only cold storage remains. */
-  email: string | null;
-  person_id: number | null;
-  step: DeletionStage;
-  /** The line, or the dead letter, that was looked at last. */
-  position: number;
-  people: number;
-  identities: number;
-  signals: number;
-  anonymous: number;
-  held: number;
-  dead_letters: number;
-  scoring_signals: number;
-  cold_objects: number;
-  /** 1 until Destinations have deleted the person. */
-  hand_over: number;
-}
-
-/**
- * Stores a new deletion.
- *
- * @param job.email empty where only its hash is known, and there is no such person.
- * @param job.personId null: there is no such person, only what may name them.
- */
-export function insertJob(
+/** @param job `email` is empty if only its hash is known; `person_id` is null if there is no such person, only their names. */
+function insertJob(
   sql: SqlStorage,
-  { id, email, emailHash, personId }: { id: string; email: string; emailHash: string; personId: number | null },
+  job: Pick<DeletionJob, "id" | "email" | "email_hash" | "person_id">,
   nowMs: number,
 ): void {
-  sql.exec(
-    `INSERT INTO deletions (id, email_hash, requested_at, asked_at, email, person_id, step, position, people, identities,
-       signals, anonymous, held, dead_letters, scoring_signals, cold_objects)
-     VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0, 0, 0)`,
-    id,
-    emailHash,
-    nowMs,
-    email,
-    personId,
-    personId === null ? "held" : "identities",
-    Number(personId !== null),
-  );
+  const isPerson = job.person_id !== null;
+  insertRow(sql, "deletions", {
+    ...job,
+    requested_at: nowMs,
+    asked_at: nowMs,
+    step: isPerson ? "identities" : "held",
+    position: 0,
+    people: Number(isPerson),
+    identities: 0,
+    signals: 0,
+    anonymous: 0,
+    held: 0,
+    dead_letters: 0,
+    scoring_signals: 0,
+    cold_objects: 0,
+  });
 }
 
-/** Stores how far a deletion has come, and what it has deleted. */
-export function saveJob(sql: SqlStorage, job: DeletionJob): void {
-  sql.exec(
-    `UPDATE deletions SET ${PROGRESS.map((column) => `${column} = ?`).join(", ")} WHERE id = ?`,
-    ...PROGRESS.map((column) => job[column]),
-    job.id,
-  );
-}
-
-/** The columns that a step changes. */
-const PROGRESS = [
-  "email",
-  "person_id",
-  "step",
-  "position",
-  "identities",
-  "signals",
-  "anonymous",
-  "held",
-  "dead_letters",
-  "scoring_signals",
-  "cold_objects",
-] as const satisfies readonly (keyof DeletionJob)[];
-
-/** Restarts the search for data that arrived under the person's names. */
-export function lookAgain(sql: SqlStorage, job: DeletionJob, email: string, nowMs: number): void {
-  sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
-  const isAtThePerson = job.step === "identities" || job.step === "lines";
-  sql.exec(
-    "UPDATE deletions SET email = ?, asked_at = ?, step = ?, position = 0 WHERE id = ?",
-    email,
-    nowMs,
-    isAtThePerson ? job.step : "held",
-    job.id,
-  );
-}
-
-/** Latest deletion of the person who had an email. */
-export function findJob(sql: SqlStorage, email: string): DeletionJob | undefined {
-  const hash = hashOfName({ kind: "email", value: email });
+/** The latest job with an id or an email's hash. */
+function findJob(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionJob | undefined {
   return sql
-    .exec<DeletionJob>("SELECT * FROM deletions WHERE email_hash = ? ORDER BY requested_at DESC, id DESC LIMIT 1", hash)
+    .exec<DeletionJob>(`SELECT * FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`, value)
     .toArray()[0];
 }
 
-export function findJobById(sql: SqlStorage, id: string): DeletionJob | undefined {
-  return sql.exec<DeletionJob>("SELECT * FROM deletions WHERE id = ?", id).toArray()[0];
-}
-
-/** The longest waiting job with remaining work. */
-export function nextJob(sql: SqlStorage): DeletionJob | undefined {
+/** The longest waiting job that is not done here. */
+function nextJob(sql: SqlStorage): DeletionJob | undefined {
   return sql
     .exec<DeletionJob>(
       "SELECT * FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
@@ -509,16 +437,18 @@ export function nextJob(sql: SqlStorage): DeletionJob | undefined {
     .toArray()[0];
 }
 
-export function toReceipt(job: DeletionJob): DeletionReceipt {
+function toReceipt(job: DeletionJob | undefined): DeletionReceipt | null {
+  if (job === undefined) return null;
+  const { id, people, identities, signals, anonymous, held } = job;
   return {
-    id: job.id,
+    id,
     requestedAtMs: job.requested_at,
     finishedAtMs: job.finished_at,
-    people: job.people,
-    identities: job.identities,
-    signals: job.signals,
-    anonymous: job.anonymous,
-    held: job.held,
+    people,
+    identities,
+    signals,
+    anonymous,
+    held,
     deadLetters: job.dead_letters,
     scoringSignals: job.scoring_signals,
     coldObjects: job.cold_objects,

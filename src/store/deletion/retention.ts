@@ -1,39 +1,43 @@
 /**
- * Retention: the store's alarm deletes signals older than the plan's retention, in bounded steps. Segments are
- * dropped when all of their lines are too old; single old lines are removed once a day. People, scores and scoring
- * signals stay, and so do the counts of the signal queue; the books count the dropped signals. Held signals are
- * deleted when their period ends, never here.
+ * Two ends of signals, in bounded steps of the alarm:
  *
- * Open segments are sealed at the end of the UTC day, so that no segment spans weeks.
- *
- * D1 has the plan. The consumer passes the retention with each batch. Before dropping anything, and at least once a
- * day, the alarm asks D1, so that a store without signals also learns of a shorter retention.
+ * - Retention drops signals that are older than the plan allows: whole segments, and once a day the old lines of other segments.
+ *   People, scores and the counts of the signal queue stay; the books count the dropped signals. Open lines are sealed at the end of
+ *   the UTC day, so that no segment spans weeks. D1 has the plan: the consumer passes the retention with each batch, and the alarm
+ *   asks D1 before it drops anything, and at least once a day.
+ * - The purge empties held signals at the end of their billing period. Retention never drops them.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { releaseObjects, scrubCold } from "../log/cold.ts";
-import { afterPurge, isDropped } from "../log/line.ts";
-import type { Facts } from "../log/line.ts";
+import { afterPurge, isDropped, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { VisitorLists } from "../people/timelines.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
-import { admissionOf } from "../state/dead-letters.ts";
-import type { DeadLetterRow } from "../state/dead-letters.ts";
-import { changeStatus, countedSignal, standingOf, updateGroups } from "../state/status-change.ts";
-import type { CountedSignal, Standing } from "../state/status-change.ts";
+import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import {
+  changeStatus,
+  countedSignal,
+  standingOf,
+  updateGroups,
+  type CountedSignal,
+  type Standing,
+} from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 
-/** Signals deleted per step, at most one segment more: some 50 ms if each is on a different visitor's list. */
+/** Lines dropped per step, or a segment more: some 50 ms if each is on the timeline of a different visitor. */
 export const RETENTION_ROWS = 2_000;
-/** Interval between searches for expired signals. */
+/** Minimum time between two searches for old signals. */
 export const RETENTION_SWEEP_MS = 3_600_000;
-/** A store with signals asks D1 for its retention this often at least. */
+/** A store with signals asks D1 for its retention at least this often. */
 const RETENTION_ASK_MS = DAY_MS;
+/** Held lines purged per step, or a segment more. */
+export const PURGE_ROWS = 2_000;
 
-/** Sets how long signals are kept. Repeating it writes nothing. */
+/** Sets how long signals are kept. An unchanged value writes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
   const [stored] = sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if (stored !== undefined && stored.days === retentionDays) return;
@@ -45,7 +49,7 @@ export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, no
   );
 }
 
-/** When retention has something to do, or D1 is to be asked, in milliseconds since 1970; null: there are no signals. */
+/** When retention is due, in milliseconds since 1970; null: there are no signals. */
 export function nextRetentionMs(state: StoreState): number | null {
   if (!hasSignals(state)) return null;
   const [row] = state.sql.exec<{ days: number | null; next_at: number }>(
@@ -55,44 +59,43 @@ export function nextRetentionMs(state: StoreState): number | null {
   return row.days === null ? row.next_at : Math.min(row.next_at, ...logsOf(state).map(sealMs));
 }
 
-/** Takes a step of retention: RETENTION_ROWS lines, or a segment more, in RULE_STEP_SEGMENTS segments at most. */
+/** Takes a step of retention. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
-  const [kept] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
-  if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
-  if (kept.days === null) {
+  const [retention] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
+  if (retention === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
+  if (retention.days === null) {
     state.sql.exec("UPDATE retention SET next_at = ? WHERE id = 1", nowMs + RETENTION_ASK_MS);
     return;
   }
-  const keptMs = kept.days * DAY_MS;
-  const dropping = new Dropping(state, nowMs - keptMs, dayOf(nowMs) * DAY_MS - keptMs);
+  const keptMs = retention.days * DAY_MS;
+  const step = new RetentionStep(state, nowMs - keptMs, dayOf(nowMs) * DAY_MS - keptMs);
   for (const log of logsOf(state)) {
-    if (sealMs(log) <= nowMs || dropping.isDueIn(log)) log.seal();
-    dropping.drop(log);
+    if (sealMs(log) <= nowMs || step.isDueIn(log)) log.seal();
+    step.drop(log);
   }
-  dropping.dropDeadLetters();
-  dropping.write();
+  step.dropDeadLetters();
+  step.write();
   const expiryMs = Math.min(nowMs + RETENTION_ASK_MS, nextExpiryMs(state, nowMs, keptMs));
   state.sql.exec(
     "UPDATE retention SET next_at = ?, deleted_until = max(deleted_until, ?) WHERE id = 1",
-    dropping.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, expiryMs),
-    dropping.untilMs,
+    step.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, expiryMs),
+    step.untilMs,
   );
   state.signals.flush();
   state.held.flush();
 }
 
-class Dropping {
+class RetentionStep {
   readonly #state: StoreState;
-  /** Whole segments are dropped whose lines were all received before this time. */
+  /** A segment is dropped if all its lines were received before this time. */
   readonly #beforeMs: number;
-  /** Single lines go that were received before this time. It is the same all day, so that a segment is rewritten once. */
+  /** Other lines are dropped if they were received before this time. It changes once a day, so that a segment is rewritten once. */
   readonly #beforeDayMs: number;
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
-  /** Segments that lines were dropped from: of each it may be few. */
   #segments = 0;
-  /** Receipt of the latest line that was dropped, in milliseconds since 1970. */
+  /** When the latest dropped signal was received, in milliseconds since 1970. */
   untilMs = 0;
 
   constructor(state: StoreState, beforeMs: number, beforeDayMs: number) {
@@ -101,15 +104,15 @@ class Dropping {
     this.#beforeDayMs = beforeDayMs;
   }
 
-  /** Whether the step has dropped its share; more may be too old. */
+  /** Whether the budget is used. More signals may be too old. */
   get isFull(): boolean {
     return this.#dropped >= RETENTION_ROWS || this.#segments >= RULE_STEP_SEGMENTS;
   }
 
-  /** Whether open lines are too old already: they came late, or all were kept for ever until now. */
+  /** Whether open lines are too old: they arrived late, or the retention has changed. */
   isDueIn(log: Log): boolean {
     const open = log.open();
-    return open.seqs().some((seq) => this.#isOld(open.facts(seq), this.#beforeDayMs));
+    return open.seqs().some((seq) => isOld(open.facts(seq), this.#beforeDayMs));
   }
 
   drop(log: Log): void {
@@ -121,18 +124,14 @@ class Dropping {
   }
 
   dropDeadLetters(): void {
-    const left = RETENTION_ROWS - this.#dropped;
-    if (left <= 0) return;
-    // Not the payloads: SQLite keeps all that is returned in memory.
+    // RETURNING without the payloads: SQLite keeps everything that it returns in memory.
     const rows = this.#state.sql.exec<Pick<DeadLetterRow, "admission" | "status">>(
       `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? LIMIT ?)
        RETURNING admission, status`,
       this.#beforeMs,
-      left,
+      Math.max(0, RETENTION_ROWS - this.#dropped),
     );
-    for (const row of rows) {
-      this.#drop({ admission: admissionOf(row), group: null }, row.status);
-    }
+    for (const row of rows) this.#count({ admission: admissionOf(row), group: null }, row.status);
   }
 
   write(): void {
@@ -143,20 +142,21 @@ class Dropping {
   }
 
   #dropLines(log: Log, segment: Segment): void {
-    const { coldObject } = segment;
     const beforeMs = segment.receivedToMs < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
-    const lines = segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) }));
-    const there = lines.filter(({ facts }) => !isDropped(facts));
-    const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
+    const lines = segment
+      .seqs()
+      .map((seq) => ({ seq, facts: segment.facts(seq) }))
+      .filter(({ facts }) => !isDropped(facts));
+    const old = lines.filter(({ facts }) => isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
       if (log.name === "signals") this.#lists.drop(seq, facts);
-      this.#drop(countedSignal(facts), standingOf(facts));
+      this.#count(countedSignal(facts), standingOf(facts));
     }
-    if (old.length === 0 && there.length > 0) return;
+    if (old.length === 0 && lines.length > 0) return;
     this.#segments++;
-    if (old.length === there.length) {
+    if (old.length === lines.length) {
       log.drop(segment);
-      if (coldObject !== null) this.#objects.add(coldObject);
+      if (segment.coldObject !== null) this.#objects.add(segment.coldObject);
     } else {
       log.dropLines(
         segment,
@@ -166,16 +166,15 @@ class Dropping {
     }
   }
 
-  #isOld({ status, admission }: Facts, beforeMs: number): boolean {
-    return status !== "held" && admission.receivedAtMs < beforeMs;
-  }
-
-  #drop(signal: CountedSignal, standing: Standing): void {
-    const { receivedAtMs } = signal.admission;
+  #count(signal: CountedSignal, standing: Standing): void {
     changeStatus(this.#state.books, signal, standing, "dropped");
     this.#dropped++;
-    this.untilMs = Math.max(this.untilMs, receivedAtMs);
+    this.untilMs = Math.max(this.untilMs, signal.admission.receivedAtMs);
   }
+}
+
+function isOld({ status, admission }: Facts, beforeMs: number): boolean {
+  return status !== "held" && admission.receivedAtMs < beforeMs;
 }
 
 function hasSignals(state: StoreState): boolean {
@@ -187,57 +186,40 @@ function logsOf({ signals, held }: StoreState): Log[] {
   return [signals, held];
 }
 
-/** When the open lines are to be sealed; infinity: there are none. */
+/** When the open lines are sealed; infinity: there are none. */
 function sealMs(log: Log): number {
   const open = log.open();
   return open.length === 0 ? Number.POSITIVE_INFINITY : (dayOf(open.facts(open.firstSeq).recordedAtMs) + 1) * DAY_MS;
 }
 
-/**
- * When the next lines are too old, in milliseconds since 1970; a line that is yet to be recorded is not, before it has been
- * kept long enough.
- */
+/** When the next signals are too old, in milliseconds since 1970: a segment or dead letter a millisecond later, lines the next day. */
 function nextExpiryMs(state: StoreState, nowMs: number, keptMs: number): number {
   const oldest = logsOf(state).flatMap((log) => log.oldestReceived() ?? []);
   const { dead } = state.sql.exec<{ dead: number | null }>("SELECT min(received_at) AS dead FROM dead_letters").one();
   const days = oldest.map(({ firstMs }) => (dayOf(firstMs) + 1) * DAY_MS);
-  // A line that is exactly as old as it may become is kept.
   const wholes = [...oldest.map(({ wholeMs }) => wholeMs), dead ?? nowMs].map((ms) => ms + 1);
   return Math.min(nowMs, ...days, ...wholes) + keptMs;
 }
 
-/** Rows purged per step, so that an alarm never blocks the store for long. */
-export const PURGE_ROWS = 2_000;
-
-/**
- * Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more, and at
- * RULE_STEP_SEGMENTS segments at most: a segment of large signals has few lines.
- */
+/** Takes a step of the purge: empties held signals whose period has ended. */
 export function purgeHeld(state: StoreState, nowMs: number): void {
-  const { held } = state;
+  const { signals, held } = state;
   const blanking = new Blanking(state);
   for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
-    const segment = held.ended(nowMs);
-    if (segment === null) break;
-    blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);
+    const next = held.nextToEnd();
+    if (next === null || next.endMs > nowMs) break;
+    const segment = next.read();
+    // A segment can have signals of several periods.
+    const due = segment.seqs().filter((seq) => {
+      const { status, admission } = segment.facts(seq);
+      return status === "held" && admission.periodEndMs <= nowMs;
+    });
+    blanking.blank(held, segment, due, afterPurge);
     left -= segment.length;
-    // Updates the row of a sealed segment, because its other lines may end later or have been released.
+    // The other lines may end later.
     if (segment.row !== null) held.summariseAgain(segment.firstSeq);
   }
   blanking.write();
-  state.signals.flush();
+  signals.flush();
   held.flush();
-}
-
-/** When the next held signals end, in milliseconds since 1970; null when there are none. */
-export function nextPurgeMs({ held }: StoreState): number | null {
-  return held.nextEndMs();
-}
-
-/** Numbers of the lines whose period has ended: a segment may hold signals of several periods. */
-function dueLines(segment: Segment, nowMs: number): number[] {
-  return segment.seqs().filter((seq) => {
-    const { status, admission } = segment.facts(seq);
-    return status === "held" && admission.periodEndMs <= nowMs;
-  });
 }

@@ -3,8 +3,8 @@
  * row here. Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
  */
 import { isOriginal, type Facts } from "./line.ts";
-import { Lines, type Cell } from "./lines.ts";
-import { assertFits } from "./packing.ts";
+import { Lines } from "./lines.ts";
+import { assertFits, type Cell } from "./packing.ts";
 import { HASH_BYTES } from "./segment.ts";
 
 export const SEGMENT_MAX_LINES = 512;

@@ -5,28 +5,15 @@
 import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, type LineStatus } from "../../domain/signal/signal.ts";
 import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
-import {
-  ByteReader,
-  ByteWriter,
-  readUuid,
-  UUID_BYTES,
-  UUID_CHARACTERS,
-  uuidMs,
-  UuidTexts,
-} from "../../platform/bytes.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
 import type { Facts, ListingId } from "./line.ts";
+import { packColumn, packColumns, unpackColumn, unpackColumns } from "./packing.ts";
+import type { Cell, PackedColumn, PayloadNames } from "./packing.ts";
 
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 /** The ids that list a line, by the number that the column holds. */
 const LISTED_BY: readonly (readonly ListingId[])[] = [[], ["user_id"], ["anonymous_id"], ["user_id", "anonymous_id"]];
-
-/** Names that the payload repeats. They never change while the payload is kept. */
-export type PayloadNames = Pick<Facts, "userId" | "anonymousId">;
-
-/** The value of a line in one column; 0: absent. */
-export type Cell = number | string;
 
 interface Column {
   name: string;
@@ -162,17 +149,25 @@ export function statusLetter(status: LineStatus): string {
   return LETTERS[LINE_STATUSES.indexOf(status)] ?? "p";
 }
 
+interface LinesColumn {
+  is: Column["is"];
+  /** Null until the column is packed. A column that has a packed form is not changed in place. */
+  packed: PackedColumn | null;
+  /** Null until a cell is read. */
+  cells: Cell[] | null;
+}
+
 export class Lines {
   #length: number;
-  /** Both lists have the order of COLUMNS. A column that has a packed form is not changed in place. */
-  readonly #cells: (Cell[] | undefined)[];
-  readonly #packed: (PackedColumn | undefined)[];
+  /** In the order of COLUMNS. */
+  readonly #columns: readonly LinesColumn[];
 
-  constructor(length = 0, packed: readonly (PackedColumn | undefined)[] = [], cells?: readonly (Cell[] | undefined)[]) {
+  constructor(
+    length = 0,
+    columns: readonly LinesColumn[] = COLUMNS.map(({ is }) => ({ is, packed: null, cells: [] })),
+  ) {
     this.#length = length;
-    this.#packed = [...packed];
-    this.#cells =
-      cells === undefined ? COLUMNS.map((_, place) => (packed[place] === undefined ? [] : undefined)) : [...cells];
+    this.#columns = columns;
   }
 
   get length(): number {
@@ -180,169 +175,61 @@ export class Lines {
   }
 
   column(name: ColumnName): readonly Cell[] {
-    return this.#column(placeOf(name));
-  }
-
-  packed(): PackedColumn[] {
-    return COLUMNS.map(({ is }, place) => (this.#packed[place] ??= packColumn(this.#column(place), is)));
-  }
-
-  /** Adds a line. @param cells in the order of COLUMNS; missing cells at the end are absent. */
-  push(cells: readonly Cell[]): void {
-    for (let place = 0; place < COLUMNS.length; place++) this.#column(place).push(cells[place] ?? 0);
-    this.#length++;
-  }
-
-  facts(index: number): Facts {
-    return decodeFacts((name) => this.cell(index, name));
+    const column = this.#columns[placeOf(name)];
+    return column === undefined ? [] : this.#cells(column);
   }
 
   cell(index: number, name: ColumnName): Cell {
     return this.column(name)[index] ?? 0;
   }
 
+  /** All cells of a line, in the order of COLUMNS. */
+  cells(index: number): Cell[] {
+    return this.#columns.map((column) => this.#cells(column)[index] ?? 0);
+  }
+
+  facts(index: number): Facts {
+    return decodeFacts((name) => this.cell(index, name));
+  }
+
   names(index: number): PayloadNames {
     return { userId: textOf(this.cell(index, "userId")), anonymousId: textOf(this.cell(index, "anonymousId")) };
   }
 
-  cells(index: number): Cell[] {
-    return COLUMNS.map((_, place) => this.#column(place)[index] ?? 0);
+  /** Adds a line. @param cells in the order of COLUMNS; missing cells at the end are absent. */
+  push(cells: readonly Cell[]): void {
+    for (const [place, column] of this.#columns.entries()) this.#cells(column).push(cells[place] ?? 0);
+    this.#length++;
   }
 
   /** A copy with changed facts, by index of the line. */
   with(changes: ReadonlyMap<number, Facts>): Lines {
-    const packed = [...this.#packed];
-    const columns = COLUMNS.map((_, place) =>
-      packed[place] === undefined ? [...this.#column(place)] : this.#cells[place],
+    const changed = [...changes].map(([index, facts]) => ({ index, cells: encodeFacts(facts) }));
+    const columns = this.#columns.map((column, place) => {
+      const before = this.#cells(column);
+      const news = changed.filter(({ index, cells }) => cells[place] !== before[index]);
+      if (news.length === 0 && column.packed !== null) return column;
+      const after = [...before];
+      for (const { index, cells } of news) after[index] = cells[place] ?? 0;
+      return { is: column.is, packed: null, cells: after };
+    });
+    return new Lines(this.#length, columns);
+  }
+
+  pack(): Uint8Array {
+    const columns = this.#columns.map((column) => (column.packed ??= packColumn(this.#cells(column), column.is)));
+    return packColumns(columns, this.#length);
+  }
+
+  static unpack(bytes: ArrayBuffer): Lines {
+    const { length, columns } = unpackColumns(bytes, COLUMNS.length);
+    return new Lines(
+      length,
+      columns.map((packed, place) => ({ is: COLUMNS[place]?.is ?? "number", packed, cells: null })),
     );
-    for (const [index, facts] of changes) {
-      for (const [place, cell] of encodeFacts(facts).entries()) {
-        let column = columns[place] ?? this.#column(place);
-        if (column[index] === cell) continue;
-        if (packed[place] !== undefined) column = [...column];
-        column[index] = cell;
-        columns[place] = column;
-        packed[place] = undefined;
-      }
-    }
-    return new Lines(this.#length, packed, columns);
   }
 
-  #column(place: number): Cell[] {
-    const packed = this.#packed[place];
-    const { is } = COLUMNS[place] ?? COLUMNS[0];
-    return (this.#cells[place] ??= packed === undefined ? [] : unpackColumn(packed, is, this.#length));
+  #cells(column: LinesColumn): Cell[] {
+    return (column.cells ??= column.packed === null ? [] : unpackColumn(column.packed, column.is, this.#length));
   }
-}
-
-// A packed column: numbers as differences, UUIDs separately as bytes, each other text once. A column of equal cells stores one.
-
-interface PackedColumn {
-  /** Number of stored cells: 1 if all cells are equal. */
-  stored: number;
-  numbers: Uint8Array;
-  ids: Uint8Array;
-  uuids: Uint8Array;
-  texts: readonly string[];
-}
-
-/** Codes of texts among the numbers. REPEATED and above refer to an earlier text of the column. */
-const [ABSENT, NEW, NEW_UUID, SIGNAL_ID, REPEATED] = [0, 1, 2, 3, 4] as const;
-const ID_PREFIX = "sig_";
-const ID_CHARACTERS = ID_PREFIX.length + UUID_CHARACTERS;
-const TIME_DIGITS = 12;
-
-const NO_TEXTS: readonly string[] = [];
-const uuid = new Uint8Array(UUID_BYTES);
-const withoutTime = uuid.subarray(6);
-/** Shared writers. This is safe because packing is synchronous. */
-const [numbers, ids, uuids] = [new ByteWriter(), new ByteWriter(), new ByteWriter()];
-
-function packColumn(all: readonly Cell[], is: "number" | "text"): PackedColumn {
-  for (const writer of [numbers, ids, uuids]) writer.clear();
-  const cells = all.every((cell) => cell === all[0]) ? all.slice(0, 1) : all;
-  const texts = is === "text" ? writeTexts(cells) : writeNumbers(cells);
-  return { stored: cells.length, numbers: numbers.copy(), ids: ids.copy(), uuids: uuids.copy(), texts };
-}
-
-function unpackColumn(packed: PackedColumn, is: "number" | "text", count: number): Cell[] {
-  const cells = is === "text" ? readTexts(packed) : readNumbers(packed);
-  const [first = 0] = cells;
-  while (cells.length < count) cells.push(first);
-  return cells;
-}
-
-function writeNumbers(cells: readonly Cell[]): readonly string[] {
-  let before = 0;
-  for (const cell of cells) {
-    const value = Number(cell);
-    numbers.number(value - before);
-    before = value;
-  }
-  return NO_TEXTS;
-}
-
-function readNumbers(packed: PackedColumn): Cell[] {
-  const differences = new ByteReader(packed.numbers);
-  const cells: Cell[] = [];
-  for (let value = 0; cells.length < packed.stored;) cells.push((value += differences.number()));
-  return cells;
-}
-
-function writeTexts(cells: readonly Cell[]): string[] {
-  const texts: string[] = [];
-  const places = new Map<Cell, number>();
-  let beforeMs = 0;
-  for (const cell of cells) {
-    if (typeof cell === "number") {
-      numbers.number(ABSENT);
-      continue;
-    }
-    if (cell.length === ID_CHARACTERS && cell.startsWith(ID_PREFIX) && readUuid(cell, ID_PREFIX.length, uuid)) {
-      const ms = uuidMs(uuid);
-      numbers.number(SIGNAL_ID);
-      numbers.number(ms - beforeMs);
-      ids.append(withoutTime);
-      beforeMs = ms;
-      continue;
-    }
-    const known = places.get(cell);
-    if (known !== undefined) {
-      numbers.number(REPEATED + known);
-      continue;
-    }
-    places.set(cell, places.size);
-    const isUuid = cell.length === UUID_CHARACTERS && uuids.uuid(cell, 0);
-    numbers.number(isUuid ? NEW_UUID : NEW);
-    if (!isUuid) texts.push(cell);
-  }
-  return texts;
-}
-
-function readTexts(packed: PackedColumn): Cell[] {
-  const codes = new ByteReader(packed.numbers);
-  const idEnds = new UuidTexts(packed.ids, withoutTime.length);
-  const uuidTexts = new UuidTexts(packed.uuids, UUID_BYTES);
-  const texts = packed.texts.values();
-  const [cells, known]: [Cell[], string[]] = [[], []];
-  let [ms, idBegin] = [0, ""];
-  while (cells.length < packed.stored) {
-    const code = codes.number();
-    if (code === ABSENT) cells.push(0);
-    else if (code === SIGNAL_ID) {
-      const later = codes.number();
-      if (later !== 0 || idBegin === "") {
-        ms += later;
-        const digits = ms.toString(16).padStart(TIME_DIGITS, "0");
-        idBegin = `${ID_PREFIX}${digits.slice(0, 8)}-${digits.slice(8)}-`;
-      }
-      cells.push(idBegin + idEnds.next());
-    } else if (code >= REPEATED) cells.push(known[code - REPEATED] ?? 0);
-    else {
-      const text = code === NEW ? String(texts.next().value) : uuidTexts.next();
-      known.push(text);
-      cells.push(text);
-    }
-  }
-  return cells;
 }

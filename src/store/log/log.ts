@@ -1,30 +1,32 @@
 /**
- * The log (design §15): lines in the order of recording, each with a number, `seq`. New lines are open and stand in
- * the head. Hundreds of lines at a time are sealed into a segment. Code outside this folder does not know how lines are stored.
+ * The log (design §15): lines in the order of recording, each with a number, `seq`. New lines are open and stand in the head.
+ * Hundreds of lines at a time are sealed into a segment. Code outside this folder does not know how lines are stored.
  *
  * All methods are synchronous and part of the caller's transaction. The caller calls `flush` once per transaction to write the head,
  * and `reload` after a rollback, because memory then differs from the tables.
  */
 import type { LineStatus } from "../../domain/signal/signal.ts";
 import { uuidv7Ms } from "../../platform/ids.ts";
+import { Lru } from "../../platform/lru.ts";
 import { Head, textOfCells, type LogMeta, type LogName } from "./head.ts";
-import { afterRetention, isDropped, type Facts, type Line } from "./line.ts";
-import { encodeFacts, statusLetter, statusOf } from "./lines.ts";
-import { groupMark, Segment, type SegmentRow } from "./segment.ts";
-import { StoredSegments, toSqlBlob, type SegmentHashes, type SegmentPayloads } from "./stored-segments.ts";
+import { afterRetention, isDropped, isOriginal, type Facts, type Line } from "./line.ts";
+import { encodeFacts, Lines, statusLetter, statusOf } from "./lines.ts";
+import { packPayloads, unpackPayloads } from "./packing.ts";
+import { groupMark, HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise, type SegmentRow } from "./segment.ts";
+
+export type { LogMeta } from "./head.ts";
 
 /**
  * Budget of the head besides lines, in bytes. Each batch writes all of it as JSON, 0.3 ms at most. It has room for changes of
  * 270 event groups, or for a day of 1,000 mapping rules.
  */
 export const HEAD_META_MAX_BYTES = 80 * 1024;
-
-export type { LogMeta } from "./head.ts";
-
+/** Cached segments with unpacked facts: at most some 3 MB. */
+const CACHED_SEGMENTS = 32;
 /** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
 const WALK_ROWS = { first: 4, most: 64 } as const;
-/** Upper bound of the lines of a segment, with room to spare. */
-const WALK_SEGMENT_LINES = 1_024;
+/** The latest sealed segments among which the time in an id can place a line. Older lines are listed as late. */
+const SPAN_SEGMENTS = 16;
 
 /** Filter of a walk. A segment that passes can have other lines besides. */
 interface WalkFilter {
@@ -41,16 +43,42 @@ interface LinesOfSegment {
   seqs: number[];
 }
 
-export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
-  readonly #emptyMeta: Meta;
-  readonly #ids: IdSearch;
-  #head: Head<Meta>;
+type Payloads = readonly (string | null)[];
 
-  constructor(sql: SqlStorage, name: LogName, emptyMeta: Meta) {
-    super(sql, name);
+interface SegmentHashes {
+  firstSeq: number;
+  receivedToMs: number;
+  /** HASH_BYTES for each line. */
+  hashes: Uint8Array;
+}
+
+export class Log<Meta extends LogMeta = LogMeta> {
+  readonly #sql: SqlStorage;
+  readonly name: LogName;
+  readonly #emptyMeta: Meta;
+  readonly #makeRoom: () => void;
+  readonly #segments = new Lru<number, Segment>(CACHED_SEGMENTS);
+  #head: Head<Meta>;
+  /** The first times of the last SPAN_SEGMENTS sealed segments, the latest first. */
+  #spanStarts: number[] = [];
+
+  /** @param makeRoom moves to rows of their own the meta data that the head keeps only to save rows. */
+  constructor(sql: SqlStorage, name: LogName, emptyMeta: Meta, makeRoom: () => void = () => {}) {
+    this.#sql = sql;
+    this.name = name;
     this.#emptyMeta = emptyMeta;
-    this.#ids = new IdSearch(sql, this);
+    this.#makeRoom = makeRoom;
     this.#head = this.#load();
+  }
+
+  reload(): void {
+    this.#segments.clear();
+    this.#head = this.#load();
+  }
+
+  #load(): Head<Meta> {
+    this.#readSpanStarts();
+    return new Head(this.#sql, this.name, structuredClone(this.#emptyMeta));
   }
 
   /** The data of the head besides lines. Callers may change it; `flush` writes it. */
@@ -64,9 +92,10 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
 
   /** The number of the oldest line; `nextSeq` if the log is empty. */
   get firstSeq(): number {
-    const [row] = this.sql.exec<{ first: number | null }>(`SELECT min(first_seq) AS first FROM ${this.name}_segments`);
-    return row?.first ?? this.#head.firstSeq;
+    return this.rows("TRUE ORDER BY first_seq LIMIT 1")[0]?.first_seq ?? this.#head.firstSeq;
   }
+
+  // Writing lines
 
   /** Adds a line and returns its number. @param hash HASH_BYTES to find duplicates of the line; null: it can have none. */
   append({ facts, payload }: Line, hash: Uint8Array | null): number {
@@ -74,38 +103,54 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
     const text = textOfCells(cells);
     if (this.#head.isFullFor(text, payload)) this.seal();
     const seq = this.#head.push(cells, text, payload, hash);
-    this.#ids.add(facts.admission.id, seq);
+    const { id } = facts.admission;
+    if (this.#isLate(id)) {
+      this.#sql.exec(`INSERT OR IGNORE INTO ${this.name}_late (id, seq) VALUES (?, ?)`, id, seq);
+    }
     return seq;
   }
 
+  /** Makes a segment of the open lines. */
   seal(): void {
     const head = this.#head;
     if (head.lines.length === 0) return;
-    const { firstSeq, lines } = head;
-    const span = this.#ids.close();
-    head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, span.last - span.first);
-    this.insert({ firstSeq, lines, hashes: head.hashBytes(), span });
-    if (head.payloads.some((payload) => payload !== null)) this.writePayloads(firstSeq, head.payloads, lines);
+    const { firstSeq, lines, payloads } = head;
+    const [firstMs, lastMs] = this.#spanOf(lines.column("id").map(String));
+    head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, lastMs - firstMs);
+    const row: Partial<SegmentRow> = {
+      first_seq: firstSeq,
+      last_seq: firstSeq + lines.length - 1,
+      first_ms: firstMs,
+      last_ms: lastMs,
+      ...summarise(lines),
+    };
+    const columns = Object.keys(row);
+    this.#sql.exec(
+      `INSERT INTO ${this.name}_segments (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`,
+      ...Object.values<SqlStorageValue | undefined>(row).map((value) => value ?? null),
+    );
+    this.#sql.exec(
+      `INSERT INTO ${this.name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
+      firstSeq,
+      toSqlBlob(head.hashBytes()),
+      toSqlBlob(lines.pack()),
+    );
+    if (payloads.some((payload) => payload !== null)) this.#writePayloads(firstSeq, packPayloads(payloads, lines));
     head.clear();
+    this.#readSpanStarts();
   }
 
-  /** Writes the head if it has changed. Moves meta data to rows of their own if they exceed HEAD_META_MAX_BYTES. */
+  /** Writes the head if it has changed, and keeps its meta data within HEAD_META_MAX_BYTES. */
   flush(): void {
     let meta = JSON.stringify(this.meta);
     if (Buffer.byteLength(meta) > HEAD_META_MAX_BYTES) {
-      this.emptyMeta();
+      this.#makeRoom();
       meta = JSON.stringify(this.meta);
     }
     this.#head.write(meta);
   }
 
-  /** Moves to rows of their own the meta data that the head keeps only to save rows. */
-  protected emptyMeta(): void {}
-
-  override reload(): void {
-    super.reload();
-    this.#head = this.#load();
-  }
+  // Reading lines
 
   /** The facts of a line; null: the line is gone. */
   read(seq: number): Facts | null {
@@ -113,9 +158,27 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
     return facts === null || isDropped(facts) ? null : facts;
   }
 
-  override segmentOf(seq: number): Segment | null {
+  /** The latest line with a signal id. */
+  find(id: string): { seq: number; facts: Facts } | null {
+    const seq = this.#seqOf(id);
+    const facts = seq === null ? null : this.read(seq);
+    return seq === null || facts === null ? null : { seq, facts };
+  }
+
+  open(): Segment {
+    return new Segment(this.#head.firstSeq, this.#head.lines, 0, null);
+  }
+
+  /** The segment that has a line; null: the line is gone. */
+  segmentOf(seq: number): Segment | null {
     if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.open() : null;
-    return super.segmentOf(seq);
+    const row = this.#rowOf(seq);
+    return row === null ? null : this.sealed(row);
+  }
+
+  /** Whether no segment has the line any more. Reads less than `segmentOf`. */
+  isGone(seq: number): boolean {
+    return seq < this.#head.firstSeq && this.#rowOf(seq) === null;
   }
 
   /** Groups lines by segment, in ascending order. Lines that are gone are left out. */
@@ -133,99 +196,103 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
     if (found !== null) yield found;
   }
 
-  goneOf(seqs: readonly number[]): Set<number> {
-    const gone = new Set<number>();
-    let lastFound = -1;
-    for (const seq of seqs.toSorted((a, b) => a - b)) {
-      if (seq <= lastFound || seq >= this.#head.firstSeq) continue;
-      const row = this.rowOf(seq);
-      if (row === null) gone.add(seq);
-      else lastFound = row.last_seq;
-    }
-    return gone;
-  }
-
-  /** Facts by line number. Lines that are gone are missing. */
-  readAll(seqs: Iterable<number>): Map<number, Facts> {
-    const found = new Map<number, Facts>();
-    for (const { segment, seqs: here } of this.segmentsOf(seqs)) {
-      for (const seq of here) {
-        const facts = segment.facts(seq);
-        if (!isDropped(facts)) found.set(seq, facts);
-      }
-    }
-    return found;
-  }
-
-  /** The latest line with a signal id. */
-  find(id: string): { seq: number; facts: Facts } | null {
-    const seq = this.#ids.find(id);
-    const facts = seq === null ? null : this.read(seq);
-    return seq === null || facts === null ? null : { seq, facts };
-  }
-
   /** Segments from the latest line before `before` back to the oldest. */
   *walkBack(before: number, filter: WalkFilter = {}): Generator<Segment> {
     const open = this.open();
     if (before > open.firstSeq && open.length > 0) yield open;
-    const { sql, values } = conditionOf(filter);
-    const condition = `first_seq < ? AND ${sql} ORDER BY first_seq DESC LIMIT ?`;
-    let end = Math.min(before, open.firstSeq);
-    for (let limit: number = WALK_ROWS.first; ; limit = Math.min(limit * 4, WALK_ROWS.most)) {
-      const rows = this.rows(condition, end, ...values, limit);
-      for (const row of rows) yield this.sealed(row);
-      if (rows.length < limit) return;
-      end = rows.at(-1)?.first_seq ?? 0;
-    }
+    yield* this.#walkRows(Math.min(before, open.firstSeq), "DESC", conditionOf(filter));
   }
 
   /** Segments from the first line after `after` on. */
   *walk(after: number, filter: WalkFilter = {}): Generator<Segment> {
-    const { sql, values } = conditionOf(filter);
-    // Bounding first_seq too makes this a range of the primary key.
-    const condition = `last_seq > ? AND first_seq > ? AND ${sql} ORDER BY first_seq LIMIT ?`;
-    let last = after;
-    for (let limit: number = WALK_ROWS.first; ; limit = Math.min(limit * 4, WALK_ROWS.most)) {
-      const rows = this.rows(condition, last, last - WALK_SEGMENT_LINES, ...values, limit);
-      for (const row of rows) yield this.sealed(row);
-      if (rows.length < limit) break;
-      last = rows.at(-1)?.last_seq ?? last;
-    }
+    const start = this.#rowOf(after + 1)?.first_seq ?? after + 1;
+    yield* this.#walkRows(start - 1, "ASC", conditionOf(filter));
     // Read the open lines last: a long walk may span several batches.
     const open = this.open();
     if (open.length > 0 && open.lastSeq > after) yield open;
   }
 
   /** Sealed segments, oldest first, that were received completely before `wholly`, or partly before `partly`. */
-  *receivedBefore({ wholly, partly }: { wholly: number; partly: number }): Generator<Segment> {
-    for (let after = 0; ;) {
-      const rows = this.rows(
-        "first_seq > ? AND (received_to < ? OR received_from < ?) ORDER BY first_seq LIMIT ?",
-        after,
-        wholly,
-        partly,
-        WALK_ROWS.most,
-      );
+  receivedBefore({ wholly, partly }: { wholly: number; partly: number }): Generator<Segment> {
+    const sql = "(received_to < ? OR received_from < ?)";
+    return this.#walkRows(0, "ASC", { sql, values: [wholly, partly] });
+  }
+
+  /** Sealed segments whose first line is before or after `from`. Reads some rows at a time, since callers may write meanwhile. */
+  *#walkRows(from: number, order: "ASC" | "DESC", { sql, values }: Condition): Generator<Segment> {
+    const condition = `first_seq ${order === "ASC" ? ">" : "<"} ? AND ${sql} ORDER BY first_seq ${order} LIMIT ?`;
+    let last = from;
+    for (let limit: number = WALK_ROWS.first; ; limit = Math.min(limit * 4, WALK_ROWS.most)) {
+      const rows = this.rows(condition, last, ...values, limit);
       for (const row of rows) yield this.sealed(row);
-      if (rows.length < WALK_ROWS.most) return;
-      after = rows.at(-1)?.first_seq ?? after;
+      if (rows.length < limit) return;
+      last = rows.at(-1)?.first_seq ?? last;
     }
   }
 
-  open(): Segment {
-    return new Segment(this.#head.firstSeq, this.#head.lines, 0, null);
+  /** Rows of sealed segments that match an SQL condition. The condition is constant text: it never contains input. */
+  rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
+    return this.#sql.exec<SegmentRow>(`SELECT * FROM ${this.name}_segments WHERE ${condition}`, ...values).toArray();
   }
 
-  override hashesOf(firstSeq: number): Uint8Array {
-    return firstSeq === this.#head.firstSeq ? this.#head.hashBytes() : super.hashesOf(firstSeq);
+  #rowOf(seq: number): SegmentRow | null {
+    const [row] = this.rows("first_seq <= ? ORDER BY first_seq DESC LIMIT 1", seq);
+    return row === undefined || row.last_seq < seq ? null : row;
   }
 
-  /** Always includes the open lines, whenever they were received. */
-  override *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
-    yield* super.hashesReceived(fromMs, toMs);
+  sealed(row: SegmentRow): Segment {
+    const cached = this.#segments.get(row.first_seq);
+    if (cached !== undefined) return cached;
+    const { version, facts } = this.#sql
+      .exec<{ version: number; facts: ArrayBuffer }>(
+        `SELECT version, facts FROM ${this.name}_facts WHERE first_seq = ?`,
+        row.first_seq,
+      )
+      .one();
+    const segment = new Segment(row.first_seq, Lines.unpack(facts), version, row);
+    this.#segments.set(row.first_seq, segment);
+    return segment;
+  }
+
+  /** When the oldest line was received, and the last line of the segment that expires first as a whole. */
+  oldestReceived(): { firstMs: number; wholeMs: number } | null {
+    const { first, whole } = this.#sql
+      .exec<{ first: number | null; whole: number | null }>(
+        `SELECT min(received_from) AS first, min(received_to) AS whole FROM ${this.name}_segments`,
+      )
+      .one();
+    return first === null || whole === null ? null : { firstMs: first, wholeMs: whole };
+  }
+
+  /** HASH_BYTES for each line of a segment. */
+  hashesOf(firstSeq: number): Uint8Array {
+    if (firstSeq === this.#head.firstSeq) return this.#head.hashBytes();
+    const [row] = this.#sql.exec<{ hashes: ArrayBuffer }>(
+      `SELECT hashes FROM ${this.name}_facts WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return new Uint8Array(row?.hashes ?? new ArrayBuffer());
+  }
+
+  /**
+   * Hashes of segments with lines that were received in a time range, and of the open lines whenever they were received. Lazy, because
+   * the segments can be very many.
+   */
+  *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
+    const rows = this.#sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
+      `SELECT first_seq, received_to, hashes FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq)
+       WHERE received_to >= ? AND received_from <= ? ORDER BY first_seq`,
+      fromMs,
+      toMs,
+    );
+    for (const { first_seq: firstSeq, received_to: receivedToMs, hashes } of rows) {
+      yield { firstSeq, receivedToMs, hashes: new Uint8Array(hashes) };
+    }
     const { firstSeq } = this.#head;
     yield { firstSeq, receivedToMs: Number.MAX_SAFE_INTEGER, hashes: this.#head.hashBytes() };
   }
+
+  // Changing lines
 
   /**
    * Changes facts by line number. A line that is no longer an original loses its hash.
@@ -234,19 +301,96 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
    */
   rewrite(segment: Segment, changes: ReadonlyMap<number, Facts>): void {
     if (changes.size === 0) return;
-    if (segment.row !== null) this.rewriteSealed(segment, segment.row, changes);
-    else this.#head.rewrite(changes);
+    const { firstSeq, row } = segment;
+    if (row === null) return this.#head.rewrite(changes);
+    const lines = segment.lines.with(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
+    const hashes = this.hashesOf(firstSeq);
+    for (const [seq, facts] of changes) {
+      const at = (seq - firstSeq) * HASH_BYTES;
+      if (!isOriginal(facts)) hashes.fill(0, at, at + HASH_BYTES);
+    }
+    const version = segment.version + 1;
+    const { rowsWritten } = this.#sql.exec(
+      `UPDATE ${this.name}_facts SET version = ?1, hashes = ?2, facts = ?3 WHERE first_seq = ?4 AND version = ?1 - 1`,
+      version,
+      toSqlBlob(hashes),
+      toSqlBlob(lines.pack()),
+      firstSeq,
+    );
+    if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
+    this.#segments.set(firstSeq, new Segment(firstSeq, lines, version, row));
+    // Other columns of the row stay as they are: they only have to include the lines.
+    const statuses = statusLetters(lines);
+    if (statuses !== row.statuses) this.#updateRow(firstSeq, { statuses });
   }
 
   /** Whether a segment is unchanged since it was read. Callers check this after an `await`. */
-  isCurrent(segment: Segment): boolean {
-    return segment.row === null ? this.#head.isCurrent(segment) : this.isSealedCurrent(segment, segment.row);
+  isCurrent({ firstSeq, lines, version, row }: Segment): boolean {
+    // New open lines do not count as a change.
+    if (row === null) return firstSeq === this.#head.firstSeq && lines === this.#head.lines;
+    const [now] = this.#sql.exec<{ version: number; cold: string | null }>(
+      `SELECT version, cold FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq) WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return now !== undefined && now.version === version && now.cold === row.cold;
   }
 
+  /** Computes a segment's row again from its lines. */
+  summariseAgain(firstSeq: number): void {
+    const segment = this.segmentOf(firstSeq);
+    if (segment !== null) this.#updateRow(firstSeq, summarise(segment.lines));
+  }
+
+  /** Drops some lines of a sealed segment. Only their numbers are left. */
+  dropLines(segment: Segment, seqs: readonly number[]): void {
+    const row = rowOfSealed(segment);
+    for (const seq of seqs) this.#removeLate(row, segment.facts(seq).admission.id, seq);
+    if (row.cold === null) this.blank(segment, seqs);
+    this.rewrite(segment, new Map(seqs.map((seq) => [seq, afterRetention(segment.facts(seq))] as const)));
+    this.summariseAgain(segment.firstSeq);
+  }
+
+  drop(segment: Segment): void {
+    const { firstSeq } = segment;
+    const row = rowOfSealed(segment);
+    for (const [index, id] of segment.lines.column("id").entries()) this.#removeLate(row, String(id), firstSeq + index);
+    for (const table of ["segments", "facts", "payloads"]) {
+      this.#sql.exec(`DELETE FROM ${this.name}_${table} WHERE first_seq = ?`, firstSeq);
+    }
+    this.#segments.delete(firstSeq);
+  }
+
+  #updateRow(firstSeq: number, columns: Partial<SegmentRow>): void {
+    const names = Object.keys(columns);
+    const [row] = this.#sql
+      .exec<SegmentRow>(
+        `UPDATE ${this.name}_segments SET ${names.map((name) => `${name} = ?`).join(", ")} WHERE first_seq = ? RETURNING *`,
+        ...Object.values<SqlStorageValue | undefined>(columns).map((value) => value ?? null),
+        firstSeq,
+      )
+      .toArray();
+    const cached = this.#segments.get(firstSeq);
+    if (cached === undefined || row === undefined) return;
+    this.#segments.set(firstSeq, new Segment(firstSeq, cached.lines, cached.version, row));
+  }
+
+  // Payloads
+
   /** The payloads of a segment, line by line; null: they are in R2. */
-  payloadsOf(segment: Segment): SegmentPayloads | null {
-    if (segment.row === null) return this.#head.payloads;
-    return segment.row.cold === null ? this.readPayloads(segment) : null;
+  payloadsOf({ firstSeq, lines, row }: Segment): Payloads | null {
+    if (row === null) return this.#head.payloads;
+    if (row.cold !== null) return null;
+    const packed = this.packedPayloads(firstSeq);
+    return packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
+  }
+
+  /** The packed payloads of a sealed segment; null: the store has none. */
+  packedPayloads(firstSeq: number): ArrayBuffer | null {
+    const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
+      `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return row?.payloads ?? null;
   }
 
   /** Deletes payloads that are in the store. */
@@ -255,32 +399,84 @@ export class Log<Meta extends LogMeta = LogMeta> extends StoredSegments {
     if (stored === null) throw new Error("payloads that are in R2 are deleted there");
     const payloads = [...stored];
     for (const seq of seqs) payloads[seq - segment.firstSeq] = null;
-    if (segment.row !== null) this.writePayloads(segment.firstSeq, payloads, segment.lines);
-    else this.#head.replacePayloads(payloads);
+    if (segment.row === null) this.#head.replacePayloads(payloads);
+    else if (payloads.every((payload) => payload === null)) this.#removePayloads(segment.firstSeq);
+    else this.#writePayloads(segment.firstSeq, packPayloads(payloads, segment.lines));
   }
 
-  /** Drops some lines of a sealed segment. Only their numbers are left. */
-  dropLines(segment: Segment, seqs: readonly number[]): void {
-    const row = rowOfSealed(segment);
-    for (const seq of seqs) this.#ids.remove(row, segment.facts(seq).admission.id, seq);
-    if (row.cold === null) this.blank(segment, seqs);
-    this.rewrite(segment, new Map(seqs.map((seq) => [seq, afterRetention(segment.facts(seq))] as const)));
-    this.summariseAgain(segment.firstSeq);
+  /** Notes that the payloads of a segment are in R2 now, and removes them from the store. */
+  movePayloads(firstSeq: number, { key, offset, bytes }: { key: string; offset: number; bytes: number }): void {
+    this.#updateRow(firstSeq, { cold: key, cold_offset: offset, cold_bytes: bytes });
+    this.#removePayloads(firstSeq);
   }
 
-  drop(segment: Segment): void {
-    const row = rowOfSealed(segment);
-    for (const [index, id] of segment.lines.column("id").entries()) {
-      this.#ids.remove(row, String(id), segment.firstSeq + index);
+  /** Notes that the payloads of a segment are lost: R2 does not have their object. */
+  losePayloads(firstSeq: number): void {
+    this.#updateRow(firstSeq, { cold: null, cold_offset: 0, cold_bytes: PAYLOADS_LOST });
+  }
+
+  #writePayloads(firstSeq: number, packed: Uint8Array): void {
+    this.#sql.exec(
+      `INSERT OR REPLACE INTO ${this.name}_payloads (first_seq, payloads) VALUES (?, ?)`,
+      firstSeq,
+      toSqlBlob(packed),
+    );
+  }
+
+  #removePayloads(firstSeq: number): void {
+    this.#sql.exec(`DELETE FROM ${this.name}_payloads WHERE first_seq = ?`, firstSeq);
+  }
+
+  // Finding lines by signal id. An id contains a time, and the row of a segment has the range of the times in its ids. The table `late`
+  // lists lines whose id has no time, or a time before the latest segments.
+
+  #seqOf(id: string): number | null {
+    const openSeq = this.open().seqOf(id);
+    if (openSeq !== null) return openSeq;
+    const ms = idMs(id);
+    if (ms !== null) {
+      const rows = this.rows(
+        "first_ms <= ?1 AND first_ms >= ?1 - ?2 AND last_ms >= ?1 ORDER BY first_ms DESC",
+        ms,
+        this.meta.maxSpanMs,
+      );
+      for (const row of rows) {
+        const seq = this.sealed(row).seqOf(id);
+        if (seq !== null) return seq;
+      }
     }
-    this.removeSegment(segment.firstSeq);
+    const [late] = this.#sql.exec<{ seq: number }>(
+      `SELECT seq FROM ${this.name}_late WHERE id = ? ORDER BY seq DESC LIMIT 1`,
+      id,
+    );
+    return late?.seq ?? null;
   }
 
-  #load(): Head<Meta> {
-    const head = new Head(this.sql, this.name, structuredClone(this.#emptyMeta));
-    this.#ids.reload(head.lines.column("id").map(String));
-    return head;
+  #isLate(id: string): boolean {
+    const ms = idMs(id);
+    return ms === null || ms < (this.#spanStarts[SPAN_SEGMENTS - 1] ?? 0);
   }
+
+  /** The range of the times in ids, without late ids. If all are late, the range is empty. */
+  #spanOf(ids: readonly string[]): [firstMs: number, lastMs: number] {
+    const times = ids.flatMap((id) => (this.#isLate(id) ? [] : (idMs(id) ?? [])));
+    return times.length === 0 ? [this.#spanStarts[0] ?? 0, -1] : [Math.min(...times), Math.max(...times)];
+  }
+
+  #readSpanStarts(): void {
+    const rows = this.rows("TRUE ORDER BY first_seq DESC LIMIT ?", SPAN_SEGMENTS);
+    this.#spanStarts = rows.map((row) => row.first_ms);
+  }
+
+  #removeLate({ first_ms: first, last_ms: last }: SegmentRow, id: string, seq: number): void {
+    const ms = idMs(id);
+    if (ms !== null && ms >= first && ms <= last) return;
+    this.#sql.exec(`DELETE FROM ${this.name}_late WHERE id = ? AND seq = ?`, id, seq);
+  }
+}
+
+function idMs(id: string): number | null {
+  return uuidv7Ms(id.slice(id.indexOf("_") + 1));
 }
 
 function rowOfSealed({ row }: Segment): SegmentRow {
@@ -288,112 +484,18 @@ function rowOfSealed({ row }: Segment): SegmentRow {
   return row;
 }
 
-function conditionOf({ event, source, status, sinceMs, untilMs }: WalkFilter) {
+interface Condition {
+  sql: string;
+  values: SqlStorageValue[];
+}
+
+function conditionOf({ event, source, status, sinceMs, untilMs }: WalkFilter): Condition {
   const parts: [sql: string, SqlStorageValue][] = [];
   if (event !== undefined) parts.push(["instr(groups, ?) > 0", toSqlBlob(groupMark(event, source))]);
   if (status !== undefined) parts.push(["instr(statuses, ?) > 0", statusLetter(status)]);
   if (sinceMs !== undefined) parts.push(["received_to >= ?", sinceMs]);
   if (untilMs !== undefined) parts.push(["received_from < ?", untilMs]);
-  return {
-    sql: parts.length === 0 ? "TRUE" : parts.map(([sql]) => sql).join(" AND "),
-    values: parts.map(([, value]) => value),
-  };
-}
-
-/** The latest sealed segments among which the time in an id can place a line. Older lines are noted as late. */
-const SPAN_SEGMENTS = 16;
-
-/**
- * Finds lines by signal id. An id contains a time, and the row of a segment has the range of the times in its ids. The table
- * `late` lists lines whose id has no time, or a time before the latest segments.
- */
-class IdSearch {
-  readonly #sql: SqlStorage;
-  readonly #log: Log;
-  /** Range of the times in the ids of open lines, without late ids. */
-  #openSpan: { first: number; last: number } | null = null;
-  /** The first times of the last SPAN_SEGMENTS sealed segments, the latest at the end. */
-  #beginnings: number[] = [];
-
-  constructor(sql: SqlStorage, log: Log) {
-    this.#sql = sql;
-    this.#log = log;
-  }
-
-  add(id: string, seq: number): void {
-    const ms = idMs(id);
-    if (ms === null || ms < this.#lateBefore) {
-      this.#sql.exec(`INSERT OR IGNORE INTO ${this.#log.name}_late (id, seq) VALUES (?, ?)`, id, seq);
-    } else this.#extendSpan(ms);
-  }
-
-  /** Returns the range of the open lines when they are sealed. If all ids are late, the range is empty. */
-  close(): { first: number; last: number } {
-    const span = this.#openSpan ?? { first: this.#beginnings.at(-1) ?? 0, last: -1 };
-    this.#openSpan = null;
-    this.#beginnings.push(span.first);
-    if (this.#beginnings.length > SPAN_SEGMENTS) this.#beginnings.shift();
-    return span;
-  }
-
-  find(id: string): number | null {
-    const openSeq = seqOfId(this.#log.open(), id);
-    if (openSeq !== null) return openSeq;
-    const ms = idMs(id);
-    if (ms !== null) {
-      const rows = this.#log.rows(
-        "first_ms <= ?1 AND first_ms >= ?1 - ?2 AND last_ms >= ?1 ORDER BY first_ms DESC",
-        ms,
-        this.#log.meta.maxSpanMs,
-      );
-      for (const row of rows) {
-        const seq = seqOfId(this.#log.sealed(row), id);
-        if (seq !== null) return seq;
-      }
-    }
-    const [late] = this.#sql.exec<{ seq: number }>(
-      `SELECT seq FROM ${this.#log.name}_late WHERE id = ? ORDER BY seq DESC LIMIT 1`,
-      id,
-    );
-    return late?.seq ?? null;
-  }
-
-  remove({ first_ms: first, last_ms: last }: SegmentRow, id: string, seq: number): void {
-    const ms = idMs(id);
-    if (ms !== null && ms >= first && ms <= last) return;
-    this.#sql.exec(`DELETE FROM ${this.#log.name}_late WHERE id = ? AND seq = ?`, id, seq);
-  }
-
-  reload(openIds: readonly string[]): void {
-    this.#beginnings = this.#log
-      .rows("TRUE ORDER BY first_seq DESC LIMIT ?", SPAN_SEGMENTS)
-      .map((row) => row.first_ms)
-      .toReversed();
-    this.#openSpan = null;
-    for (const id of openIds) {
-      const ms = idMs(id);
-      if (ms !== null && ms >= this.#lateBefore) this.#extendSpan(ms);
-    }
-  }
-
-  get #lateBefore(): number {
-    return this.#beginnings.length < SPAN_SEGMENTS ? 0 : (this.#beginnings[0] ?? 0);
-  }
-
-  #extendSpan(ms: number): void {
-    const span = (this.#openSpan ??= { first: ms, last: ms });
-    span.first = Math.min(span.first, ms);
-    span.last = Math.max(span.last, ms);
-  }
-}
-
-function seqOfId({ lines, firstSeq }: Segment, id: string): number | null {
-  const index = lines.column("id").lastIndexOf(id);
-  return index === -1 ? null : firstSeq + index;
-}
-
-function idMs(id: string): number | null {
-  return uuidv7Ms(id.slice(id.indexOf("_") + 1));
+  return { sql: ["TRUE", ...parts.map(([sql]) => sql)].join(" AND "), values: parts.map(([, value]) => value) };
 }
 
 const HELD_ROWS = 16;
@@ -404,20 +506,15 @@ export class HeldLog extends Log {
     super(sql, "held", { maxSpanMs: 0 });
   }
 
-  /** When the period of the next held lines ends, in milliseconds since 1970; null: nothing is held. */
-  nextEndMs(): number | null {
-    const { at } = this.sql
-      .exec<{ at: number | null }>("SELECT min(period_end) AS at FROM held_segments WHERE instr(statuses, 'h') > 0")
-      .one();
-    const nextMs = Math.min(at ?? Number.POSITIVE_INFINITY, this.#openEndMs());
-    return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
-  }
-
-  /** A segment with held lines whose period has ended. It can have other lines too. */
-  ended(nowMs: number): Segment | null {
-    if (this.#openEndMs() <= nowMs) return this.open();
-    const [row] = this.rows("instr(statuses, 'h') > 0 AND period_end <= ? ORDER BY period_end LIMIT 1", nowMs);
-    return row === undefined ? null : this.sealed(row);
+  /** The segment with the next held lines whose period ends, in milliseconds since 1970. It can have other lines too. */
+  nextToEnd(): { endMs: number; read: () => Segment } | null {
+    const open = this.open();
+    const ends = open.lines.column("periodEnd").map(Number);
+    const statuses = open.lines.column("status");
+    const openEndMs = Math.min(...ends.filter((_, index) => statusOf(statuses[index] ?? 0) === "held"));
+    const [row] = this.rows("instr(statuses, 'h') > 0 ORDER BY period_end LIMIT 1");
+    if (row !== undefined && row.period_end < openEndMs) return { endMs: row.period_end, read: () => this.sealed(row) };
+    return openEndMs === Number.POSITIVE_INFINITY ? null : { endMs: openEndMs, read: () => open };
   }
 
   /** Sealed segments that may have held lines of ordinals after `after`, by their first ordinals. */
@@ -435,15 +532,9 @@ export class HeldLog extends Log {
       [ordinal, seq] = [rows.at(-1)?.ordinal_from ?? 0, rows.at(-1)?.first_seq ?? 0];
     }
   }
+}
 
-  #openEndMs(): number {
-    const { lines } = this.open();
-    const ends = lines.column("periodEnd");
-    return lines
-      .column("status")
-      .reduce<number>(
-        (endMs, status, index) => (statusOf(status) === "held" ? Math.min(endMs, Number(ends[index])) : endMs),
-        Number.POSITIVE_INFINITY,
-      );
-  }
+/** The platform accepts a view of a buffer as a parameter, although its types name buffers only. */
+export function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
+  return bytes as SqlStorageValue & Uint8Array;
 }

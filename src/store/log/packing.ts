@@ -1,11 +1,42 @@
 /**
- * Packs the lines of a segment into bytes and unpacks them. UUIDs do not compress, so they are stored separately as bytes; zstd
- * compresses the rest. The first byte tells the format.
+ * Packs the columns and the payloads of a segment into bytes, and unpacks them. UUIDs do not compress, so they are stored separately as
+ * bytes; zstd compresses the rest. The first byte tells the format.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
+import {
+  ByteReader,
+  ByteWriter,
+  readUuid,
+  UUID_BYTES,
+  UUID_CHARACTERS,
+  uuidMs,
+  UuidTexts,
+} from "../../platform/bytes.ts";
 import { zlib } from "../../platform/node.ts";
-import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
-import { COLUMNS, Lines, type PayloadNames } from "./lines.ts";
+
+/** The value of a line in one column; 0: absent. */
+export type Cell = number | string;
+
+/** Numbers are stored as differences, UUIDs separately as bytes, each other text once. A column of equal cells stores one. */
+export interface PackedColumn {
+  /** Number of stored cells: 1 if all cells are equal. */
+  stored: number;
+  numbers: Uint8Array;
+  ids: Uint8Array;
+  uuids: Uint8Array;
+  texts: readonly string[];
+}
+
+/** Names that the payload repeats. They never change while the payload is kept. */
+export interface PayloadNames {
+  userId: string | null;
+  anonymousId: string | null;
+}
+
+/** The names of each line, by its index. */
+interface NamesOfLines {
+  names(index: number): PayloadNames;
+}
 
 const ZSTD = 1;
 const BROTLI = 2;
@@ -16,21 +47,118 @@ const BROTLI_QUALITY = 3;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/**
- * Valid JSON text never contains these control characters. A mark replaces a UUID; the digit after the mark tells the source of
- * the UUID: the list of UUIDs, or a name in the facts.
- */
-const [MARK, PAYLOAD_END] = ["\u001a", "\u001e"] as const;
-const [LISTED_UUID, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
-/** Position of the first hyphen in a UUID, and the distances of the next two hyphens from the first. */
-const [HYPHEN_AT, SECOND_HYPHEN, THIRD_HYPHEN] = [8, 5, 10] as const;
+// Columns
 
-export function packLines(lines: Lines): Uint8Array {
-  const columns = lines.packed();
+/** Codes of texts among the numbers. REPEATED and above refer to an earlier text of the column. */
+const [ABSENT, NEW, NEW_UUID, SIGNAL_ID, REPEATED] = [0, 1, 2, 3, 4] as const;
+const ID_PREFIX = "sig_";
+const ID_CHARACTERS = ID_PREFIX.length + UUID_CHARACTERS;
+const TIME_DIGITS = 12;
+
+const NO_TEXTS: readonly string[] = [];
+const uuid = new Uint8Array(UUID_BYTES);
+const withoutTime = uuid.subarray(6);
+/** The writers of all columns. Sharing them is safe because packing is synchronous. */
+const column = { numbers: new ByteWriter(), ids: new ByteWriter(), uuids: new ByteWriter() };
+
+export function packColumn(all: readonly Cell[], is: "number" | "text"): PackedColumn {
+  const { numbers, ids, uuids } = column;
+  for (const writer of [numbers, ids, uuids]) writer.clear();
+  const cells = all.every((cell) => cell === all[0]) ? all.slice(0, 1) : all;
+  const texts = is === "text" ? writeTexts(cells) : writeNumbers(cells);
+  return { stored: cells.length, numbers: numbers.copy(), ids: ids.copy(), uuids: uuids.copy(), texts };
+}
+
+export function unpackColumn(packed: PackedColumn, is: "number" | "text", count: number): Cell[] {
+  const cells = is === "text" ? readTexts(packed) : readNumbers(packed);
+  const [first = 0] = cells;
+  while (cells.length < count) cells.push(first);
+  return cells;
+}
+
+function writeNumbers(cells: readonly Cell[]): readonly string[] {
+  const { numbers } = column;
+  let before = 0;
+  for (const cell of cells) {
+    const value = Number(cell);
+    numbers.number(value - before);
+    before = value;
+  }
+  return NO_TEXTS;
+}
+
+function readNumbers(packed: PackedColumn): Cell[] {
+  const differences = new ByteReader(packed.numbers);
+  const cells: Cell[] = [];
+  for (let value = 0; cells.length < packed.stored;) cells.push((value += differences.number()));
+  return cells;
+}
+
+function writeTexts(cells: readonly Cell[]): string[] {
+  const { numbers, ids, uuids } = column;
+  const texts: string[] = [];
+  const places = new Map<Cell, number>();
+  let beforeMs = 0;
+  for (const cell of cells) {
+    if (typeof cell === "number") {
+      numbers.number(ABSENT);
+      continue;
+    }
+    if (cell.length === ID_CHARACTERS && cell.startsWith(ID_PREFIX) && readUuid(cell, ID_PREFIX.length, uuid)) {
+      const ms = uuidMs(uuid);
+      numbers.number(SIGNAL_ID);
+      numbers.number(ms - beforeMs);
+      ids.append(withoutTime);
+      beforeMs = ms;
+      continue;
+    }
+    const known = places.get(cell);
+    if (known !== undefined) {
+      numbers.number(REPEATED + known);
+      continue;
+    }
+    places.set(cell, places.size);
+    const isUuid = cell.length === UUID_CHARACTERS && uuids.uuid(cell, 0);
+    numbers.number(isUuid ? NEW_UUID : NEW);
+    if (!isUuid) texts.push(cell);
+  }
+  return texts;
+}
+
+function readTexts(packed: PackedColumn): Cell[] {
+  const codes = new ByteReader(packed.numbers);
+  const idEnds = new UuidTexts(packed.ids, withoutTime.length);
+  const uuidTexts = new UuidTexts(packed.uuids, UUID_BYTES);
+  const texts = packed.texts.values();
+  const [cells, known]: [Cell[], string[]] = [[], []];
+  let [ms, idBegin] = [0, ""];
+  while (cells.length < packed.stored) {
+    const code = codes.number();
+    if (code === ABSENT) cells.push(0);
+    else if (code === SIGNAL_ID) {
+      const later = codes.number();
+      if (later !== 0 || idBegin === "") {
+        ms += later;
+        const digits = ms.toString(16).padStart(TIME_DIGITS, "0");
+        idBegin = `${ID_PREFIX}${digits.slice(0, 8)}-${digits.slice(8)}-`;
+      }
+      cells.push(idBegin + idEnds.next());
+    } else if (code >= REPEATED) cells.push(known[code - REPEATED] ?? 0);
+    else {
+      const text = code === NEW ? String(texts.next().value) : uuidTexts.next();
+      known.push(text);
+      cells.push(text);
+    }
+  }
+  return cells;
+}
+
+/** Packs all columns of `length` lines. */
+export function packColumns(columns: readonly PackedColumn[], length: number): Uint8Array {
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
-  rest.number(lines.length);
+  rest.number(length);
   for (const { stored, numbers, ids, uuids, texts } of columns) {
-    for (const length of [stored, numbers.length, ids.length, uuids.length, texts.length]) rest.number(length);
+    for (const count of [stored, numbers.length, ids.length, uuids.length, texts.length]) rest.number(count);
   }
   for (const { numbers, ids, uuids } of columns) {
     rest.append(numbers);
@@ -41,31 +169,43 @@ export function packLines(lines: Lines): Uint8Array {
   return pack(raw.bytes, rest.bytes, LINES_LEVEL);
 }
 
-export function unpackLines(bytes: ArrayBuffer): Lines {
+/** Does not unpack the cells of the columns: most readers need a few columns. */
+export function unpackColumns(bytes: ArrayBuffer, count: number): { length: number; columns: PackedColumn[] } {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const [numbers, uuids] = [new ByteReader(rest), new ByteReader(raw)];
-  const count = numbers.number();
-  const lengths = COLUMNS.map(() => ({
+  const length = numbers.number();
+  const sizes = Array.from({ length: count }, () => ({
     stored: numbers.number(),
     numbers: numbers.number(),
     ids: numbers.number(),
     uuids: numbers.number(),
     texts: numbers.number(),
   }));
-  const columns = lengths.map((length) => ({
-    stored: length.stored,
-    numbers: numbers.take(length.numbers),
-    ids: uuids.take(length.ids),
-    uuids: uuids.take(length.uuids),
-    texts: length.texts,
+  const columns = sizes.map((size) => ({
+    stored: size.stored,
+    numbers: numbers.take(size.numbers),
+    ids: uuids.take(size.ids),
+    uuids: uuids.take(size.uuids),
+    texts: size.texts,
   }));
   const texts = JSON.parse(decoder.decode(numbers.rest())) as string[];
   let taken = 0;
-  return new Lines(
-    count,
-    columns.map((column) => ({ ...column, texts: texts.slice(taken, (taken += column.texts)) })),
-  );
+  return {
+    length,
+    columns: columns.map((packed) => ({ ...packed, texts: texts.slice(taken, (taken += packed.texts)) })),
+  };
 }
+
+// Payloads
+
+/**
+ * Valid JSON text never contains these control characters. A mark replaces a UUID; the digit after the mark tells the source of
+ * the UUID: the list of UUIDs, or a name in the facts.
+ */
+const [MARK, PAYLOAD_END] = ["\u001a", "\u001e"] as const;
+const [LISTED_UUID, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
+/** Position of the first hyphen in a UUID, and the distances of the next two hyphens from the first. */
+const [HYPHEN_AT, SECOND_HYPHEN, THIRD_HYPHEN] = [8, 5, 10] as const;
 
 /**
  * Packs the payloads of a segment.
@@ -73,7 +213,7 @@ export function unpackLines(bytes: ArrayBuffer): Lines {
  * @param payloads null: not kept. No payload is empty.
  * @param lines the names of each line are left out of its payload. They never change while the payload is kept.
  */
-export function packPayloads(payloads: readonly (string | null)[], lines: Lines): Uint8Array {
+export function packPayloads(payloads: readonly (string | null)[], lines: NamesOfLines): Uint8Array {
   const uuids = new ByteWriter();
   const texts = payloads.map((payload, index) =>
     payload === null ? "" : withoutUuids(payload, lines.names(index), uuids),
@@ -82,7 +222,7 @@ export function packPayloads(payloads: readonly (string | null)[], lines: Lines)
 }
 
 /** Payloads as they were sent. Null: not kept, or the payload has a name that a deletion removed from the facts. */
-export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: Pick<Lines, "names">): (string | null)[] {
+export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: NamesOfLines): (string | null)[] {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const uuids = new UuidTexts(raw, UUID_BYTES);
   const texts = decoder.decode(rest).split(PAYLOAD_END);

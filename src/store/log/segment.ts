@@ -1,6 +1,7 @@
 /** A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines. */
-import { statusLetter, statusOf, textOf, outcomesOf, type ColumnName, type Lines } from "./lines.ts";
+import { textOf, outcomesOf, statusLetter, statusOf, type ColumnName, type Lines } from "./lines.ts";
 import type { Facts } from "./line.ts";
+import type { Cell } from "./packing.ts";
 
 /**
  * Stored bytes of the content hash of each line; all zero if the line is no original. In ten million signals a false match has a
@@ -42,6 +43,7 @@ export class Segment {
   readonly lines: Lines;
   /** Counts rewrites. A caller that has awaited compares versions before it writes. */
   readonly version: number;
+  /** Null: the lines are open. */
   readonly row: SegmentRow | null;
 
   constructor(firstSeq: number, lines: Lines, version: number, row: SegmentRow | null) {
@@ -84,6 +86,12 @@ export class Segment {
     return Array.from({ length: this.length }, (_, index) => this.firstSeq + index);
   }
 
+  /** The latest line with a signal id. */
+  seqOf(id: string): number | null {
+    const index = this.lines.column("id").lastIndexOf(id);
+    return index === -1 ? null : this.firstSeq + index;
+  }
+
   seqsWith(column: ColumnName, value: string): number[] {
     return this.#seqsWhere(column, (cell) => cell === value);
   }
@@ -96,48 +104,40 @@ export class Segment {
     return [...new Set(this.lines.column("event"))].some((event) => typeof event === "string" && matches(event));
   }
 
-  #seqsWhere(column: ColumnName, isWanted: (cell: number | string) => boolean): number[] {
+  #seqsWhere(column: ColumnName, isWanted: (cell: Cell) => boolean): number[] {
     return this.lines.column(column).flatMap((cell, index) => (isWanted(cell) ? [this.firstSeq + index] : []));
   }
 }
 
 /** Computes the columns of a segment's row from its lines, without lines that retention dropped. */
-export function summarise(lines: Lines) {
-  const row = {
-    received_from: Number.MAX_SAFE_INTEGER,
-    received_to: 0,
-    ordinal_from: Number.MAX_SAFE_INTEGER,
-    ordinal_to: 0,
-    period_end: 0,
-  };
-  const [marks, letters] = [new Set<number>(), new Set<string>()];
-  let heldUntil = Number.POSITIVE_INFINITY;
-  for (let index = 0; index < lines.length; index++) {
-    if (lines.cell(index, "id") === "") continue;
-    const receivedAtMs = Number(lines.cell(index, "receivedAt"));
-    const ordinal = Number(lines.cell(index, "ordinal"));
-    const periodEndMs = Number(lines.cell(index, "periodEnd"));
-    const status = statusOf(lines.cell(index, "status"));
-    row.received_from = Math.min(row.received_from, receivedAtMs);
-    row.received_to = Math.max(row.received_to, receivedAtMs);
-    row.ordinal_from = Math.min(row.ordinal_from, ordinal);
-    row.ordinal_to = Math.max(row.ordinal_to, ordinal);
-    row.period_end = Math.max(row.period_end, periodEndMs);
-    if (status === "held") heldUntil = Math.min(heldUntil, periodEndMs);
-    letters.add(statusLetter(status));
+export function summarise(lines: Lines): Partial<SegmentRow> {
+  const kept = lines.column("id").flatMap((id, index) => (id === "" ? [] : [index]));
+  const numbers = (name: ColumnName): number[] => kept.map((index) => Number(lines.cell(index, name)));
+  const [received, ordinals, ends] = [numbers("receivedAt"), numbers("ordinal"), numbers("periodEnd")];
+  const statuses = kept.map((index) => statusOf(lines.cell(index, "status")));
+  const heldEnds = ends.filter((_, place) => statuses[place] === "held");
+  const marks = kept.flatMap((index) => {
     const event = textOf(lines.cell(index, "event"));
-    if (event !== null) marks.add(markOf(event, textOf(lines.cell(index, "source")) ?? ""));
-  }
-  if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
-  const groups = new Uint8Array(marks.size * MARK_BYTES);
-  for (const [index, mark] of [...marks].sort((a, b) => a - b).entries()) {
-    groups.set(bytesOf(mark), index * MARK_BYTES);
-  }
-  return { ...row, groups, statuses: joinLetters(letters) };
+    return event === null ? [] : [markOf(event, textOf(lines.cell(index, "source")) ?? "")];
+  });
+  const groups = [...new Set(marks)].sort((a, b) => a - b).flatMap((mark) => [...bytesOf(mark)]);
+  return {
+    received_from: Math.min(...received),
+    received_to: Math.max(...received),
+    ordinal_from: Math.min(...ordinals),
+    ordinal_to: Math.max(...ordinals),
+    period_end: heldEnds.length > 0 ? Math.min(...heldEnds) : Math.max(...ends),
+    statuses: joinLetters(statuses.map(statusLetter)),
+    groups: Uint8Array.from(groups).buffer,
+  };
 }
 
 export function statusLetters(lines: Lines): string {
-  return joinLetters(new Set(lines.column("status").map((cell) => statusLetter(statusOf(cell)))));
+  return joinLetters(lines.column("status").map((cell) => statusLetter(statusOf(cell))));
+}
+
+function joinLetters(letters: readonly string[]): string {
+  return [...new Set(letters)].sort().join("");
 }
 
 /**
@@ -146,11 +146,8 @@ export function statusLetters(lines: Lines): string {
  */
 export function groupMark(event: string, source?: string): Uint8Array {
   const mark = bytesOf(markOf(event, source ?? ""));
-  return source === undefined ? mark.subarray(0, EVENT_MARK_BYTES) : mark;
+  return source === undefined ? mark.subarray(0, 2) : mark;
 }
-
-const EVENT_MARK_BYTES = 2;
-const MARK_BYTES = 3;
 
 function markOf(event: string, source: string): number {
   return ((hashOf(event) & 0xffff) << 8) | (hashOf(source) & 0xff);
@@ -165,8 +162,4 @@ function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return hash ^ (hash >>> 16);
-}
-
-function joinLetters(letters: Set<string>): string {
-  return [...letters].sort().join("");
 }

@@ -1,70 +1,60 @@
 /**
- * Signals whose visitor has become known (spec §6.1): those that wait as anonymous, and those that an anonymous id gave to
- * a person before their user id, which counts for more, was somebody's. The batch that makes visitors known links them
- * itself, as far as it takes nothing but what the store has: signals that have been run through the rules as they are now,
- * and few enough. The others are a job for each visitor (link-jobs.ts), written in the transaction that made them known,
- * and there until their list is empty. Jobs go in steps of many visitors, each of which may break off anywhere: payloads
- * are fetched, run through the rules as they are now, and given to the persons in one transaction that takes them off the
- * lists.
+ * Linking (spec §6.1) gives a visitor's earlier signals to the person who the visitor turns out to be. It also moves signals that an
+ * anonymous id gave to a person before their user id, which is stronger, had an owner.
+ *
+ * The batch that identifies a visitor links at once what needs no payload and fits a batch. For the rest it writes a job for the
+ * visitor, which stays until the visitor's timeline is empty. A step of linking takes many jobs: it fetches payloads, evaluates the
+ * current rules, and changes lines, people and timelines in one transaction.
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluateSignal, pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { evaluate, pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { isAboutEvent, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
-import { wants } from "../state/raise-events.ts";
-import type { ColdObjects } from "../log/cold.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
-import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
+import { wants } from "../state/raise-events.ts";
 import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
-import type { StoreState } from "../state/store-state.ts";
-import {
-  dueLinkJobs,
-  endLinkJob,
-  hasFreshLinkJob,
-  hasLinkJob,
-  isLinkJobDue,
-  LINK_ALARM_MS,
-  linkCounts,
-  putOffLinkJob,
-  saveLinkCounts,
-  startLinkJob,
-} from "./link-jobs.ts";
-import type { LinkCounts } from "./link-jobs.ts";
+import { transact, type StoreState } from "../state/store-state.ts";
 import { People } from "./people.ts";
 import { writeAndRecount } from "./recount.ts";
-import { firstEntries, hasEntries, scoredBy, VisitorLists } from "./timelines.ts";
-import { namesOnLine, visitorList } from "./visitors.ts";
-import type { VisitorId } from "./visitors.ts";
+import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
+import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./visitors.ts";
 
-/** Anonymous signals that are linked to their person in one step. */
+/** Signals that one step links. */
 export const LINK_PAGE_SIGNALS = 500;
+/** The alarm takes a job if the consumer that caused it has not taken it within this time. */
+export const LINK_ALARM_MS = 10_000;
+/** Due time of jobs that wait until a deletion has processed the visitor. */
+export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
 
-/** Anonymous signals linked to their person in one step. */
 export interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;
-  /** The workspace's rules, as they are now. */
+  /** Reads the workspace's current rules. */
   rules: () => Promise<WorkspaceRules>;
-  /** Whether a step of this run failed because the rules were older than ones already applied. */
-  isStale?: boolean;
+  /** Whether the last step had to be repeated because newer rules were applied meanwhile. */
+  isRepeated?: boolean;
 }
 
-/** A segment that was read, with its listed lines. */
-interface Part {
+/** The oldest lines of a visitor's timeline. */
+interface VisitorLines {
+  visitor: VisitorId;
+  seqs: readonly number[];
+}
+
+interface SegmentLines {
   segment: Segment;
   seqs: readonly number[];
 }
 
-/** Links signals of visitors whom the batch identifies, while it is recorded. Jobs do the rest. */
+/** Links signals of visitors whom a batch identifies, in the transaction that records the batch. Jobs link the rest. */
 export function linkAtOnce(
   state: StoreState,
   people: People,
@@ -72,140 +62,129 @@ export function linkAtOnce(
   { rulesVersion, nowMs }: { rulesVersion: number | null; nowMs: number },
 ): void {
   const { sql } = state;
-  const listed = listedOf(state, visitors);
-  const waiting = listed.filter(({ seqs }) => seqs.length > 0);
+  const read = linesOf(state, visitors);
+  const waiting = read.filter(({ seqs }) => seqs.length > 0);
   if (rulesVersion !== null && waiting.length > 0) {
     const fresh = waiting.filter(({ visitor }) => !hasLinkJob(sql, visitor));
     const linking = new Linking(state, people, { version: rulesVersion, rules: null }, new Map(), nowMs);
-    for (const { segment, seqs } of partsOf(state, fresh)) linking.link(segment, seqs);
-    linking.takeOff(fresh);
+    for (const { segment, seqs } of segmentsOf(state, fresh)) linking.link(segment, seqs);
+    linking.unlist(fresh);
   }
-  for (const visitor of [...waiting.map((one) => one.visitor), ...visitors.slice(listed.length)])
+  const unread = visitors.slice(read.length);
+  for (const visitor of [...waiting.map((lines) => lines.visitor), ...unread]) {
     if (hasEntries(sql, visitorList(visitor))) startLinkJob(sql, visitor, nowMs);
+  }
 }
 
 /**
- * Runs one step of linking. A job without its payloads waits for a while.
+ * Takes a step of the jobs. A job whose payloads cannot be read waits for a while.
  *
- * @returns whether the next step can follow at once; false also without further jobs. @throws if the rules cannot be
- * read.
+ * @returns whether the next step can follow at once. @throws when the rules cannot be read, or are older than applied rules.
  */
 export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
-  const { state, objects } = work;
+  const { state, storage, objects } = work;
   const { sql, signals } = state;
   const visitors = dueLinkJobs(sql, Date.now() + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
   if (visitors.length === 0) return false;
   const current = await work.rules();
-  const parts = partsOf(state, listedOf(state, visitors));
-  const payloads = await readPayloads(signals, objects, wantedOf(state, parts, current));
-  return inTransaction(work, () => {
-    // If newer rules were applied in the meantime, the step is repeated once, and later after that.
+  const segments = segmentsOf(state, linesOf(state, visitors));
+  const payloads = await readPayloads(signals, objects, linesToEvaluate(state, segments, current));
+  return transact(storage, state, () => {
     if (isStale(sql, current.version)) {
-      if (work.isStale === true) throw new Error("the mapping rules are older than some that have been applied");
-      return (work.isStale = true);
+      if (work.isRepeated === true) throw new Error("the mapping rules are older than rules that have been applied");
+      return (work.isRepeated = true);
     }
     const nowMs = Date.now();
-    // Another job may own a visitor's list by now, for example the deletion of its person.
     const people = new People(state);
-    const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
-    // Lines of an id without an owner wait for the next person named by it.
+    // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
+    const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
+    // Lines of an id without an owner wait for the next person whom the id names.
     const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
-    const listed = listedOf(state, due.filter(isKnown));
-    const here = new Set(listed.flatMap(({ seqs }) => seqs));
+    const lines = linesOf(state, due.filter(isKnown));
+    const listed = new Set(lines.flatMap(({ seqs }) => seqs));
     const linking = new Linking(state, people, current, payloads, nowMs);
-    for (const { segment, seqs } of parts) {
-      // Lines that have changed meanwhile are left for the next step.
-      const left = seqs.filter((seq) => here.has(seq));
+    for (const { segment, seqs } of segments) {
+      // The next step takes lines that have changed meanwhile.
+      const left = seqs.filter((seq) => listed.has(seq));
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
-    for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
+    for (const visitor of linking.unlist(lines)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
     writeAndRecount(state, people);
-    const looked = new Set(listed.map(({ visitor }) => visitor));
-    const others = due.filter((visitor) => !looked.has(visitor)).map((visitor) => ({ visitor, seqs: [] }));
-    const took = [...listed, ...others];
-    raiseLinked(state, people, took, linking.done, nowMs);
-    for (const visitor of due)
+    raiseLinked(state, people, lines, linking.done, nowMs);
+    for (const visitor of due) {
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
+    }
     signals.flush();
     return hasFreshLinkJob(sql, nowMs);
   });
 }
 
-/** Runs one transaction and keeps memory consistent with storage after a rollback. */
-function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
-  try {
-    return storage.transactionSync(act);
-  } catch (error) {
-    state.reload();
-    throw error;
-  }
-}
-
-/** The oldest lines of the visitors' lists, LINK_PAGE_SIGNALS at most. */
-function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): ListedLines[] {
-  const listed: ListedLines[] = [];
+/** The oldest lines of each visitor, LINK_PAGE_SIGNALS in all. Visitors beyond that are left out. */
+function linesOf({ sql }: StoreState, visitors: readonly VisitorId[]): VisitorLines[] {
+  const lines: VisitorLines[] = [];
   let left = LINK_PAGE_SIGNALS;
   for (const visitor of visitors) {
     if (left === 0) break;
-    const seqs = firstEntries(sql, visitorList(visitor))
-      .slice(0, left)
-      .map(({ seq }) => seq);
-    left -= seqs.length;
-    listed.push({ visitor, seqs });
+    const entries = entriesAfter(sql, visitorList(visitor)).slice(0, left);
+    left -= entries.length;
+    lines.push({ visitor, seqs: entries.map(({ seq }) => seq) });
   }
-  return listed;
+  return lines;
 }
 
-/** Segments of the lines, RULE_STEP_SEGMENTS at most: they are in memory as a whole, however few of their lines are listed. */
-function partsOf({ signals }: StoreState, listed: readonly ListedLines[]): Part[] {
-  const parts: Part[] = [];
-  for (const part of signals.segmentsOf(listed.flatMap(({ seqs }) => seqs))) {
-    if (parts.length === RULE_STEP_SEGMENTS) break;
-    parts.push(part);
+/** The segments of lines, RULE_STEP_SEGMENTS at most, because each is in memory as a whole. */
+function segmentsOf({ signals }: StoreState, lines: readonly VisitorLines[]): SegmentLines[] {
+  const segments: SegmentLines[] = [];
+  for (const part of signals.segmentsOf(lines.flatMap(({ seqs }) => seqs))) {
+    if (segments.length === RULE_STEP_SEGMENTS) break;
+    segments.push(part);
   }
-  return parts;
+  return segments;
 }
 
-/** The lines whose payloads it takes to say what they score. */
-function wantedOf(state: StoreState, parts: readonly Part[], { version, rules }: WorkspaceRules): Part[] {
-  return parts
-    .map(({ segment, seqs }) => ({
-      segment,
-      seqs: seqs.filter((seq) => {
-        const facts = segment.facts(seq);
-        return !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
-      }),
-    }))
+/** The lines whose scores depend on their payloads. */
+function linesToEvaluate(
+  state: StoreState,
+  segments: readonly SegmentLines[],
+  { version, rules }: WorkspaceRules,
+): SegmentLines[] {
+  const needsPayload = (seq: number, facts: Facts): boolean =>
+    !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
+  return segments
+    .map(({ segment, seqs }) => ({ segment, seqs: seqs.filter((seq) => needsPayload(seq, segment.facts(seq))) }))
     .filter(({ seqs }) => seqs.length > 0);
 }
 
-/** The oldest lines on a visitor's list. */
-export interface ListedLines {
-  visitor: VisitorId;
-  seqs: readonly number[];
-}
-
-/** Whether the line has the outcomes of that rules version, or its event has no rules. */
-export function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
+/** Whether the line has its outcomes by this version of the rules. */
+function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
   if (facts.kind !== "signal") return true;
   return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
 }
 
-/** Gives lines to the persons their visitors are, with what they scored. */
-export class Linking {
+const NO_OUTCOMES = { rulesTried: 0, outcomes: [] };
+
+/** Changes of scores by linking, as JSON in the row of a job. Moving a score from a person to another changes no total. */
+interface LinkCounts {
+  personId: number;
+  added: number;
+  changed: number;
+  removed: number;
+  points: number;
+}
+
+class Linking {
   readonly #state: StoreState;
   readonly #people: People;
   readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
   readonly #lists = new VisitorLists();
-  /** Lines that have left their lists, and those that lack their payloads. */
-  readonly #done = new Set<number>();
+  /** Lines without the payload that they need. */
   readonly #lacking = new Set<number>();
-  /** Changes of scores by linking a line, by line number. */
-  readonly done = new Map<number, LinkCounts>();
+  /** Lines that are linked or need no link, with the changes of scores; null: none. */
+  readonly done = new Map<number, LinkCounts | null>();
 
-  /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
+  /** @param rules `rules.rules` is null while a batch is recorded: only lines with outcomes by this version are linked. */
   constructor(
     state: StoreState,
     people: People,
@@ -226,42 +205,43 @@ export class Linking {
       const before = segment.facts(seq);
       const linked = this.#linked(seq, before);
       if (linked === null) continue;
-      this.#done.add(seq);
       this.#lists.remove(seq, before, linked.listedBy);
       changes.set(seq, linked);
     }
     this.#state.signals.rewrite(segment, changes);
   }
 
-  /** Removes linked lines from the lists. Returns the visitors for whom nothing could be done without payloads. */
-  takeOff(listed: readonly ListedLines[]): VisitorId[] {
+  /** Removes lines that are done or gone from the timelines. Returns the visitors for whom nothing could be done without payloads. */
+  unlist(lines: readonly VisitorLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
-    const left = listed.flatMap(({ seqs }) => seqs).filter((seq) => !this.#done.has(seq));
-    // Of lines that no segment has any more nothing is left to be linked.
-    const gone = signals.goneOf(left);
-    const lacking = listed.flatMap(({ visitor, seqs }) => {
+    const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));
+    const gone = new Set(left.filter((seq) => signals.isGone(seq)));
+    const lacking = lines.filter(({ visitor, seqs }) => {
       for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
-      const isIdle = seqs.every((seq) => !this.#done.has(seq) && !gone.has(seq));
-      return isIdle && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
+      const isIdle = seqs.every((seq) => !this.done.has(seq) && !gone.has(seq));
+      return isIdle && seqs.some((seq) => this.#lacking.has(seq));
     });
     this.#lists.write(sql);
-    return lacking;
+    return lacking.map(({ visitor }) => visitor);
   }
 
-  /** Facts of a line after linking, or with its old person; null: linking needs the rules or a payload. */
+  /** Links a line. Returns its new facts; null: the line waits for rules or its payload. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
-    const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(namesOnLine(facts), receipt) : null;
+    const owner = isOpen ? this.#people.ownerOf(facts, admission) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
+      this.done.set(seq, null);
       return { ...facts, listedBy: [] };
     }
-    // The owner of its user id takes over a line that only an anonymous id had assigned.
+    // A line stays on the timeline of its user id while only its anonymous id names the owner.
     const listedBy = owner.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
-    if (before?.personId === owner.personId) return { ...facts, owner, listedBy };
-    // A line is taken from a person only with the rules at hand, for all of that person's signals have to be counted again.
+    if (before?.personId === owner.personId) {
+      this.done.set(seq, null);
+      return { ...facts, owner, listedBy };
+    }
+    // A batch takes no line from a person, because the person may need a recount.
     if (before !== null && this.#rules.rules === null) return null;
     const judged = this.#judge(seq, facts, email);
     if (judged === null) {
@@ -271,9 +251,7 @@ export class Linking {
     const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
     changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
-    this.#people.enrich(owner.personId, facts.traits, receipt);
-    this.#people.seen(owner.personId, receipt.receivedAtMs);
-    const won = this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
+    const won = this.#people.own(owner.personId, seq, linked);
     this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
   }
@@ -288,18 +266,17 @@ export class Linking {
     const { version, rules } = this.#rules;
     if (isJudged(this.#state, seq, facts, version)) return facts;
     if (rules === null) return null;
-    if (!isAboutEvent(rules, facts.event ?? "")) return NOTHING;
+    if (!isAboutEvent(rules, facts.event ?? "")) return NO_OUTCOMES;
     const payload = this.#payloads.get(seq);
     if (payload === undefined) return null;
-    if (payload === null) return NOTHING;
+    if (payload === null) return NO_OUTCOMES;
     const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluateSignal(rules, signal, email);
-    if (typeof evaluation === "string") return NOTHING;
+    const evaluation = evaluate(rules, signal, email);
+    if (evaluation === null) return NO_OUTCOMES;
     return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }
 }
 
-/** Moving a scoring line from one person to another changes no total. */
 function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
   const points = pointsOf(won) - pointsOf(lost);
   return {
@@ -311,63 +288,103 @@ function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly Ru
   };
 }
 
-const NOTHING = { rulesTried: 0, outcomes: [] };
-
-/**
- * Raises notifications for a link step: thresholds that people have reached, and the sum of all steps for each
- * completely linked visitor. Call it before those jobs end.
- *
- * @param due visitors; the step was about the first of them. @param done result of the step for each line.
- */
-export function raiseLinked(
+/** Raises thresholds that people have crossed, and one event per visitor whose lines are all linked. Call it before the jobs end. */
+function raiseLinked(
   state: StoreState,
   people: People,
-  due: readonly ListedLines[],
-  done: Map<number, LinkCounts>,
+  lines: readonly VisitorLines[],
+  done: ReadonlyMap<number, LinkCounts | null>,
   nowMs: number,
 ): void {
   if (people.news === null) return;
   const events = people.news.crossedEvents(nowMs);
-  if (wants(state, "people.rescored")) events.push(...linkedEvents(state, people, due, done, nowMs));
+  if (wants(state, "people.rescored")) {
+    // A line on the timelines of two ids counts for the first of them.
+    const counted = new Set<number>();
+    for (const { visitor, seqs } of lines) {
+      const counts = seqs.filter((seq) => !counted.has(seq)).flatMap((seq) => done.get(seq) ?? []);
+      for (const seq of seqs) counted.add(seq);
+      events.push(...linkedEvents(state.sql, people, visitor, counts, nowMs));
+    }
+  }
   state.raised.raise(events);
 }
 
+/** The event of a visitor's finished job. An unfinished job stores the counts. */
 function linkedEvents(
-  { sql }: StoreState,
+  sql: SqlStorage,
   people: People,
-  due: readonly ListedLines[],
-  done: Map<number, LinkCounts>,
+  visitor: VisitorId,
+  counts: readonly LinkCounts[],
   nowMs: number,
 ): WorkspaceEvent[] {
-  return due.flatMap(({ visitor, seqs }) => {
-    const here = seqs.flatMap((seq) => done.get(seq) ?? []);
-    // A line on lists of two ids is notified once.
-    for (const seq of seqs) done.delete(seq);
-    const before = linkCounts(sql, visitor);
-    const counts = here.length === 0 ? before : sumsOf([...before, ...here]);
-    if (hasEntries(sql, visitorList(visitor))) {
-      if (here.length > 0) saveLinkCounts(sql, visitor, counts);
-      return [];
+  const [job] = sql.exec<{ counts: string }>("SELECT counts FROM link_jobs WHERE key = ?", visitorKey(visitor));
+  const sums = sumsOf([...(JSON.parse(job?.counts ?? "[]") as LinkCounts[]), ...counts]);
+  if (hasEntries(sql, visitorList(visitor))) {
+    if (counts.length > 0) {
+      sql.exec("UPDATE link_jobs SET counts = ? WHERE key = ?", JSON.stringify(sums), visitorKey(visitor));
     }
-    return counts.flatMap(({ personId, ...sums }) => {
-      const email = people.emailOf(personId);
-      if (email === null || (sums.added + sums.removed === 0 && sums.points === 0)) return [];
-      const data = { cause: "signals_linked" as const, rule_id: null, email, ...sums, thresholds: [] };
-      return newEvent("people.rescored", data, nowMs);
-    });
+    return [];
+  }
+  return sums.flatMap(({ personId, ...sum }) => {
+    const email = people.emailOf(personId);
+    if (email === null || (sum.added + sum.removed === 0 && sum.points === 0)) return [];
+    const data = { cause: "signals_linked" as const, rule_id: null, email, ...sum, thresholds: [] };
+    return newEvent("people.rescored", data, nowMs);
   });
 }
 
-/** Counts with those of each person added up. */
 function sumsOf(counts: readonly LinkCounts[]): LinkCounts[] {
   const sums = new Map<number, LinkCounts>();
-  for (const one of counts) {
-    const sum = sums.get(one.personId) ?? { personId: one.personId, added: 0, changed: 0, removed: 0, points: 0 };
-    sum.added += one.added;
-    sum.changed += one.changed;
-    sum.removed += one.removed;
-    sum.points += one.points;
-    sums.set(one.personId, sum);
+  for (const { personId, added, changed, removed, points } of counts) {
+    const sum = sums.get(personId) ?? { personId, added: 0, changed: 0, removed: 0, points: 0 };
+    sum.added += added;
+    sum.changed += changed;
+    sum.removed += removed;
+    sum.points += points;
+    sums.set(personId, sum);
   }
   return [...sums.values()];
+}
+
+/** Adds a job for a visitor. An existing job keeps its due time. */
+export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number): void {
+  sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
+}
+
+/** When the next job is due, in milliseconds since 1970; null: there is none, or all wait for deletions. */
+export function nextLinkJobMs(sql: SqlStorage): number | null {
+  const { at } = sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM link_jobs").one();
+  return at === AFTER_DELETION ? null : at;
+}
+
+/** Visitors whose jobs are due by then, the longest waiting first. */
+export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): VisitorId[] {
+  return sql
+    .exec<{ key: ArrayBuffer }>("SELECT key FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?", byMs, limit)
+    .toArray()
+    .map(({ key }) => visitorOfKey(key));
+}
+
+/** Whether a job exists that has not failed. It can run at once. */
+export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
+  return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
+}
+
+function hasLinkJob(sql: SqlStorage, visitor: VisitorId): boolean {
+  return sql.exec("SELECT 1 FROM link_jobs WHERE key = ?", visitorKey(visitor)).toArray().length > 0;
+}
+
+/** Lets the alarm continue at once with the longest waiting job. */
+export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
+  const [visitor] = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1);
+  if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
+}
+
+export function putOffLinkJob(sql: SqlStorage, visitor: VisitorId, untilMs: number): void {
+  sql.exec("UPDATE link_jobs SET due_at = ? WHERE key = ?", untilMs, visitorKey(visitor));
+}
+
+export function endLinkJob(sql: SqlStorage, visitor: VisitorId): void {
+  sql.exec("DELETE FROM link_jobs WHERE key = ?", visitorKey(visitor));
 }

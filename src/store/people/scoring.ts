@@ -1,6 +1,6 @@
 /**
- * Scores of lines. A line's matches count, unless a rule that scores once a day, or once ever, has scored the person
- * before (state/once.ts). Such a match counts as soon as the earlier one is removed.
+ * Scores of lines. A line's matches count, except where a rule scores a person once and another line counts already (`Once` in
+ * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
@@ -8,57 +8,50 @@ import { countScore } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
-/**
- * Entries that one transaction reads to find replacing matches: some 20 ms. A job does the rest, see replacements.ts.
- */
+/** Entries that one transaction reads to find replacing matches: some 20 ms. A job (recount.ts) reads the rest. */
 export const REPLACE_STEP_ENTRIES = 5_000;
-/** Behind which line all lines are. */
-const BEFORE_ALL = -1;
+const BEFORE_ALL_LINES = -1;
 
-/** The person whose score it is. */
-interface Owner {
+interface Person {
   id: number;
   score: number;
 }
 
 export class Scoring {
   readonly #state: StoreState;
-  /**
-   * By person: rules that score once a day, or once ever, with a removed match, and the line after which a replacing
-   * match is searched.
-   */
+  /** By person and rule: the line behind which to search for the match that replaces a removed match. */
   readonly #released = new Map<number, Map<string, number>>();
-  /** Remaining budget of entries to read. */
-  #left = REPLACE_STEP_ENTRIES;
+  /** Remaining entries to read. */
+  #budget = REPLACE_STEP_ENTRIES;
 
   constructor(state: StoreState) {
     this.#state = state;
   }
 
-  /** Adds what a line scores to its person. Returns the matches that count. */
-  add(owner: Owner, scored: Scored): readonly RuleMatch[] {
-    return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
+  /** Adds the score of a line to its person. Returns the matches that count. */
+  add(person: Person, scored: Scored): readonly RuleMatch[] {
+    return this.#score(person, scored, 1, (match) => this.#state.once.take(person.id, scored, match));
   }
 
-  /** Takes what a line scores from its person. Returns the matches that had counted. */
-  remove(owner: Owner, scored: Scored): readonly RuleMatch[] {
-    return this.#score(owner, scored, -1, (match) => {
-      if (!this.#state.once.release(owner.id, scored, match)) return false;
-      if (match.frequency !== undefined) this.replaceBehind(owner.id, match.ruleId, BEFORE_ALL);
+  /** Removes the score of a line from its person. Returns the matches that had counted. */
+  remove(person: Person, scored: Scored): readonly RuleMatch[] {
+    return this.#score(person, scored, -1, (match) => {
+      if (!this.#state.once.release(person.id, scored, match)) return false;
+      if (match.frequency !== undefined) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
       return true;
     });
   }
 
-  /** Changes what rules made of a line; null: nothing. */
-  change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
-    const [gone, come] = [without(before, after), without(after, before)];
-    const lost = gone !== null && this.remove(owner, gone).length > 0;
-    const won = come !== null && this.add(owner, come).length > 0;
+  /** Changes the score of a line. Returns the effect; null: none. */
+  change(person: Person, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
+    const [gone, added] = [without(before, after), without(after, before)];
+    const lost = gone !== null && this.remove(person, gone).length > 0;
+    const won = added !== null && this.add(person, added).length > 0;
     if (won) return lost ? "changed" : "added";
     return lost ? "removed" : null;
   }
 
-  /** Lets `replaceReleased` search for replacing matches after a line of the person. */
+  /** Lets `replaceReleased` search for a replacing match behind a line. */
   replaceBehind(personId: number, ruleId: string, seq: number): void {
     const released = this.#released.get(personId);
     if (released === undefined) this.#released.set(personId, new Map([[ruleId, seq]]));
@@ -66,94 +59,77 @@ export class Scoring {
   }
 
   /**
-   * Finds the line that scores in place of a removed one: the first kept line of the person that the rule's current
-   * version matches. Outcomes of older versions stay until the rule is applied to the past, and dropped signals keep
-   * their scores. If too many lines must be read, a job continues.
+   * Replaces removed matches: the first kept line counts that the rule's current version matches. Outcomes of older versions wait
+   * until the rule is applied to the past. If too many lines must be read, a job continues.
    *
-   * @param entriesBehind the person's entries after a line, in order. @returns the number of lines that now score.
+   * @param entriesBehind the person's entries behind a line, ascending. @returns the number of lines that now score.
    */
-  replaceReleased(owner: Owner, entriesBehind: (seq: number) => Iterable<Entry>): number {
-    const released = this.#released.get(owner.id);
+  replaceReleased(person: Person, entriesBehind: (seq: number) => Iterable<Entry>): number {
+    const released = this.#released.get(person.id);
     if (released === undefined) return 0;
-    this.#released.delete(owner.id);
+    this.#released.delete(person.id);
     const { sql, outcomes } = this.#state;
-    const replacing = [...released.keys()].flatMap((ruleId) => outcomes.currentOf(ruleId) ?? []);
+    const current = [...released.keys()].flatMap((ruleId) => outcomes.currentOf(ruleId) ?? []);
     let [replaced, behind] = [0, Math.min(...released.values())];
-    const replace = this.#replacer(owner, replacing);
-    for (const entry of replacing.length === 0 ? [] : entriesBehind(behind)) {
-      if (this.#left-- <= 0) {
-        for (const ruleId of released.keys()) noteReplacement(sql, { personId: owner.id, ruleId, behind });
+    const replace = this.#replacer(person, current);
+    for (const entry of current.length === 0 ? [] : entriesBehind(behind)) {
+      if (this.#budget-- <= 0) {
+        for (const ruleId of released.keys()) {
+          sql.exec(
+            "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
+            person.id,
+            ruleId,
+            behind,
+          );
+        }
         return replaced;
       }
       if (replace(entry)) replaced++;
       behind = entry.seq;
     }
-    for (const ruleId of released.keys()) endReplacement(sql, owner.id, ruleId);
+    for (const ruleId of released.keys()) endReplacement(sql, person.id, ruleId);
     return replaced;
   }
 
-  /** Makes what an entry's line scores count, as far as it can. The function returns whether anything of it does. */
-  #replacer(owner: Owner, replacing: readonly number[]): (entry: Entry) => boolean {
+  /** A function that counts the open matches of an entry. It returns whether there was any. */
+  #replacer(person: Person, current: readonly number[]): (entry: Entry) => boolean {
     const { once, signals, outcomes } = this.#state;
-    // Read once which lines already count: a person may have thousands of lines.
+    // Remember which matches are taken: a person may have thousands of lines.
     const taken = new Set<string>();
     const isOpen = (scored: Scored, match: RuleMatch): boolean => {
-      const { ruleId, frequency } = match;
-      if (frequency === undefined) return false;
-      const occasion = frequency === "once_ever" ? ruleId : `${ruleId} ${dayOf(scored.atMs)}`;
+      const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.atMs)}`;
       if (taken.has(occasion)) return false;
-      if (once.isOpen(owner.id, scored, match)) return true;
+      if (once.isOpen(person.id, scored, match)) return true;
       taken.add(occasion);
       return false;
     };
     return ({ seq, scored }) => {
       if (scored === null) return false;
-      const waiting = scored.outcomes.filter((id) => replacing.includes(id) && isOpen(scored, outcomes.get(id)));
-      if (waiting.length === 0 || signals.read(seq) === null) return false;
-      return this.add(owner, { ...scored, outcomes: waiting }).length > 0;
+      const open = scored.outcomes.filter((id) => current.includes(id) && isOpen(scored, outcomes.get(id)));
+      if (open.length === 0 || signals.read(seq) === null) return false;
+      return this.add(person, { ...scored, outcomes: open }).length > 0;
     };
   }
 
   #score(
-    owner: Owner,
+    person: Person,
     { outcomes, atMs }: Scored,
     times: 1 | -1,
     counts: (match: RuleMatch) => boolean,
   ): readonly RuleMatch[] {
-    const counted: RuleMatch[] = [];
-    for (const id of outcomes) {
-      const match = this.#state.outcomes.get(id);
-      if (!counts(match)) continue;
-      counted.push(match);
-      owner.score += times * match.points;
-      countScore(this.#state.books, match.ruleId, atMs, times);
+    const counted = outcomes.map((id) => this.#state.outcomes.get(id)).filter(counts);
+    for (const { points, ruleId } of counted) {
+      person.score += times * points;
+      countScore(this.#state.books, ruleId, atMs, times);
     }
     return counted;
   }
 }
 
-/** Outcomes of a line without those that another line already has; null: none. */
-function without(scored: Scored | null, other: Scored | null): Scored | null {
-  const outcomes = scored?.outcomes.filter((id) => other?.outcomes.includes(id) !== true) ?? [];
+/** The outcomes of a line without those that it keeps; null: none. */
+function without(scored: Scored | null, kept: Scored | null): Scored | null {
+  const outcomes = scored?.outcomes.filter((id) => kept?.outcomes.includes(id) !== true) ?? [];
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
-}
-
-// Which rules have matches of a person that are still to be replaced, as the rows of `replacements` say it.
-
-/** Records that replacing matches of a rule must be searched after a line of the person. */
-export interface Replacement {
-  personId: number;
-  ruleId: string;
-  behind: number;
-}
-
-function noteReplacement(sql: SqlStorage, { personId, ruleId, behind }: Replacement): void {
-  sql.exec(
-    "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
-    personId,
-    ruleId,
-    behind,
-  );
 }
 
 export function endReplacement(sql: SqlStorage, personId: number, ruleId: string): void {

@@ -1,23 +1,50 @@
 /**
- * Lists of lines: a person's signals with what each scored, and the signals of visitors whom nobody knows yet. Each is text
- * (timeline-text.ts), in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording
- * writes in any case; older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
+ * Timelines: which lines are a person's, with the score of each, and which lines wait for a visitor to become known. A timeline is text
+ * in the order of `seq`, in rows of hundreds of entries in `timelines`; the ranges of the rows do not overlap. The latest entries of a
+ * person are in the person's own row, which recording writes anyway.
  */
 import { readUuid, UUID_BYTES, UUID_CHARACTERS, uuidMs, UuidTexts } from "../../platform/bytes.ts";
 import type { Facts, ListingId } from "../log/line.ts";
-import { deletePairs, pairedIds } from "./identities.ts";
-import { keyOf, visitorKey, visitorList } from "./visitors.ts";
-import type { ListKey, VisitorId } from "./visitors.ts";
+import { deletePairs, portionsOf } from "./identities.ts";
+import { idsOf, keyOf, visitorKey, visitorList, type ListKey } from "./visitors.ts";
 
-/** Characters of a row of older entries of a person's list: hundreds of entries. */
+/** Characters of a row of a timeline: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
+/** Characters of the latest entries in a person's own row. */
+const RECENT_ENTRIES_CHARACTERS = 512;
 
-/** Puts entries in their places; one that is there already is replaced. */
+/** What a signal scored. It outlives the signal. */
+export interface Scored {
+  signalId: string;
+  /** When the signal was received, in milliseconds since 1970. */
+  atMs: number;
+  /** Ids of the outcomes, see state/rule-outcomes.ts. */
+  outcomes: readonly number[];
+}
+
+export interface Entry {
+  seq: number;
+  /** Null: the line has scored nothing. */
+  scored: Scored | null;
+}
+
+interface Row {
+  [column: string]: SqlStorageValue;
+  first_seq: number;
+  entries: string;
+}
+
+/** The score of a line, as the timeline of its person says it. */
+export function scoredBy({ admission, outcomes }: Facts): Scored | null {
+  return outcomes.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, outcomes };
+}
+
+/** Adds entries, or replaces entries of the same lines. */
 export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
-  let rest = [...entries].sort((one, other) => one.seq - other.seq);
+  let rest = [...entries].sort(bySeq);
   while (rest.length > 0) {
-    const [first] = rest;
-    const { row, end } = placeFor(sql, list, first?.seq ?? 0);
+    const row = rowFor(sql, list, rest[0]?.seq ?? 0);
+    const end = row?.next ?? Number.POSITIVE_INFINITY;
     const here = rest.filter(({ seq }) => seq < end);
     rest = rest.slice(here.length);
     if (row === undefined) writeRows(sql, list, here);
@@ -26,11 +53,7 @@ export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly 
   }
 }
 
-/**
- * The latest entries before a line, the latest first: `limit` of them, or all there are.
- *
- * @param recent what the person's row says; empty for a visitor.
- */
+/** The latest entries before a line, the latest first. @param recent the entries in the person's row; empty for a visitor. */
 export function latestEntries(
   sql: SqlStorage,
   list: ListKey,
@@ -38,55 +61,44 @@ export function latestEntries(
   { before, limit }: { before: number; limit: number },
 ): Entry[] {
   const found = readEntries(recent).filter(({ seq }) => seq < before);
-  let end = before;
-  for (let older = 0; older < limit;) {
-    const [row] = sql.exec<Row>(
-      "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq < ? ORDER BY first_seq DESC LIMIT 1",
-      keyOf(list),
-      end,
-    );
-    if (row === undefined) break;
+  const rows = sql.exec<Row>(
+    "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq < ? ORDER BY first_seq DESC",
+    keyOf(list),
+    before,
+  );
+  let stored = 0;
+  for (const row of rows) {
     const here = readEntries(row.entries).filter(({ seq }) => seq < before);
     found.push(...here);
-    older += here.length;
-    end = row.first_seq;
+    stored += here.length;
+    if (stored >= limit) break;
   }
-  return found.sort((one, other) => other.seq - one.seq).slice(0, limit);
+  return found.sort((a, b) => b.seq - a.seq).slice(0, limit);
 }
 
-/** Entries in the first row of a list, or in the first that begins behind a line: hundreds. Empty: there is none. */
-export function firstEntries(sql: SqlStorage, list: ListKey, behind = -1): Entry[] {
-  const [row] = sql.exec<Row>(
-    "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
-    keyOf(list),
-    behind,
-  );
-  return row === undefined ? [] : readEntries(row.entries);
-}
-
-/** The next entries of a list behind a line, also where that is in the middle of a row: hundreds. Empty: there is none. */
-export function entriesBehind(sql: SqlStorage, list: ListKey, seq: number): Entry[] {
+/** The next entries in the rows of a timeline after a line: the rest of its row, or the next row. Empty: there are none. */
+export function entriesAfter(sql: SqlStorage, list: ListKey, seq = -1): Entry[] {
   const row = rowFor(sql, list, seq);
-  const here = row === undefined ? [] : readEntries(row.entries).filter((entry) => entry.seq > seq);
-  return row === undefined || here.length > 0 ? here : firstEntries(sql, list, row.first_seq);
+  if (row === undefined) return [];
+  const here = readEntries(row.entries).filter((entry) => entry.seq > seq);
+  if (here.length > 0 || row.next === null) return here;
+  return readEntries(rowFor(sql, list, row.next)?.entries ?? "");
 }
 
-/** Entries of a list behind a line, in ascending order. @param recent those that are not in its rows, in ascending order. */
+/** All entries after a line, in ascending order. @param recent the entries that are not in the rows, in ascending order. */
 export function* ascendingEntries(
   sql: SqlStorage,
   list: ListKey,
   recent: readonly Entry[] = [],
-  behind = -1,
+  after = -1,
 ): Generator<Entry> {
-  let left = recent.filter(({ seq }) => seq > behind);
-  for (let rows = entriesBehind(sql, list, behind); rows.length > 0;) {
-    const last = rows.at(-1)?.seq ?? behind;
-    yield* mergeEntries(
-      rows,
-      left.filter(({ seq }) => seq <= last),
-    );
-    left = left.filter(({ seq }) => seq > last);
-    rows = entriesBehind(sql, list, last);
+  let left = recent.filter(({ seq }) => seq > after);
+  for (let entries = entriesAfter(sql, list, after); entries.length > 0;) {
+    const last = entries.at(-1)?.seq ?? after;
+    const until = left.filter(({ seq }) => seq <= last);
+    yield* mergeEntries(entries, until);
+    left = left.slice(until.length);
+    entries = entriesAfter(sql, list, last);
   }
   yield* left;
 }
@@ -96,10 +108,9 @@ export function hasEntries(sql: SqlStorage, list: ListKey): boolean {
 }
 
 /**
- * Changes what is said of some lines: `null` says that they scored nothing, "gone" takes them out. Lines that are not listed
- * are let pass.
+ * Changes the scores of some lines; "gone" removes a line. Lines that are not listed are ignored.
  *
- * @returns what the person's row is to say.
+ * @returns the new entries of the person's row.
  */
 export function changeEntries(
   sql: SqlStorage,
@@ -115,9 +126,8 @@ export function changeEntries(
       left.delete(entry.seq);
       return change === "gone" ? [] : [{ seq: entry.seq, scored: change }];
     });
-  const before = readEntries(recent);
-  const after = changed(before);
-  for (const seq of [...left].sort((one, other) => one - other)) {
+  const after = changed(readEntries(recent));
+  for (const seq of [...left].sort((a, b) => a - b)) {
     if (!left.has(seq)) continue;
     const row = rowFor(sql, list, seq);
     if (row === undefined) break;
@@ -127,40 +137,19 @@ export function changeEntries(
   return left.size === changes.size ? recent : writeEntries(after);
 }
 
-type Row = { first_seq: number; entries: string };
-
-/** The row that a line is to be in, and where the next row begins. Mostly it is the last one, which one statement finds. */
-function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | undefined; end: number } {
-  const [last] = sql.exec<Row>(
-    "SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq DESC LIMIT 1",
-    keyOf(list),
-  );
-  if (last === undefined || last.first_seq <= seq) return { row: last, end: Number.POSITIVE_INFINITY };
-  const row = rowFor(sql, list, seq);
-  return { row, end: row === undefined ? Number.POSITIVE_INFINITY : nextRowAfter(sql, list, row.first_seq) };
-}
-
-function rowFor(sql: SqlStorage, list: ListKey, seq: number): Row | undefined {
-  const [row] = sql.exec<Row>(
-    "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
-    keyOf(list),
-    seq,
-  );
-  return (
-    row ??
-    sql
-      .exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq LIMIT 1", keyOf(list))
-      .toArray()[0]
-  );
-}
-
-function nextRowAfter(sql: SqlStorage, list: ListKey, firstSeq: number): number {
-  const [row] = sql.exec<{ next: number | null }>(
-    "SELECT min(first_seq) AS next FROM timelines WHERE list = ? AND first_seq > ?",
-    keyOf(list),
-    firstSeq,
-  );
-  return row?.next ?? Number.POSITIVE_INFINITY;
+/** The row that has the entry of a line, or would get it, and where the next row begins. */
+function rowFor(sql: SqlStorage, list: ListKey, seq: number): (Row & { next: number | null }) | undefined {
+  return sql
+    .exec<Row & { next: number | null }>(
+      `SELECT first_seq, entries, (SELECT min(first_seq) FROM timelines AS later
+         WHERE later.list = ?1 AND later.first_seq > timelines.first_seq) AS next
+       FROM timelines WHERE list = ?1
+         AND first_seq <= max(?2, (SELECT min(first_seq) FROM timelines AS first WHERE first.list = ?1))
+       ORDER BY first_seq DESC LIMIT 1`,
+      keyOf(list),
+      seq,
+    )
+    .toArray()[0];
 }
 
 function appendToRow(sql: SqlStorage, list: ListKey, row: Row, entries: readonly Entry[]): void {
@@ -175,56 +164,26 @@ function replaceRow(sql: SqlStorage, list: ListKey, firstSeq: number, entries: r
   writeRows(sql, list, entries);
 }
 
-/** Writes entries, in as many rows as they take. */
+/** Writes entries in as many rows as they need. */
 function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
-  let text = "";
-  let firstSeq = 0;
-  const write = (): void => {
-    if (text === "") return;
+  const rows: Row[] = [];
+  for (const entry of entries) {
+    const text = writeEntries([entry]);
+    const row = rows.at(-1);
+    if (row !== undefined && row.entries.length + text.length < TIMELINE_ROW_CHARACTERS) row.entries += `,${text}`;
+    else rows.push({ first_seq: entry.seq, entries: text });
+  }
+  for (const row of rows) {
     sql.exec(
       "INSERT INTO timelines (list, first_seq, entries) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET entries = excluded.entries",
       keyOf(list),
-      firstSeq,
-      text,
+      row.first_seq,
+      row.entries,
     );
-  };
-  for (const entry of entries) {
-    const written = writeEntries([entry]);
-    if (text !== "" && text.length + written.length < TIMELINE_ROW_CHARACTERS) {
-      text += `,${written}`;
-      continue;
-    }
-    write();
-    text = written;
-    firstSeq = entry.seq;
   }
-  write();
 }
 
-/** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
-const RECENT_ENTRIES_CHARACTERS = 512;
-
-/** What a signal scored. It outlives the signal. */
-export interface Scored {
-  signalId: string;
-  /** Receipt of the signal. */
-  atMs: number;
-  /** Numbers of the outcomes, see state/rule-outcomes.ts. */
-  outcomes: readonly number[];
-}
-
-export interface Entry {
-  seq: number;
-  /** What the line has scored; null: nothing. */
-  scored: Scored | null;
-}
-
-/** What the list of a line's person is to say of it; null: it has scored nothing. */
-export function scoredBy({ admission, outcomes }: Facts): Scored | null {
-  return outcomes.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, outcomes };
-}
-
-/** What a person's row is to say with these entries added; null where that is too much, and all goes to `insertEntries`. */
+/** The person's row with these entries added; null: it has no room, and all entries go to `insertEntries`. */
 export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
   const all = areBehind(recent, entries)
     ? `${recent},${writeEntries(entries)}`
@@ -240,7 +199,7 @@ export function readEntries(text: string): Entry[] {
   return text === "" ? [] : text.split(",").map(readEntry);
 }
 
-/** Whether entries are in their order, and come behind those of a text. */
+/** Whether entries are in ascending order and later than all entries of a text. */
 export function areBehind(text: string, entries: readonly Entry[]): boolean {
   let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
   for (const { seq } of entries) {
@@ -250,16 +209,17 @@ export function areBehind(text: string, entries: readonly Entry[]): boolean {
   return true;
 }
 
-/** Two lists of entries as one, in ascending order; one that is in both is taken from the second. */
+/** Two lists as one, in ascending order. The second list wins. */
 export function mergeEntries(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
   const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
-  return [...all.values()].sort((one, other) => one.seq - other.seq);
+  return [...all.values()].sort(bySeq);
 }
 
-/**
- * Writes an entry, its numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given,
- * and the outcomes.
- */
+function bySeq(a: Entry, b: Entry): number {
+  return a.seq - b.seq;
+}
+
+/** Numbers are in base 36. A score has the id, the time from the id to the receipt, and the outcomes. */
 function writeEntry({ seq, scored }: Entry): string {
   if (scored === null) return seq.toString(36);
   const { text, ms } = writeId(scored.signalId);
@@ -278,7 +238,7 @@ function readEntry(text: string): Entry {
 const ID_PREFIX = "sig_";
 const uuid = new Uint8Array(UUID_BYTES);
 
-/** Writes a signal's id: in base64 where it is a UUID, else as it is, behind a point. */
+/** A UUID is written in base64; any other id as it is, after a dot. */
 function writeId(id: string): { text: string; ms: number } {
   const isUuid =
     id.length === ID_PREFIX.length + UUID_CHARACTERS &&
@@ -293,26 +253,23 @@ function readId(text: string): { signalId: string; ms: number } {
   return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
 }
 
+/** Removes lines from the timelines of visitors. `write` makes the changes. */
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** Ids of lines that are no longer stored, with any owner. */
-  readonly #ids = new Map<ListKey, VisitorId>();
+  /** Keys of the ids of lines that are no longer stored, as hexadecimal digits. */
+  readonly #keys = new Set<string>();
 
-  /** Removes a line from its lists, except `kept`. @param facts before the change. */
-  remove(seq: number, { userId, anonymousId, listedBy }: Facts, kept: readonly ListingId[] = []): void {
-    for (const kind of listedBy) {
-      const value = kind === "user_id" ? userId : anonymousId;
-      if (value !== null && !kept.includes(kind)) this.removeFrom(visitorList({ kind, value }), seq);
+  /** Removes a line from its timelines, except `kept`. @param facts before the change. */
+  remove(seq: number, facts: Facts, kept: readonly ListingId[] = []): void {
+    for (const id of idsOf(facts)) {
+      if (facts.listedBy.includes(id.kind) && !kept.includes(id.kind)) this.removeFrom(visitorList(id), seq);
     }
   }
 
-  /** Takes a line that is no longer stored off all its lists. With the last line of an id, the pairs of the id leave too. */
+  /** Removes a line that is no longer stored. When the last line of an id goes, its pairs go too. */
   drop(seq: number, facts: Facts): void {
     this.remove(seq, facts);
-    for (const kind of ["user_id", "anonymous_id"] as const) {
-      const value = kind === "user_id" ? facts.userId : facts.anonymousId;
-      if (value !== null) this.#ids.set(visitorList({ kind, value }), { kind, value });
-    }
+    for (const id of idsOf(facts)) this.#keys.add(new Uint8Array(visitorKey(id)).toHex());
   }
 
   removeFrom(list: ListKey, seq: number): void {
@@ -323,10 +280,15 @@ export class VisitorLists {
 
   write(sql: SqlStorage): void {
     for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
-    for (const id of pairedIds(sql, [...this.#ids.values()])) {
-      if (!hasEntries(sql, visitorList(id))) deletePairs(sql, visitorKey(id));
+    for (const keys of portionsOf(this.#keys)) {
+      const unlisted = sql.exec<{ key: ArrayBuffer }>(
+        `SELECT DISTINCT key FROM pairs WHERE key IN (SELECT unhex(value) FROM json_each(?))
+           AND NOT EXISTS (SELECT 1 FROM timelines WHERE list = pairs.key)`,
+        JSON.stringify(keys),
+      );
+      for (const { key } of unlisted.toArray()) deletePairs(sql, key);
     }
     this.#gone.clear();
-    this.#ids.clear();
+    this.#keys.clear();
   }
 }

@@ -1,23 +1,17 @@
 /** Whom a signal names: by an email, a user id, an anonymous id, or several of these. */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { readUuid, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { Facts } from "../log/line.ts";
 
-export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
-
-/** The names of a line, as the signal itself has them. */
-export function namesOnLine({ email, userId, anonymousId }: Facts): VisitorNames {
-  return {
-    ...(email === null ? {} : { email }),
-    ...(userId === null ? {} : { userId }),
-    ...(anonymousId === null ? {} : { anonymousId }),
-  };
+/** Names as a normalised signal has them, or a line of the log. */
+export interface VisitorNames {
+  email?: string | null;
+  userId?: string | null;
+  anonymousId?: string | null;
 }
 
-/** Whom a dead letter names, by the fields that name people; null: nobody, an account, or it cannot be read. */
+/** Whom a dead letter names; null: nobody, an account, or it cannot be read. */
 export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
   if (payload === null || admission.endpoint !== "signal_staging") return null;
   try {
@@ -28,17 +22,24 @@ export function visitorOfPayload(payload: string | null, admission: Admission): 
   }
 }
 
-/** An id of a visitor, as an identify call or a signal names it. */
 export interface VisitorId {
   kind: "anonymous_id" | "user_id";
   value: string;
+}
+
+/** The ids that a signal names, the strongest first (design §8.3). */
+export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
+  const ids: VisitorId[] = [];
+  if (typeof userId === "string") ids.push({ kind: "user_id", value: userId });
+  if (typeof anonymousId === "string") ids.push({ kind: "anonymous_id", value: anonymousId });
+  return ids;
 }
 
 const UUID_HERE = 0xff;
 const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** Owner of a list of lines: a person, such as `p17`, or a visitor, as a letter and the id. */
+/** Whose signals a timeline lists: a person, such as `p17`, or a visitor, as a letter and the id. */
 export type ListKey = string;
 
 export function personList(personId: number): ListKey {
@@ -49,7 +50,7 @@ export function visitorList({ kind, value }: VisitorId): ListKey {
   return LETTERS[kind] + value;
 }
 
-/** A list's key, as it stands in a row. */
+/** The stored form of a list's key. */
 export function keyOf(list: ListKey): ArrayBuffer {
   if (list.length === 1 + UUID_CHARACTERS) {
     const bytes = new Uint8Array(2 + UUID_BYTES);
@@ -77,7 +78,7 @@ export function visitorOfKey(key: ArrayBuffer): VisitorId {
   return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
 }
 
-/** Two keys between which all keys of ids of this kind are. */
+/** The bounds between which the keys of all ids of a kind lie. */
 export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
   const letter = LETTERS[kind].charCodeAt(0);
   return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];

@@ -123,7 +123,7 @@ export interface AccountChange {
 }
 
 export interface AccountFilter {
-  externalId?: string;
+  externalId?: string | undefined;
 }
 
 /** All accounts in an order, or accounts by prefix of the external id or name. */

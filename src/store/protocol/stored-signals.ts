@@ -126,17 +126,17 @@ export interface DeadLetter {
 }
 
 export interface SignalFilter {
-  event?: string;
-  email?: string;
-  status?: SignalStatus;
-  keyId?: string;
+  event?: string | undefined;
+  email?: string | undefined;
+  status?: SignalStatus | undefined;
+  keyId?: string | undefined;
   /** Received at or after `sinceMs` and before `untilMs`. */
-  sinceMs?: number;
-  untilMs?: number;
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
 }
 
 export interface FindFilter extends SignalFilter {
-  source?: string;
+  source?: string | undefined;
 }
 
 export interface FoundSignals extends PageOf<SignalSummary> {

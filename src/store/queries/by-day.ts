@@ -1,7 +1,7 @@
 /**
- * Lists ordered by a time that changes with nearly every signal. An index on the time would cost a row each, so the
- * index is on its day. A day is read by key, CHUNK rows at a time, and each chunk is sorted by time. The order is
- * exact for days with at most CHUNK rows; in any case each row appears once.
+ * Lists in the order of a time that changes with nearly every signal. An index on the time would be written each time, so the index is
+ * on its day. The rows of a day are read by key, a chunk at a time, and each chunk is sorted by time. So the order is exact for days
+ * with one chunk; in any case each row appears once.
  */
 
 /** Sort values, most significant first; each has the same type in all rows. */
@@ -11,71 +11,76 @@ export interface DayList<Row> {
   chunk: number;
   /** `down`: the latest day comes first. */
   direction: "down" | "up";
-  /** The next day in this direction that has any rows, `from` included; null: there is none. */
+  /** The next day in this direction that has rows, `from` included; null: there is none. */
   nextDay(from: number): number | null;
-  /** The next `chunk` rows of a day after a key, by key; null: the first rows. */
+  /** The next `chunk` rows of a day, by key; null: the first rows. */
   rows(day: number, behind: Values | null): Row[];
   keyOf(row: Row): Values;
-  /** The time of a row, and what tells rows of the same time apart. */
+  /** The time of a row, and what orders rows of the same time. */
   orderOf(row: Row): Values;
-  /** Compares two rows by their sort values; negative: the first comes first. */
-  compare(one: Values, other: Values): number;
+  compare(a: Values, b: Values): number;
 }
 
-/** Start of a slice: after `last`, in the chunk after `chunk`. */
-export interface DayPlace {
-  day: number;
-  chunk: Values | null;
-  last: Values | null;
-}
+/** The place behind a row: the day, the key at the end of the chunk before, and the order of the row. It is also the cursor. */
+export type DayPlace = readonly [day: number, chunk: Values | null, last: Values];
 
 /** The rows of a list, each with the place behind it. */
 export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
-  const [first, step] = list.direction === "down" ? [Number.MAX_SAFE_INTEGER, -1] : [0, 1];
-  let last = from?.last ?? null;
-  let chunk = from?.chunk ?? null;
-  for (let next = from?.day ?? first; ; next += step) {
-    const day = list.nextDay(next);
-    if (day === null) return;
-    if (day !== from?.day) [chunk, last] = [null, null];
+  const step = list.direction === "down" ? -1 : 1;
+  const [fromDay = step < 0 ? Number.MAX_SAFE_INTEGER : 0, fromChunk = null, fromLast = null] = from ?? [];
+  for (let day = list.nextDay(fromDay); day !== null; day = list.nextDay(day + step)) {
+    let [chunk, last]: [Values | null, Values | null] = day === from?.[0] ? [fromChunk, fromLast] : [null, null];
     for (let isMore = true; isMore;) {
       const rows = list.rows(day, chunk);
-      const sorted = rows.map((row) => ({ row, order: list.orderOf(row) }));
-      sorted.sort((one, other) => list.compare(one.order, other.order));
+      const sorted = rows
+        .map((row) => ({ row, order: list.orderOf(row) }))
+        .sort((a, b) => list.compare(a.order, b.order));
       for (const { row, order } of sorted) {
-        if (last === null || list.compare(order, last) > 0) yield { row, place: { day, chunk, last: order } };
+        if (last === null || list.compare(order, last) > 0) yield { row, place: [day, chunk, order] };
       }
       const end = rows.at(-1);
       isMore = end !== undefined && rows.length === list.chunk;
       if (end !== undefined) [chunk, last] = [list.keyOf(end), null];
     }
-    next = day;
   }
 }
 
+/** `nextDay` for a table with an index on its column `last_day`. */
+export function daysOf(
+  sql: SqlStorage,
+  table: "people" | "event_groups",
+  direction: "down" | "up",
+  { sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: { sinceDay?: number; untilDay?: number },
+): (from: number) => number | null {
+  const day = direction === "up" ? "min(last_day)" : "max(last_day)";
+  return (from) =>
+    sql
+      .exec<{ day: number | null }>(
+        `SELECT ${day} AS day FROM ${table} WHERE last_day >= ? AND last_day <= ?`,
+        direction === "up" ? Math.max(from, sinceDay) : sinceDay,
+        direction === "up" ? untilDay : Math.min(from, untilDay),
+      )
+      .one().day;
+}
+
 /** Compares value by value; numbers and texts from the lowest. */
-export function ascending(one: Values, other: Values): number {
-  for (const [index, value] of one.entries()) {
-    const otherValue = other[index] ?? value;
-    if (value !== otherValue) return value < otherValue ? -1 : 1;
+export function ascending(a: Values, b: Values): number {
+  for (const [index, value] of a.entries()) {
+    const other = b[index] ?? value;
+    if (value !== other) return value < other ? -1 : 1;
   }
   return 0;
 }
 
-/** A place as a cursor tells it, see cursor.ts. */
-export function writeDayPlace({ day, chunk, last }: DayPlace): unknown {
-  return [day, chunk, last];
-}
-
-/** Parses a position. @returns null if it is invalid or its key and values have other types. */
-export function readDayPlace(fields: unknown, key: Types, order: Types): DayPlace | null {
-  if (!Array.isArray(fields) || fields.length !== 3) return null;
-  const [day, chunk, last] = fields as unknown[];
-  if (!Number.isSafeInteger(day) || !(chunk === null || isOf(chunk, key)) || !isOf(last, order)) return null;
-  return { day: Number(day), chunk, last };
-}
-
 type Types = readonly ("number" | "string")[];
+
+/** Checks the place of a cursor. Null: it is invalid, or of another list. */
+export function readDayPlace(place: unknown, key: Types, order: Types): DayPlace | null {
+  if (!Array.isArray(place) || place.length !== 3) return null;
+  const [day, chunk, last] = place as unknown[];
+  if (!Number.isSafeInteger(day) || !(chunk === null || isOf(chunk, key)) || !isOf(last, order)) return null;
+  return [Number(day), chunk, last];
+}
 
 export function isOf(values: unknown, types: Types): values is Values {
   return (
@@ -92,7 +97,7 @@ export function writeCursor(place: unknown): string {
   return JSON.stringify(place);
 }
 
-/** Position of a cursor. Null: first slice, or invalid JSON. The caller validates the position. */
+/** The place of a cursor, unchecked. Null: there is no cursor, or it is no JSON. */
 export function readCursor(cursor: string | null): unknown {
   if (cursor === null) return null;
   try {

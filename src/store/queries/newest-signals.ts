@@ -1,72 +1,143 @@
 /**
- * All signals, latest recorded first: log, held signals and dead letters, each in its order, merged by recording
- * time. The filter is applied line by line, so that the caller decides when to stop, and can continue from the
- * position in each of the three.
+ * Lists of signals, the latest recorded first: the log, the held signals and the dead letters, merged by recording time. A page looks at
+ * each signal, so its cursor has the place in each of the three.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import type { DeadLetterStatus, LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
+import type { LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import { isLater } from "../../wire/admission.ts";
-import type { Admission, ReceivedOrder } from "../../wire/admission.ts";
+import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitors.ts";
 import type { FindFilter, FoundSignals, LatestSignals, LiveSignal, SignalSummary } from "../protocol/stored-signals.ts";
-import { admissionOf, lastDeadLetter } from "../state/dead-letters.ts";
+import { admissionOf, lastDeadLetter, type DeadLetterRow } from "../state/dead-letters.ts";
 import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Names } from "./named-people.ts";
-import { countedOf } from "./scored-entries.ts";
+import { Names } from "./names.ts";
+import { countedMatches } from "./person-parts.ts";
+
+/** Unpacking a segment takes as long as looking at so many lines. */
+const SEGMENT_COST = 10;
+/** Entries of a timeline that are read at a time. */
+const ENTRIES_AT_ONCE = 100;
+/** Known signals that the live page passes: some may have the same recording millisecond as new signals. */
+const SEEN_LOOKED_AT = 100;
 
 /** A dead letter without its payload. */
-export interface DeadSummary {
-  [column: string]: SqlStorageValue;
-  seq: number;
-  id: string;
-  status: DeadLetterStatus;
-  admission: string;
-  reason: string;
-  recorded_at: number;
-  received_at: number;
-}
+type DeadSummary = Pick<
+  DeadLetterRow,
+  "seq" | "id" | "status" | "admission" | "reason" | "recorded_at" | "received_at"
+>;
 
-/** A found signal: a line of a log, or a dead letter. */
-export type Found = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
+/** A line of a log, or a dead letter. */
+export type FoundSignal = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
 
-/** Position in each of the three sources: the next signal has a lower number. */
-export type Places = [signals: number, held: number, dead: number];
+/** The place in each source. The next signal of a source has a lower number. */
+type Places = [signals: number, held: number, dead: number];
+const FIRST: Readonly<Places> = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
 
-/** Something that has been looked at. `found` is null where it is not asked for. */
-export interface SignalStep {
+interface Step {
   source: 0 | 1 | 2;
-  /** The number in the source that was looked at last. */
+  /** Number of the signal in its source. */
   place: number;
-  /** Lines read. */
   cost: number;
-  found: Found | null;
+  /** Null: the signal does not match the filter. */
+  found: FoundSignal | null;
   recordedAtMs: number;
-  receipt: ReceivedOrder;
+  order: ReceivedOrder;
 }
 
-/** Expanding a segment takes as long as looking at some lines of it. */
-const SEGMENT_COST = 10;
-/** Entries of a person's list that are read at a time. */
-const ENTRIES_AT_ONCE = 100;
-const NO_RECEIPT: ReceivedOrder = { receivedAtMs: 0, ordinal: 0 };
+/** `done` has no value, so that an exhausted source is told by undefined. */
+type Steps = Generator<Step, undefined>;
 
-export const ALL: Readonly<Places> = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+interface LineFilter extends Omit<FindFilter, "status"> {
+  status?: LineStatus | undefined;
+}
 
-/** Everything, the latest recorded first. @param filter its email trimmed and lower-cased. */
-export function* newestFirst(
-  state: StoreState,
-  filter: FindFilter,
-  before: Readonly<Places>,
-  names: Names,
-): Generator<SignalStep> {
-  const sources = [
+/** A page of the signals that match a filter. An invalid cursor finds nothing. */
+export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {
+  const places = readPlaces(cursor);
+  if (places === null) return { items: [], next: null, complete: true };
+  const names = new Names(state.sql);
+  const email = filter.email?.trim().toLowerCase();
+  const normalised = email === undefined ? filter : { ...filter, email };
+  const found: FoundSignal[] = [];
+  let looked = 0;
+  for (const step of newestFirst(state, normalised, places, names)) {
+    const isFull = found.length === limit;
+    if ((isFull && step.found !== null) || looked >= LIST_SCAN_SIGNALS) {
+      return { items: toSummaries(found, names), next: places.join("."), complete: isFull };
+    }
+    looked += step.cost;
+    places[step.source] = step.place;
+    if (step.found !== null) found.push(step.found);
+  }
+  return { items: toSummaries(found, names), next: null, complete: true };
+}
+
+/** Null: the cursor is invalid. */
+function readPlaces(cursor: string | null): Places | null {
+  if (cursor === null) return [...FIRST];
+  const [, signals, held, dead] = /^(\d{1,16})\.(\d{1,16})\.(\d{1,16})$/.exec(cursor) ?? [];
+  return dead === undefined ? null : [Number(signals), Number(held), Number(dead)];
+}
+
+/**
+ * Signals recorded after `cursor`, the latest first; null: none. Without a cursor, or with a cursor from before a restore: the latest
+ * signals of all.
+ */
+export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
+  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
+  const known = (cursor === null ? null : readPlaces(cursor)) ?? [0, 0, 0];
+  const isRestored = known.some((place, source) => place > (last[source] ?? 0));
+  const seen: Places = isRestored ? [0, 0, 0] : known;
+  const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
+  if (cursor !== null && newer === 0) return null;
+  const names = new Names(state.sql);
+  const signals: LiveSignal[] = [];
+  let passed = 0;
+  for (const { source, place, found } of newestFirst(state, {}, FIRST, names)) {
+    if (place <= seen[source]) passed++;
+    if (passed > SEEN_LOOKED_AT || signals.length === limit) break;
+    if (found === null || place <= seen[source]) continue;
+    const { facts, dead } = found;
+    signals.push({
+      ...toSummary(found, names),
+      duplicateOf: facts?.duplicateOf ?? null,
+      deadReason: dead?.reason ?? null,
+      points: facts === null ? 0 : pointsOf(countedMatches(state, facts)),
+    });
+  }
+  return { signals, more: signals.length < limit ? 0 : newer - signals.length, cursor: last.join(".") };
+}
+
+function toSummaries(found: readonly FoundSignal[], names: Names): SignalSummary[] {
+  names.load(found.flatMap(({ facts }) => facts ?? []));
+  return found.map((signal) => toSummary(signal, names));
+}
+
+export function toSummary({ facts, dead }: FoundSignal, names: Names): SignalSummary {
+  if (facts === null) {
+    const { id, status, received_at: receivedAtMs } = dead;
+    return { id, status, kind: "unknown", event: null, source: null, email: null, receivedAtMs };
+  }
+  const { admission, kind, event, source } = facts;
+  const { id, receivedAtMs } = admission;
+  return { id, status: shownStatus(facts.status), kind, event, source, email: names.emailOf(facts), receivedAtMs };
+}
+
+/** @throws for a released signal, which is recorded elsewhere and never shown. */
+export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
+  if (status === "released") throw new Error("a released signal is recorded elsewhere");
+  return status;
+}
+
+/** All signals, the latest recorded first. @param filter has a normalised email. */
+function* newestFirst(state: StoreState, filter: FindFilter, before: Readonly<Places>, names: Names): Generator<Step> {
+  const sources: Steps[] = [
     signalSteps(state, filter, before[0], names),
     heldSteps(state, filter, before[1], names),
     deadSteps(state, filter, before[2]),
@@ -76,7 +147,7 @@ export function* newestFirst(
     return value === undefined ? [] : [{ steps, step: value }];
   });
   while (heads.length > 0) {
-    const next = heads.reduce((one, other) => (isNewer(other.step, one.step) ? other : one));
+    const next = heads.reduce((a, b) => (isNewer(b.step, a.step) ? b : a));
     yield next.step;
     const { value } = next.steps.next();
     if (value === undefined) heads.splice(heads.indexOf(next), 1);
@@ -84,64 +155,47 @@ export function* newestFirst(
   }
 }
 
-/** Whether a signal precedes another. Signals of one batch have the same recording time, in order of receipt. */
-function isNewer(one: SignalStep, other: SignalStep): boolean {
-  return one.recordedAtMs === other.recordedAtMs
-    ? isLater(one.receipt, other.receipt)
-    : one.recordedAtMs > other.recordedAtMs;
+/** Signals of one batch share the recording time, so their received order decides. */
+function isNewer(a: Step, b: Step): boolean {
+  return a.recordedAtMs === b.recordedAtMs ? isLater(a.order, b.order) : a.recordedAtMs > b.recordedAtMs;
 }
-
-type Steps = Generator<SignalStep, undefined>;
 
 function* signalSteps(state: StoreState, filter: FindFilter, before: number, names: Names): Steps {
-  const { status } = filter;
+  const { status, email } = filter;
   if (status === "held" || status === "dead") return;
-  if (filter.email === undefined) yield* linesOf(0, state.signals, { ...filter, status }, before, names);
-  else yield* linesOfPerson(state, filter, filter.email, before);
+  if (email === undefined) yield* lineSteps(0, state.signals, { ...filter, status }, before, names);
+  else yield* personSteps(state, { ...filter, status }, email, before);
 }
 
-/** Held signals. Those that were released are elsewhere by now. */
 function* heldSteps({ held }: StoreState, filter: FindFilter, before: number, names: Names): Steps {
   const { status } = filter;
   if (status === undefined || status === "held" || status === "purged") {
-    yield* linesOf(1, held, { ...filter, status }, before, names);
+    yield* lineSteps(1, held, { ...filter, status }, before, names);
   }
 }
 
-interface Asked extends Omit<FindFilter, "status"> {
-  status?: LineStatus | undefined;
-}
-
-function* linesOf(from: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
-  const { event, email, status, sinceMs, untilMs } = asked;
-  const source = event === undefined ? undefined : asked.source || undefined;
-  for (const segment of log.walkBack(before, { event, source, status, sinceMs, untilMs })) {
-    for (const seq of seqsAbout(segment, asked).toReversed()) {
+function* lineSteps(source: 0 | 1, log: Log, filter: LineFilter, before: number, names: Names): Steps {
+  const { event, email, status, sinceMs, untilMs } = filter;
+  const groupSource = event === undefined ? undefined : filter.source || undefined;
+  for (const segment of log.walkBack(before, { event, source: groupSource, status, sinceMs, untilMs })) {
+    let seqs = segment.seqs();
+    if (email !== undefined) seqs = segment.seqsWith("email", email);
+    else if (event !== undefined) seqs = segment.seqsWith("event", event);
+    for (const seq of seqs.toReversed()) {
       if (seq >= before) continue;
       const facts = segment.facts(seq);
-      yield lineStep(
-        from,
-        seq,
-        facts,
-        isAskedFor(facts, asked) && (email === undefined || names.of(facts) === email),
-        1,
-      );
+      const isFound = matches(facts, filter) && (email === undefined || names.emailOf(facts) === email);
+      yield lineStep(source, seq, facts, isFound, 1);
     }
-    yield {
-      ...lineStep(from, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST),
-      receipt: NO_RECEIPT,
-    };
+    // A step for the segment itself: it costs time even without a line of the filter.
+    const first = lineStep(source, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST);
+    yield { ...first, order: { receivedAtMs: 0, ordinal: 0 } };
   }
 }
 
-function seqsAbout(segment: Segment, { event, email }: Asked): number[] {
-  if (email !== undefined) return segment.seqsWith("email", email);
-  return event === undefined ? segment.seqs() : segment.seqsWith("event", event);
-}
-
-function* linesOfPerson(state: StoreState, asked: FindFilter, email: string, before: number): Steps {
-  const { sql, signals } = state;
-  const [person] = sql.exec<{ id: number; recent: string }>(`SELECT id, recent FROM people WHERE email = ?`, email);
+/** The lines of a person's timeline. */
+function* personSteps({ sql, signals }: StoreState, filter: LineFilter, email: string, before: number): Steps {
+  const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
   if (person === undefined) return;
   const oldest = signals.firstSeq;
   let segment: Segment | null = null;
@@ -153,53 +207,42 @@ function* linesOfPerson(state: StoreState, asked: FindFilter, email: string, bef
       if (!isHere) segment = signals.segmentOf(seq);
       if (segment === null) continue;
       const facts = segment.facts(seq);
-      yield lineStep(0, seq, facts, isAskedFor(facts, asked), isHere ? 1 : SEGMENT_COST);
+      yield lineStep(0, seq, facts, matches(facts, filter), isHere ? 1 : SEGMENT_COST);
     }
     end = entries.length < ENTRIES_AT_ONCE ? 0 : (entries.at(-1)?.seq ?? 0);
   }
 }
 
-function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, cost: number): SignalStep {
-  const { receivedAtMs, ordinal } = facts.admission;
-  return {
-    source,
-    place,
-    cost,
-    found: isFound ? { facts, dead: null } : null,
-    recordedAtMs: facts.recordedAtMs,
-    receipt: { receivedAtMs, ordinal },
-  };
+function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, cost: number): Step {
+  const { admission: order, recordedAtMs } = facts;
+  return { source, place, cost, found: isFound ? { facts, dead: null } : null, recordedAtMs, order };
 }
 
-/**
- * Whether a line matches the filter, except the email: the list's person was compared already, and may have another
- * email by now.
- */
-function isAskedFor(facts: Facts, asked: Asked | FindFilter): boolean {
-  const { event, source, status } = asked;
+/** Whether a line matches the filter, except the email. */
+function matches(facts: Facts, { event, source, status, ...admitted }: LineFilter): boolean {
   if (facts.status === "released") return false;
   return (
     (event === undefined || facts.event === event) &&
     (source === undefined || isOfSource(facts, source)) &&
     (status === undefined || facts.status === status) &&
-    isAdmitted(facts.admission, asked)
+    isAdmitted(facts.admission, admitted)
   );
 }
 
-/** @param source empty: the line is of a group that has no source, since the lines' own tell whose they are. */
+/** @param source empty: the line's own source names its person, so the group has none. */
 function isOfSource(facts: Facts, source: string): boolean {
   return source === "" ? facts.source !== null && groupOf(facts)?.source === "" : facts.source === source;
 }
 
-function isAdmitted({ keyId, receivedAtMs }: Admission, asked: Asked | FindFilter): boolean {
+function isAdmitted({ keyId, receivedAtMs }: Admission, filter: Pick<FindFilter, "keyId" | "sinceMs" | "untilMs">) {
   return (
-    (asked.keyId === undefined || keyId === asked.keyId) &&
-    (asked.sinceMs === undefined || receivedAtMs >= asked.sinceMs) &&
-    (asked.untilMs === undefined || receivedAtMs < asked.untilMs)
+    (filter.keyId === undefined || keyId === filter.keyId) &&
+    (filter.sinceMs === undefined || receivedAtMs >= filter.sinceMs) &&
+    (filter.untilMs === undefined || receivedAtMs < filter.untilMs)
   );
 }
 
-/** Dead letters, whose content and person are unknown. */
+/** Dead letters have no readable event, source or person. */
 function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): Steps {
   const { event, source, email, status } = filter;
   if (event !== undefined || source !== undefined || email !== undefined) return;
@@ -209,110 +252,10 @@ function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): St
      WHERE seq < ? ORDER BY seq DESC`,
     before,
   );
-  for (const row of rows) {
-    const admission = admissionOf(row);
-    const isFound = (status === undefined || row.status === status) && isAdmitted(admission, filter);
-    yield {
-      source: 2,
-      place: row.seq,
-      cost: 1,
-      found: isFound ? { facts: null, dead: row } : null,
-      recordedAtMs: row.recorded_at,
-      receipt: { receivedAtMs: row.received_at, ordinal: admission.ordinal },
-    };
+  for (const dead of rows) {
+    const { seq: place, recorded_at: recordedAtMs } = dead;
+    const admission = admissionOf(dead);
+    const isFound = (status === undefined || dead.status === status) && isAdmitted(admission, filter);
+    yield { source: 2, place, cost: 1, found: isFound ? { facts: null, dead } : null, recordedAtMs, order: admission };
   }
-}
-
-/** A page of the signals that are asked for. A cursor that was not given out here finds nothing. */
-export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {
-  const names = new Names(state.sql);
-  const email = filter.email?.trim().toLowerCase();
-  const asked = email === undefined ? filter : { ...filter, email };
-  const places = readPlaces(cursor);
-  if (places === null) return { items: [], next: null, complete: true };
-  const found: Found[] = [];
-  let looked = 0;
-  for (const step of newestFirst(state, asked, places, names)) {
-    const full = found.length === limit;
-    if ((full && step.found !== null) || looked >= LIST_SCAN_SIGNALS) {
-      return { items: toSummaries(found, names), next: places.join("."), complete: full };
-    }
-    looked += step.cost;
-    places[step.source] = step.place;
-    if (step.found !== null) found.push(step.found);
-  }
-  return { items: toSummaries(found, names), next: null, complete: true };
-}
-
-function toSummaries(found: readonly Found[], names: Names): SignalSummary[] {
-  names.load(found.flatMap(({ facts }) => (facts === null ? [] : [facts])));
-  return found.map((one) => toSummary(one, names));
-}
-
-export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
-  if (facts === null) {
-    const { id, status, received_at: receivedAtMs } = dead;
-    return { id, status, kind: "unknown", event: null, source: null, email: null, receivedAtMs };
-  }
-  const { admission, kind, event, source } = facts;
-  return {
-    id: admission.id,
-    status: shownStatus(facts.status),
-    kind,
-    event,
-    source,
-    email: names.of(facts),
-    receivedAtMs: admission.receivedAtMs,
-  };
-}
-
-/** A status as it is shown. @throws for a line that is never shown. */
-export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
-  if (status === "released") throw new Error("a released signal is recorded elsewhere");
-  return status;
-}
-
-/** The places that a cursor tells; null for a cursor that this list did not give out. */
-function readPlaces(cursor: string | null): Places | null {
-  if (cursor === null) return [...ALL];
-  const [, signals, held, dead] = /^(\d{1,16})\.(\d{1,16})\.(\d{1,16})$/.exec(cursor) ?? [];
-  return dead === undefined ? null : [Number(signals), Number(held), Number(dead)];
-}
-
-/** Known signals that are skipped: some may have the same recording millisecond as new ones. */
-const SEEN_LOOKED_AT = 100;
-
-/**
- * Signals recorded after `cursor`, latest first; null: none. Without a cursor, or with one from before a restore: the
- * latest of all.
- */
-export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
-  const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
-  const seen = placesOf(cursor, last);
-  const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
-  if (cursor !== null && newer === 0) return null;
-  const names = new Names(state.sql);
-  const signals: LiveSignal[] = [];
-  let passed = 0;
-  for (const { source, place, found } of newestFirst(state, {}, ALL, names)) {
-    if (place <= seen[source]) passed++;
-    if (passed > SEEN_LOOKED_AT || signals.length === limit) break;
-    if (found === null || place <= seen[source]) continue;
-    const { facts, dead } = found;
-    signals.push({
-      ...toSummary(found, names),
-      duplicateOf: facts?.duplicateOf ?? null,
-      deadReason: dead?.reason ?? null,
-      points: facts === null ? 0 : pointsOf(countedOf(state, facts)),
-    });
-  }
-  return { signals, more: signals.length < limit ? 0 : newer - signals.length, cursor: last.join(".") };
-}
-
-/** Position of this cursor in each of the three sources. */
-function placesOf(cursor: string | null, last: Places): Places {
-  const [, ...places] = /^(\d+)\.(\d+)\.(\d+)$/.exec(cursor ?? "") ?? [];
-  const [signals = 0, held = 0, dead = 0] = places.map(Number);
-  const isAhead = signals > last[0] || held > last[1] || dead > last[2];
-  return isAhead ? [0, 0, 0] : [signals, held, dead];
 }

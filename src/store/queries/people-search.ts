@@ -1,6 +1,6 @@
 /**
- * People for lists, by order and filter. A search finds a text anywhere in an email or a searchable trait: it scans
- * an index that contains little else. The index is written when one of these values changes, not with each signal.
+ * Lists of people. Without a text, people are walked in their order by an index, and filters apply on the way. A search finds a text
+ * anywhere in an email or a searchable trait: it scans an index that contains little else and is not written with each signal.
  */
 import { folded } from "../../domain/signal/traits.ts";
 import {
@@ -11,128 +11,34 @@ import {
   PERSON_SCORES_LISTED,
 } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type {
-  PeopleFilter,
-  PeoplePage,
-  PeopleQuery,
-  PeopleSort,
-  Person,
-  ScoringSignal,
-} from "../protocol/people-and-accounts.ts";
+import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort, Person } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { ascending, byDay, isOf, readDayPlace, writeDayPlace, readCursor, writeCursor } from "./by-day.ts";
-import type { DayList } from "./by-day.ts";
-import { firstIdentities, PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
-import type { PersonRow } from "./person-row.ts";
-import { latestScored, toScoringSignals } from "./scored-entries.ts";
+import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
+import {
+  latestIdentities,
+  latestScored,
+  PERSON_COLUMNS,
+  toPersonSummary,
+  toScoringSignals,
+  type PersonRow,
+} from "./person-parts.ts";
 
-/** People that a search sorts; of more than that it gives all, by their email. Some 10 ms. */
+/** People whom a search sorts: some 10 ms. If it finds more, it lists them by email. */
 export const PEOPLE_SORTED = 5_000;
+/** People of one day who are sorted exactly by their last signal: some 5 ms. */
+export const PEOPLE_DAY_SORTED = 1_000;
+/** The latest signals of a person among which the operator API looks for scores. */
+const PERSON_SCORES_LOOK = 1_000;
 
-/** A person of a page, with the cursor of the next one. */
-export interface Listed {
-  row: PersonRow;
-  cursor: string;
-}
-
-export type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
-
-/**
- * Filter of a search, with its first three parameters. It names the index, because SQLite would prefer the one on
- * scores.
- */
+const SELECT = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
+/** The matches of a search, with its first three parameters. Names the index, because SQLite prefers the index on scores. */
 const FOUND = `FROM people INDEXED BY people_email
   WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)`;
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
-/** Marks a position in a sorted result; other positions are those of people-orders.ts. */
+/** Marks a cursor of a sorted search. */
 const SORTED = "sorted";
 
-export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
-  const { items, ...found } = listPeople(state, query, page);
-  return { ...found, items: items.map(({ row }) => toPersonSummary(row)) };
-}
-
-/** People with a cursor each. A cursor that makes no sense is none. */
-export function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
-  const { sql } = state;
-  const place = readCursor(cursor);
-  const { text = "" } = query;
-  if (text === "") return walked(sql, query, place, limit);
-  // A search whose first page was by email goes on so.
-  const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
-  const found = isByEmail ? null : sortedPage(sql, query, text, place, limit);
-  return found ?? { ...byEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
-}
-
-/** Whether a cursor belongs to the newest-first list or to a search. */
-export function isCursorOf(text: string, cursor: string | null): boolean {
-  const place = readCursor(cursor);
-  if (text === "") return cursor === null || Number.isSafeInteger(place);
-  return cursor === null || typeof place === "string" || sortedPlace(place) !== null;
-}
-
-/** People in an order, without those that do not match. */
-function walked(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
-  const items: Listed[] = [];
-  let looked = 0;
-  let behind: unknown = null;
-  for (const step of inOrder(sql, query.sort, query, place)) {
-    const row = step.row !== null && fits(step.row, query) ? step.row : null;
-    const isFull = items.length === limit;
-    if ((isFull && row !== null) || looked++ === PEOPLE_SCAN) {
-      return { items, next: writeCursor(behind), complete: isFull, sorted: true };
-    }
-    behind = step.place;
-    if (row !== null) items.push({ row, cursor: writeCursor(behind) });
-  }
-  return { items, next: null, complete: true, sorted: true };
-}
-
-function fits({ score, last_day: day }: PersonRow, filter: PeopleFilter): boolean {
-  const { minScore, sinceDay, untilDay } = filter;
-  return score >= (minScore ?? -Infinity) && day >= (sinceDay ?? 0) && day <= (untilDay ?? Infinity);
-}
-
-/** All people found, sorted. Null: too many to sort, unless an earlier page has sorted them. */
-function sortedPage(
-  sql: SqlStorage,
-  query: PeopleQuery,
-  text: string,
-  place: unknown,
-  limit: number,
-): ListedPage | null {
-  const from = sortedPlace(place);
-  const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
-  const { column, direction } = SORTS[query.sort];
-  const ids = [
-    ...sql.exec(`SELECT id ${fitting(query)} LIMIT ?7`, "", ...asked(query, text), most + 1).raw<[number]>(),
-  ];
-  if (ids.length > most) return null;
-  const those = sql.exec(
-    `SELECT id, ${column} FROM people WHERE id IN (SELECT value FROM json_each(?))`,
-    JSON.stringify(ids.flat()),
-  );
-  const order = ([id, value]: readonly number[], [otherId, otherValue]: readonly number[]) =>
-    direction * ((value ?? 0) - (otherValue ?? 0) || (id ?? 0) - (otherId ?? 0));
-  const shown = [...those.raw<[id: number, value: number]>()]
-    .filter((one) => from === null || order(one, from) > 0)
-    .sort(order)
-    .slice(0, limit + 1);
-  const items = shown.slice(0, limit).flatMap(([id, value]): Listed[] => {
-    const [row] = sql.exec<PersonRow>(`SELECT ${PERSON_COLUMNS} FROM people WHERE id = ?`, id);
-    return row === undefined ? [] : [{ row, cursor: writeCursor([SORTED, id, value]) }];
-  });
-  const next = shown.length > limit ? (items.at(-1)?.cursor ?? null) : null;
-  return { items, next, complete: true, sorted: true };
-}
-
-/** Position in a sorted result; null for a position of another kind. */
-function sortedPlace(place: unknown): readonly [id: number, value: number] | null {
-  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
-  return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
-}
-
-/** The column that each order sorts by, and whether its lowest value comes first. */
+/** How each order sorts the matches of a search. */
 const SORTS = {
   newest: { column: "id", direction: -1 },
   email: { column: "id", direction: 1 },
@@ -142,8 +48,141 @@ const SORTS = {
   last_seen_up: { column: "last_seen", direction: 1 },
 } as const satisfies Record<PeopleSort, { column: string; direction: 1 | -1 }>;
 
-/** People found, in index order, without a limit: a page scans at most PEOPLE_SEARCHED people. */
-function byEmail(
+/** A person, with the cursor behind them. */
+interface Listed {
+  row: PersonRow;
+  cursor: string;
+}
+
+type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
+
+/** A page of people. An invalid cursor is ignored. */
+export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
+  const { items, ...found } = listPeople(state, query, page);
+  return { ...found, items: items.map(({ row }) => toPersonSummary(row)) };
+}
+
+/**
+ * People with their ids and scores, the newest first, or the person with an email. A page of very large people is short. An invalid
+ * cursor finds nobody.
+ */
+export function readPeople(
+  state: StoreState,
+  { email, text = "" }: { email?: string | undefined; text?: string | undefined },
+  page: Page,
+): PageOf<Person> {
+  if (email !== undefined) {
+    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase());
+    return { items: rows.toArray().map((row) => toPerson(state, row)), next: null };
+  }
+  const items: Person[] = [];
+  if (!isCursorOf(text, page.cursor)) return { items, next: null };
+  let [characters, last]: [number, string | null] = [0, null];
+  const found = listPeople(state, { sort: "newest", text }, page);
+  for (const { row, cursor } of found.items) {
+    if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
+    const person = toPerson(state, row);
+    characters += JSON.stringify(person).length;
+    items.push(person);
+    last = cursor;
+  }
+  return { items, next: found.next };
+}
+
+function toPerson(state: StoreState, row: PersonRow): Person {
+  const { recent } = state.sql.exec<{ recent: string }>("SELECT recent FROM people WHERE id = ?", row.id).one();
+  const look = { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK };
+  const scoringSignals: Person["scoringSignals"] = [];
+  for (const { entry } of latestScored(state, { id: row.id, recent }, look)) {
+    if (entry !== null) scoringSignals.push(...toScoringSignals(state, entry));
+    if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
+  }
+  return {
+    ...toPersonSummary(row),
+    identities: latestIdentities(state.sql, row.id, PERSON_IDENTITIES_LISTED),
+    scoringSignals: scoringSignals.slice(0, PERSON_SCORES_LISTED),
+  };
+}
+
+function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
+  const { sql } = state;
+  const place = readCursor(cursor);
+  const { text = "" } = query;
+  if (text === "") return walk(sql, query, place, limit);
+  // A search that began by email goes on by email.
+  const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
+  const found = isByEmail ? null : searchSorted(sql, query, text, place, limit);
+  return found ?? { ...searchByEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
+}
+
+/** Whether a cursor belongs to the list of the newest people, or to a search. */
+function isCursorOf(text: string, cursor: string | null): boolean {
+  const place = readCursor(cursor);
+  if (cursor === null) return true;
+  return text === "" ? Number.isSafeInteger(place) : typeof place === "string" || sortedPlace(place) !== null;
+}
+
+/** Walks people in their order and keeps those that match the filter. */
+function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
+  const { minScore = -Infinity, sinceDay = 0, untilDay = Infinity } = query;
+  const items: Listed[] = [];
+  let [looked, behind]: [number, unknown] = [0, null];
+  for (const { row, place: next } of inOrder(sql, query, place)) {
+    const fits = row !== null && row.score >= minScore && row.last_day >= sinceDay && row.last_day <= untilDay;
+    const isFull = items.length === limit;
+    if ((isFull && fits) || looked++ === PEOPLE_SCAN) {
+      return { items, next: writeCursor(behind), complete: isFull, sorted: true };
+    }
+    behind = next;
+    if (fits) items.push({ row, cursor: writeCursor(next) });
+  }
+  return { items, next: null, complete: true, sorted: true };
+}
+
+/** All matches of a search, sorted; null: too many to sort. Later pages allow more, because people may have come meanwhile. */
+function searchSorted(
+  sql: SqlStorage,
+  query: PeopleQuery,
+  text: string,
+  place: unknown,
+  limit: number,
+): ListedPage | null {
+  const from = sortedPlace(place);
+  const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
+  const { column, direction } = SORTS[query.sort];
+  const matches = sql.exec(`SELECT id ${conditionOf(query)} LIMIT ?7`, "", ...valuesOf(query, text), most + 1);
+  const ids = [...matches.raw<[id: number]>()].flat();
+  if (ids.length > most) return null;
+  const values = sql.exec(
+    `SELECT id, ${column} FROM people WHERE id IN (SELECT value FROM json_each(?))`,
+    JSON.stringify(ids),
+  );
+  const order = ([id, value]: SortedPlace, [otherId, otherValue]: SortedPlace): number =>
+    direction * (value - otherValue || id - otherId);
+  const shown = [...values.raw<[id: number, value: number]>()]
+    .filter((sorted) => from === null || order(sorted, from) > 0)
+    .sort(order)
+    .slice(0, limit + 1);
+  const items = shown.slice(0, limit).flatMap(([id, value]) =>
+    sql
+      .exec<PersonRow>(`${SELECT} id = ?`, id)
+      .toArray()
+      .map((row): Listed => ({ row, cursor: writeCursor([SORTED, id, value]) })),
+  );
+  const next = shown.length > limit ? (items.at(-1)?.cursor ?? null) : null;
+  return { items, next, complete: true, sorted: true };
+}
+
+type SortedPlace = readonly [id: number, value: number];
+
+/** Null: a cursor of another kind. */
+function sortedPlace(place: unknown): SortedPlace | null {
+  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
+  return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
+}
+
+/** The matches of a search by email, which is the order of the index. A page scans PEOPLE_SEARCHED people at most. */
+function searchByEmail(
   sql: SqlStorage,
   query: PeopleQuery,
   text: string,
@@ -158,9 +197,9 @@ function byEmail(
   );
   const rows = sql
     .exec<PersonRow>(
-      `SELECT ${PERSON_COLUMNS} ${fitting(query)} AND email <= ?8 ORDER BY email LIMIT ?7`,
+      `SELECT ${PERSON_COLUMNS} ${conditionOf(query)} AND email <= ?8 ORDER BY email LIMIT ?7`,
       after,
-      ...asked(query, text),
+      ...valuesOf(query, text),
       limit + 1,
       end?.email ?? "\u{10FFFF}",
     )
@@ -170,180 +209,103 @@ function byEmail(
   return { items, next: end === undefined ? null : writeCursor(end.email), complete: end === undefined };
 }
 
-/** The matching people: by the index alone, unless a filter needs their rows. */
-function fitting({ minScore, sinceDay, untilDay }: PeopleFilter): string {
+/** Uses the index alone, unless a filter needs the rows. */
+function conditionOf({ minScore, sinceDay, untilDay }: PeopleFilter): string {
   return minScore === undefined && sinceDay === undefined && untilDay === undefined ? FOUND : NARROWED;
 }
 
-function asked({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
+function valuesOf({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
   const most = Number.MAX_SAFE_INTEGER;
   return [text.toLowerCase(), folded(text), minScore ?? -most, sinceDay ?? 0, untilDay ?? most];
 }
 
-/** Signals of a person, the latest, among which the operator API looks for scoring signals. */
-const PERSON_SCORES_LOOK = 1_000;
-
-type Row = PersonRow & { recent: string };
-
-const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
-
-/**
- * People, newest first: all, those found by a search, or the one with an email. Large people make short pages. An
- * invalid cursor finds nobody.
- */
-export function readPeople(
-  state: StoreState,
-  { email, text = "" }: { email?: string; text?: string },
-  page: Page,
-): PageOf<Person> {
-  if (email !== undefined) {
-    const [row] = state.sql.exec<Row>(`${ROW} email = ?`, email.trim().toLowerCase());
-    return { items: row === undefined ? [] : [toPerson(state, row)], next: null };
-  }
-  const items: Person[] = [];
-  if (!isCursorOf(text, page.cursor)) return { items, next: null };
-  let characters = 0;
-  let last: string | null = null;
-  const found = listPeople(state, { sort: "newest", text }, page);
-  for (const { row, cursor } of found.items) {
-    if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
-    const person = toPerson(state, state.sql.exec<Row>(`${ROW} id = ?`, row.id).one());
-    characters += JSON.stringify(person).length;
-    items.push(person);
-    last = cursor;
-  }
-  return { items, next: found.next };
-}
-
-function toPerson(state: StoreState, row: Row): Person {
-  const scoringSignals: ScoringSignal[] = [];
-  for (const { entry } of latestScored(state, row, { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK })) {
-    if (entry !== null) scoringSignals.push(...toScoringSignals(state, entry));
-    if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
-  }
-  return {
-    ...toPersonSummary(row),
-    identities: firstIdentities(state.sql, row.id, PERSON_IDENTITIES_LISTED).identities,
-    scoringSignals: scoringSignals.slice(0, PERSON_SCORES_LISTED),
-  };
-}
-
-/** People of one day that are sorted by last seen; more are sorted in chunks. Some 5 ms. */
-export const PEOPLE_DAY_SORTED = 1_000;
-
-/** A person, or null for a person that does not match; and the next position, for the cursor. */
-export interface PersonStep {
+/** A person, or null for a row to pass, and the place behind it. */
+interface PersonStep {
   row: PersonRow | null;
   place: unknown;
 }
 
-const PEOPLE = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
-const WAYS = {
-  down: { beyond: "<", order: "DESC", parts: [">", "0", "<"], first: Number.MAX_SAFE_INTEGER },
-  up: { beyond: ">", order: "ASC", parts: ["<", "0", ">"], first: 0 },
-} as const;
-type Direction = keyof typeof WAYS;
-/** For each part of the scores their sign, and the score that none is above. */
-const SIGN = { ">": 1, "0": 0, "<": -1 } as const;
-const HIGHEST = { ">": Number.MAX_SAFE_INTEGER, "0": 0, "<": -1 } as const;
-
-/** People in an order. @param place of a cursor; an invalid one is ignored. */
-export function inOrder(
-  sql: SqlStorage,
-  sort: PeopleSort,
-  filter: PeopleFilter,
-  place: unknown,
-): Generator<PersonStep> {
-  switch (sort) {
+/** All people in an order. @param place from a cursor; an invalid place is ignored. */
+function inOrder(sql: SqlStorage, query: PeopleQuery, place: unknown): Generator<PersonStep> {
+  switch (query.sort) {
     case "newest":
-      return eachNewest(sql, place);
+      return byId(sql, place);
     case "email":
-      return eachByEmail(sql, place);
+      return byEmail(sql, place);
     case "score":
-      return byScore(sql, "down", filter, place);
+      return byScore(sql, "down", query, place);
     case "score_up":
-      return byScore(sql, "up", filter, place);
+      return byScore(sql, "up", query, place);
     case "last_seen":
-      return byLastSeen(sql, "down", filter, place);
+      return byLastSeen(sql, "down", query, place);
     case "last_seen_up":
-      return byLastSeen(sql, "up", filter, place);
+      return byLastSeen(sql, "up", query, place);
   }
 }
 
-function* eachNewest(sql: SqlStorage, place: unknown): Generator<PersonStep> {
+function* byId(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const before = Number.isSafeInteger(place) ? Number(place) : Number.MAX_SAFE_INTEGER;
-  for (const row of sql.exec<PersonRow>(`${PEOPLE} id < ? ORDER BY id DESC`, before)) yield { row, place: row.id };
+  for (const row of sql.exec<PersonRow>(`${SELECT} id < ? ORDER BY id DESC`, before)) yield { row, place: row.id };
 }
 
-function* eachByEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
+function* byEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const after = typeof place === "string" ? place : "";
-  for (const row of sql.exec<PersonRow>(`${PEOPLE} email > ? ORDER BY email`, after)) yield { row, place: row.email };
+  for (const row of sql.exec<PersonRow>(`${SELECT} email > ? ORDER BY email`, after)) yield { row, place: row.email };
 }
 
-/**
- * People by their scores. The index of those who have a score gives those above zero and below; between them comes everybody
- * else by number, and those with a score are passed by there.
- */
+/** The index on scores has the people above and below zero. Between them come the people without a score, by their number. */
 function* byScore(
   sql: SqlStorage,
-  direction: Direction,
+  direction: "down" | "up",
   { minScore = -Number.MAX_SAFE_INTEGER }: PeopleFilter,
   place: unknown,
 ): Generator<PersonStep> {
-  const { beyond, order, parts, first } = WAYS[direction];
-  const lowest = direction === "up" ? { score: minScore, id: 0 } : null;
+  const isUp = direction === "up";
+  const [beyond, order] = isUp ? [">", "ASC"] : ["<", "DESC"];
+  const lowest = isUp ? { score: minScore, id: 0 } : null;
   let from = isOf(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
-  for (const part of parts) {
-    if (from !== null && Math.sign(from.score) !== SIGN[part]) continue;
-    // All parts that are left have lower scores still.
-    if (direction === "down" && minScore > HIGHEST[part]) return;
-    const rows = part === "0" ? everybody(from) : scored(part, from);
-    for (const row of rows) {
-      if (row.score < minScore && part !== "0") return;
-      yield { row: part === "0" && row.score !== 0 ? null : row, place: [part === "0" ? 0 : row.score, row.id] };
+  for (const sign of isUp ? [-1, 0, 1] : [1, 0, -1]) {
+    if (from !== null && Math.sign(from.score) !== sign) continue;
+    // The remaining people have lower scores.
+    if (!isUp && sign <= 0 && minScore > sign) return;
+    for (const row of sign === 0 ? everybody(from?.id) : scored(sign, from)) {
+      if (row.score < minScore && sign !== 0) return;
+      yield { row: sign === 0 && row.score !== 0 ? null : row, place: [sign === 0 ? 0 : row.score, row.id] };
     }
     from = null;
   }
 
-  function everybody(behind: typeof from): Iterable<PersonRow> {
-    return sql.exec<PersonRow>(`${PEOPLE} id ${beyond} ? ORDER BY id ${order}`, behind?.id ?? first);
+  function everybody(behindId = isUp ? 0 : Number.MAX_SAFE_INTEGER): Iterable<PersonRow> {
+    return sql.exec<PersonRow>(`${SELECT} id ${beyond} ? ORDER BY id ${order}`, behindId);
   }
 
-  function* scored(part: ">" | "<", behind: typeof from): Generator<PersonRow> {
-    // Both conditions on the score are needed: a partial index is used where the statement has its condition.
-    const those = `${PEOPLE} score <> 0 AND score ${part} 0`;
-    const further = `ORDER BY score ${order}, id ${order}`;
-    if (behind === null) return yield* sql.exec<PersonRow>(`${those} ${further}`);
+  function* scored(sign: number, behind: typeof from): Generator<PersonRow> {
+    // SQLite uses a partial index only for a statement that repeats its condition.
+    const half = `${SELECT} score <> 0 AND score ${sign > 0 ? ">" : "<"} 0`;
+    const ordered = `ORDER BY score ${order}, id ${order}`;
+    if (behind === null) return yield* sql.exec<PersonRow>(`${half} ${ordered}`);
     const { score, id } = behind;
-    // Two statements, because SQLite would read every person of that score if one statement asked for both.
-    yield* sql.exec<PersonRow>(`${those} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
-    yield* sql.exec<PersonRow>(`${those} AND score ${beyond} ? ${further}`, score);
+    // Two statements: one statement for both would read everybody with that score.
+    yield* sql.exec<PersonRow>(`${half} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
+    yield* sql.exec<PersonRow>(`${half} AND score ${beyond} ? ${ordered}`, score);
   }
 }
 
 function* byLastSeen(
   sql: SqlStorage,
-  direction: Direction,
-  { sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: PeopleFilter,
+  direction: "down" | "up",
+  filter: PeopleFilter,
   place: unknown,
 ): Generator<PersonStep> {
-  const [down, up] = [
-    "SELECT max(last_day) AS day FROM people WHERE last_day <= ? AND last_day >= ?",
-    "SELECT min(last_day) AS day FROM people WHERE last_day >= ? AND last_day <= ?",
-  ];
-  const nextDay = (query: string, from: number, to: number) =>
-    sql.exec<{ day: number | null }>(query, from, to).one().day;
+  const isUp = direction === "up";
   const list: DayList<PersonRow> = {
     chunk: PEOPLE_DAY_SORTED,
     direction,
-    nextDay: (from) =>
-      direction === "down"
-        ? nextDay(down, Math.min(from, untilDay), sinceDay)
-        : nextDay(up, Math.max(from, sinceDay), untilDay),
+    nextDay: daysOf(sql, "people", direction, filter),
     rows: (day, behind) =>
       sql
         .exec<PersonRow>(
-          `${PEOPLE} last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+          `${SELECT} last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
           day,
           behind?.[0] ?? Number.MAX_SAFE_INTEGER,
           PEOPLE_DAY_SORTED,
@@ -351,8 +313,7 @@ function* byLastSeen(
         .toArray(),
     keyOf: ({ id }) => [id],
     orderOf: ({ id, last_seen }) => [last_seen, id],
-    compare: (one, other) => (direction === "down" ? ascending(other, one) : ascending(one, other)),
+    compare: (a, b) => (isUp ? ascending(a, b) : ascending(b, a)),
   };
-  const from = readDayPlace(place, ["number"], ["number", "number"]);
-  for (const step of byDay(list, from)) yield { row: step.row, place: writeDayPlace(step.place) };
+  yield* byDay(list, readDayPlace(place, ["number"], ["number", "number"]));
 }

@@ -1,8 +1,7 @@
 /** Everything that a person's page shows, in one call. Each part has a limit and is read by an index. */
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Facts } from "../log/line.ts";
-import { latestEntries } from "../people/timelines.ts";
-import type { Entry } from "../people/timelines.ts";
+import { latestEntries, type Entry } from "../people/timelines.ts";
 import { personList, visitorOfKey } from "../people/visitors.ts";
 import type {
   PersonPage,
@@ -12,23 +11,32 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../protocol/people-and-accounts.ts";
-import { deletedUntilMs } from "../state/store-state.ts";
-import type { StoreState } from "../state/store-state.ts";
-import { firstIdentities, keyOfPlace, PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
-import type { ClaimPlace, PersonRow } from "./person-row.ts";
-import { counting, isScored, latestScored, toScoringSignals } from "./scored-entries.ts";
-import type { ListedPerson } from "./scored-entries.ts";
+import { deletedUntilMs, type StoreState } from "../state/store-state.ts";
 import { shownStatus } from "./newest-signals.ts";
+import {
+  counting,
+  isScored,
+  latestIdentities,
+  latestScored,
+  PERSON_COLUMNS,
+  toPersonSummary,
+  toScoringSignals,
+  type PersonRow,
+} from "./person-parts.ts";
 
-/** Ids shown with a person. */
 const PERSON_IDENTITIES_SHOWN = 50;
+const SHARED_IDS_SHOWN = 20;
+/** Points of a score curve: one for every few pixels. */
+export const SCORE_CURVE_STEPS = 120;
+/** The latest signals of a score curve: reading them takes some 20 ms. */
+export const SCORE_CURVE_SIGNALS = 20_000;
 
-/** The field of a signal that holds what named its person. */
+/** The column of a signal that named its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
 
 type Row = PersonRow & { recent: string };
 
-/** A person's page. Null: unknown email, or the person is being deleted. An invalid cursor is ignored. */
+/** Null: the email is unknown, or the person is being deleted. An invalid cursor is ignored. */
 export function readPersonPage(
   state: StoreState,
   email: string,
@@ -37,56 +45,49 @@ export function readPersonPage(
 ): PersonPage | null {
   const [person] = state.sql.exec<Row>(`SELECT ${PERSON_COLUMNS}, recent FROM people WHERE email = ?`, email);
   if (person === undefined) return null;
-  const { identities, more, until } = firstIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN);
+  const identities = latestIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN + 1);
   const before = /^\d{1,15}$/.test(cursor ?? "") ? Number(cursor) : Number.MAX_SAFE_INTEGER;
   return {
     person: toPersonSummary(person),
-    identities,
-    moreIdentities: more,
-    sharedIds: sharedIds(state.sql, person.id, until),
-    curve: readScoreCurve(state, person, person.score),
+    identities: identities.slice(0, PERSON_IDENTITIES_SHOWN),
+    moreIdentities: identities.length > PERSON_IDENTITIES_SHOWN,
+    sharedIds: sharedIds(state.sql, person.id),
+    curve: readScoreCurve(state, person),
     timeline: (timeline === "all" ? listSignals : listScores)(state, person, before, limit),
     deletedUntilMs: deletedUntilMs(state.sql),
   };
 }
 
-/** The person's signals that are kept, the latest recorded first, each with what it has scored. */
-function listSignals(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
+/** The stored signals of a person, the latest recorded first. */
+function listSignals(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const oldest = state.signals.firstSeq;
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
-  const kept = entries.filter(({ seq }) => seq >= oldest);
+  const stored = entries.filter(({ seq }) => seq >= oldest);
+  const shown = stored.slice(0, limit).map((entry) => counting(state, person.id, entry));
   return {
-    items: toTimeline(
-      state,
-      kept.slice(0, limit).map((entry) => counting(state, person.id, entry)),
-    ).filter(({ signal }) => signal !== null),
-    next: kept.length > limit ? String(kept[limit - 1]?.seq) : null,
+    items: toTimeline(state, shown).filter(({ signal }) => signal !== null),
+    next: stored.length > limit ? String(shown.at(-1)?.seq) : null,
   };
 }
 
-/** The person's scoring signals, latest first. A slice may be short although more follow. */
-function listScores(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
+/** The scoring signals of a person, the latest first. A page may be short although more follow. */
+function listScores(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
   let last = 0;
-  let next: string | null = null;
   for (const { looked, seq, entry } of latestScored(state, person, { before, look: SCORE_CURVE_SIGNALS })) {
-    if (entry !== null && scored.length === limit) {
-      next = String(last);
-      break;
-    }
+    if (entry !== null && scored.length === limit) return { items: toTimeline(state, scored), next: String(last) };
     if (entry !== null) scored.push(entry);
     last = seq;
-    if (looked === SCORE_CURVE_SIGNALS) next = String(last);
+    if (looked === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, scored), next: String(last) };
   }
-  return { items: toTimeline(state, scored), next };
+  return { items: toTimeline(state, scored), next: null };
 }
 
 function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry[] {
-  const lines = state.signals.readAll(entries.map(({ seq }) => seq));
   return entries.map((entry) => {
-    const facts = lines.get(entry.seq);
+    const facts = state.signals.read(entry.seq);
     return {
-      signal: facts === undefined ? null : toTimelineSignal(facts),
+      signal: facts === null ? null : toTimelineSignal(facts),
       scores: isScored(entry) ? toScoringSignals(state, entry) : [],
     };
   });
@@ -107,91 +108,62 @@ function toTimelineSignal(facts: Facts): TimelineSignal {
   };
 }
 
-// A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps.
-
-/** Steps of the score curve: one for every few pixels. */
-export const SCORE_CURVE_STEPS = 120;
-/** Scoring signals, the latest, that the curve of a score is made of: reading them takes some 20 ms. */
-export const SCORE_CURVE_SIGNALS = 20_000;
-
 interface ScoredPoints {
   atMs: number;
   points: number;
-  signals: number;
 }
 
-/**
- * The curve of a person's latest signals, by the times of their receipt: they may have been linked late.
- *
- * @param score what it has come to.
- */
-function readScoreCurve(state: StoreState, person: ListedPerson, score: number): ScoreCurve {
+/** The curve of a person's score by the received times of the latest signals, which may have been linked late. */
+function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
-  // One more than needed, to detect further rows.
+  let [signals, complete] = [0, true];
   const look = { before: Number.MAX_SAFE_INTEGER, look: SCORE_CURVE_SIGNALS + 1 };
-  let isMore = false;
   for (const { looked, entry } of latestScored(state, person, look)) {
-    isMore = looked > SCORE_CURVE_SIGNALS;
-    if (isMore || entry === null) continue;
+    complete = looked <= SCORE_CURVE_SIGNALS;
+    if (!complete || entry === null) continue;
     const { atMs, outcomes } = entry.scored;
-    scored.push({ atMs, points: state.outcomes.points(outcomes), signals: outcomes.length });
+    scored.push({ atMs, points: state.outcomes.points(outcomes) });
+    signals += outcomes.length;
   }
-  scored.sort((one, other) => one.atMs - other.atMs);
-  const steps = inSteps(scored);
-  let reached = score - steps.reduce((sum, { points }) => sum + points, 0);
-  const fromScore = reached;
+  const steps = inSteps(scored.sort((a, b) => a.atMs - b.atMs));
+  const fromScore = person.score - steps.reduce((sum, { points }) => sum + points, 0);
+  let score = fromScore;
   return {
     fromScore,
-    points: steps.map(({ atMs, points }) => ({ atMs, score: (reached += points) })),
-    signals: scored.reduce((sum, { signals }) => sum + signals, 0),
-    complete: !isMore,
+    points: steps.map(({ atMs, points }) => ({ atMs, score: (score += points) })),
+    signals,
+    complete,
   };
 }
 
-/** Merges scoring signals that are close in time into one point, at the time of the last. */
-function inSteps(scored: readonly ScoredPoints[]): { atMs: number; points: number }[] {
+/** Merges scores that are close in time into one, at the time of the last. */
+function inSteps(scored: readonly ScoredPoints[]): ScoredPoints[] {
   const first = scored[0]?.atMs ?? 0;
   const stepMs = Math.floor(((scored.at(-1)?.atMs ?? 0) - first) / SCORE_CURVE_STEPS) + 1;
-  const steps: { step: number; atMs: number; points: number }[] = [];
+  const steps = new Map<number, ScoredPoints>();
   for (const { atMs, points } of scored) {
     const step = Math.floor((atMs - first) / stepMs);
-    const last = steps.at(-1);
-    if (last?.step === step) {
-      last.points += points;
-      last.atMs = atMs;
-    } else steps.push({ step, atMs, points });
+    steps.set(step, { atMs, points: points + (steps.get(step)?.points ?? 0) });
   }
-  return steps;
+  return [...steps.values()];
 }
-
-/** Latest other people who share an id with the person and are shown with it. */
-const SHARED_IDS_SHOWN = 20;
 
 type SharedIdRow = { key: ArrayBuffer; email: string; at: number };
 
-/**
- * Shared ids of a person, latest first, at most SHARED_IDS_SHOWN.
- *
- * @param until last claim of the person to read, because a person may have very many. Null: all.
- */
-export function sharedIds(sql: SqlStorage, personId: number, until: ClaimPlace | null): SharedId[] {
-  const last = until ?? { key: "", atMs: 0, ordinal: 0 };
-  const claims = sql.exec<SharedIdRow>(
-    `SELECT other.key, people.email, other."at" FROM identities AS mine
-       CROSS JOIN identities AS other
-         ON other.key = mine.key AND other.person_id <> mine.person_id
-       CROSS JOIN people ON people.id = other.person_id
-     WHERE mine.person_id = ? AND (mine."at", mine.ordinal, mine.key) >= (?, ?, ?)`,
+/** The latest ids of a person that have named other people too. */
+function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
+  const rows = sql.exec<SharedIdRow>(
+    `SELECT theirs.key, people.email, theirs."at" FROM identities AS mine
+       CROSS JOIN identities AS theirs ON theirs.key = mine.key AND theirs.person_id <> mine.person_id
+       CROSS JOIN people ON people.id = theirs.person_id
+     WHERE mine.person_id = ?`,
     personId,
-    last.atMs,
-    last.ordinal,
-    keyOfPlace(last),
   );
   const found = new Map<string, SharedId>();
-  for (const { at, email, key: ofId } of claims) {
-    const id = { ...visitorOfKey(ofId), email };
-    const key = JSON.stringify(id);
-    found.set(key, { ...id, sinceMs: Math.max(at, found.get(key)?.sinceMs ?? 0) });
+  for (const { at, email, key } of rows) {
+    const id = { ...visitorOfKey(key), email };
+    const name = JSON.stringify(id);
+    found.set(name, { ...id, sinceMs: Math.max(at, found.get(name)?.sinceMs ?? 0) });
   }
   return [...found.values()].sort((a, b) => b.sinceMs - a.sinceMs).slice(0, SHARED_IDS_SHOWN);
 }

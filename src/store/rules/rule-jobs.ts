@@ -1,23 +1,42 @@
 /**
- * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
- * steps are in rule-job-steps.ts.
+ * Applies a mapping rule to stored signals (design §8.5): changes the outcomes of lines, and the scores with them. A rule has one job,
+ * the latest. The alarm drives it in steps. Each step is one transaction that also stores the place, so a crash loses nothing.
+ *
+ * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
+ * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
-import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
+import type { JsonObject } from "../../domain/json/json-value.ts";
+import { evaluate } from "../../domain/rules/evaluate-rules.ts";
+import {
+  compileRules,
+  eventRange,
+  isAboutEvent,
+  type CompiledRules,
+  type MappingRule,
+  type RuleMatch,
+} from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
-import { wants } from "../state/raise-events.ts";
-import type { Crossings, ScoreNews } from "../state/raise-events.ts";
+import { updateRow } from "../../platform/sql-row.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
+import type { Facts, Owner } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
+import { People, type ScoreChange } from "../people/people.ts";
+import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
+import { personList } from "../people/visitors.ts";
 import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
 import { updateGroups } from "../state/status-change.ts";
+import { wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
-import type { StoreState } from "../state/store-state.ts";
+import { transact, type StoreState } from "../state/store-state.ts";
 
-/** Event groups that are added up to estimate how much a rule's job has to read. */
+/** Event groups that an estimate of a job's work reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
 
-/** A job as it is stored; see tables.ts. */
-export interface RuleJobRow {
+/** A row of the table `rule_jobs`, see schema.ts. */
+interface RuleJobRow {
   [column: string]: SqlStorageValue;
   rule_id: string;
   rule: string | null;
@@ -41,32 +60,15 @@ export interface RuleJobRow {
   crossings: string;
 }
 
-/** The columns that a step changes. */
-const PROGRESS = [
-  "status",
-  "started_at",
-  "finished_at",
-  "due_at",
-  "position",
-  "person_id",
-  "scanned",
-  "matched",
-  "added",
-  "changed",
-  "removed",
-  "points",
-  "crossings",
-] as const;
-
 /**
- * Starts or restarts a job. An outdated request changes nothing. Open lines are sealed, so that a job only reads
- * segments; the caller flushes.
+ * Starts or restarts a job. An outdated request changes nothing. Seals the open lines, so that a job reads sealed segments only. The
+ * caller flushes the log.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
   const { ruleId, rule, rulesVersion } = toApply;
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
-  // The job before ends here, so that what it has done so far is all that it does.
+  // The new job replaces a running job. Report what that job has done.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.signals.seal();
   updateGroups(state);
@@ -80,26 +82,301 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
     rulesVersion,
     nowMs,
     state.signals.nextSeq - 1,
-    rule === null ? 0 : estimate(state.sql, rule),
+    rule === null ? 0 : estimateSignals(state.sql, rule),
   );
 }
 
-export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
-  const row = findRow(sql, ruleId);
-  return row === null ? null : toRuleJob(row);
+/**
+ * Takes a step of the longest waiting job. A job whose payloads cannot be read waits for a while.
+ *
+ * @param limit signals to evaluate; a segment is always processed whole. @returns whether a next step can follow at once.
+ */
+export async function stepRuleJob(
+  state: StoreState,
+  objects: ColdObjects,
+  storage: DurableObjectStorage,
+  limit = RULE_STEP_SIGNALS,
+): Promise<boolean> {
+  const job = dueRuleJob(state.sql, Date.now());
+  if (job === null) return false;
+  const step = new RuleStep(state, job, limit);
+  const payloads = await readPayloads(state.signals, objects, step.linesToEvaluate());
+  return transact(storage, state, () => {
+    const nowMs = Date.now();
+    // Meanwhile the job may have been restarted.
+    if (JSON.stringify(findRow(state.sql, job.rule_id)) === JSON.stringify(job)) step.take(payloads, nowMs);
+    return dueRuleJob(state.sql, nowMs) !== null;
+  });
+}
+
+/** A line of a person that can score. */
+type ScorableFacts = Facts & { owner: Owner };
+
+/** A line whose outcome may change. */
+interface Candidate {
+  seq: number;
+  facts: ScorableFacts;
+  /** Whether the rule covers the event of the line. If not, the line scores nothing by the rule. */
+  isAbout: boolean;
+}
+
+interface CandidateSegment {
+  segment: Segment;
+  candidates: Candidate[];
+  scanned: number;
+}
+
+class RuleStep {
+  readonly #state: StoreState;
+  readonly #before: RuleJobRow;
+  readonly #job: RuleJobRow;
+  readonly #limit: number;
+  readonly #rule: MappingRule | null;
+  readonly #compiled: CompiledRules;
+  /** Version of the rule by id of its outcome. */
+  readonly #versions: ReadonlyMap<number, number>;
+  /** Ids of outcomes that the job removes, unless the rule still matches. */
+  readonly #outdated: ReadonlySet<number>;
+  /** The next segments of the job. Read before the transaction, because their payloads may be in R2. */
+  readonly #segments: CandidateSegment[] = [];
+  #areLastSegments = true;
+  /** Changes of scores by person and line. */
+  readonly #changes = new Map<number, Map<number, ScoreChange>>();
+
+  constructor(state: StoreState, job: RuleJobRow, limit: number) {
+    this.#state = state;
+    this.#before = job;
+    this.#job = { ...job };
+    this.#limit = limit;
+    this.#rule = ruleOf(job);
+    this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
+    this.#versions = outcomeVersions(state.sql, job.rule_id);
+    const last = job.rule_version ?? Number.POSITIVE_INFINITY;
+    const outdated = [...this.#versions].filter(([, version]) =>
+      this.#rule === null ? version <= last : version < last,
+    );
+    this.#outdated = new Set(outdated.map(([id]) => id));
+    const hasLines = job.person_id === null && (this.#rule !== null || outdated.length > 0);
+    if (hasLines) this.#readSegments();
+  }
+
+  linesToEvaluate(): { segment: Segment; seqs: number[] }[] {
+    return this.#segments
+      .map(({ segment, candidates }) => ({
+        segment,
+        seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
+      }))
+      .filter(({ seqs }) => seqs.length > 0);
+  }
+
+  /** Takes the step, in its transaction. */
+  take(payloads: Payloads, nowMs: number): void {
+    const job = this.#job;
+    const people = new People(this.#state);
+    job.status = "running";
+    job.started_at ??= nowMs;
+    const isAtEnd =
+      job.person_id === null ? this.#takeSegments(payloads, people, nowMs) : this.#takeDropped(job.person_id, people);
+    const replaced = people.write();
+    // A line that scores in place of a removed line changes nothing in total.
+    if (replaced <= job.removed) job.removed -= replaced;
+    else job.added += replaced;
+    countScores(job, people.news);
+    if (isAtEnd && job.person_id === null && this.#hasDropped()) [job.person_id, job.position] = [0, 0];
+    else if (isAtEnd) {
+      job.status = "done";
+      job.finished_at = nowMs;
+      raiseRuleApplied(this.#state, job, nowMs);
+    }
+    updateRow(this.#state.sql, "rule_jobs", "rule_id", this.#before, job);
+    this.#state.signals.flush();
+  }
+
+  /** Reads the next segments, at least one if any is left. */
+  #readSegments(): void {
+    const { prefix, exact } = eventRange(this.#rule?.event ?? "");
+    const event = exact ? prefix : null;
+    // Without outdated outcomes, only segments with the rule's event can have candidates.
+    const filter = this.#rule !== null && event !== null && this.#outdated.size === 0 ? { event } : {};
+    let candidates = 0;
+    for (const segment of this.#state.signals.walk(this.#job.position, filter)) {
+      if (segment.firstSeq > this.#job.last_seq) return;
+      const part = this.#candidatesOf(segment, event);
+      this.#segments.push(part);
+      candidates += part.candidates.length;
+      if (segment.lastSeq === this.#job.last_seq) return;
+      if (candidates >= this.#limit || this.#segments.length >= RULE_STEP_SEGMENTS) {
+        this.#areLastSegments = false;
+        return;
+      }
+    }
+  }
+
+  /** @param event the only event of the rule; null: the rule has a wildcard. */
+  #candidatesOf(segment: Segment, event: string | null): CandidateSegment {
+    const part: CandidateSegment = { segment, candidates: [], scanned: 0 };
+    let seqs: Iterable<number> = this.#outdated.size === 0 ? [] : segment.seqsScored(this.#outdated);
+    if (hasEventsOf(segment, this.#compiled)) {
+      seqs = event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...seqs]);
+    }
+    for (const seq of seqs) {
+      const facts = segment.facts(seq);
+      const isAbout = facts.event !== null && isAboutEvent(this.#compiled, facts.event);
+      if (isAbout && isCounted(facts)) part.scanned++;
+      if (!canScore(facts) || (facts.linkedAtMs ?? 0) > this.#job.requested_at) continue;
+      if (isAbout || this.#isOutdated(facts.outcomes)) part.candidates.push({ seq, facts, isAbout });
+    }
+    return part;
+  }
+
+  /** Returns whether all lines are done. */
+  #takeSegments(payloads: Payloads, people: People, nowMs: number): boolean {
+    const areTaken = this.#segments.every((part) => this.#takeSegment(part, payloads, people, nowMs));
+    for (const [personId, changes] of this.#changes) this.#rescore(people, personId, changes);
+    return areTaken && this.#areLastSegments;
+  }
+
+  /** Returns whether the next segment can follow: this segment is unchanged since it was read, and has its payloads. */
+  #takeSegment(
+    { segment, candidates, scanned }: CandidateSegment,
+    payloads: Payloads,
+    people: People,
+    nowMs: number,
+  ): boolean {
+    const job = this.#job;
+    if (candidates.length > 0 && !this.#state.signals.isCurrent(segment)) return false;
+    if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
+      job.due_at = nowMs + COLD_RETRY_MS;
+      return false;
+    }
+    const changes = new Map<number, Facts>();
+    for (const { seq, facts, isAbout } of candidates) {
+      const { personId } = facts.owner;
+      const before = facts.outcomes.find((id) => this.#versions.has(id));
+      const after = isAbout ? this.#evaluate(facts, payloads.get(seq) ?? null, before, people) : undefined;
+      if (after === before || people.emailOf(personId) === null) continue;
+      const kept = facts.outcomes.filter((id) => id !== before);
+      const outcomes = after === undefined ? kept : [...kept, after].sort((a, b) => a - b);
+      const changed = { ...facts, outcomes };
+      changes.set(seq, changed);
+      const ofPerson = this.#changes.get(personId) ?? new Map<number, ScoreChange>();
+      this.#changes.set(personId, ofPerson.set(seq, { before: scoredBy(facts), after: scoredBy(changed) }));
+    }
+    this.#state.signals.rewrite(segment, changes);
+    job.scanned += scanned;
+    job.position = segment.lastSeq;
+    return true;
+  }
+
+  /** Returns the new outcome of a line; undefined: none. @param before the current outcome. */
+  #evaluate(facts: ScorableFacts, payload: string | null, before: number | undefined, people: People) {
+    if (payload === null || this.#rule === null) return before;
+    const [match] = matchesOf(this.#compiled, facts, payload, people);
+    if (match !== undefined) this.#job.matched++;
+    const version = before === undefined ? 0 : (this.#versions.get(before) ?? 0);
+    if (version > this.#rule.version) return before;
+    return match && this.#state.outcomes.idOf(match);
+  }
+
+  /**
+   * Whether lines that retention has dropped may have outcomes to remove. A deleted or disabled rule loses them. Any other rule keeps
+   * them, because they cannot be evaluated again.
+   */
+  #hasDropped(): boolean {
+    const hasDropped = this.#rule === null && Object.keys(this.#state.books.dropped).length > 0;
+    return hasDropped && readRuleDays(this.#state, this.#job.rule_id) !== null;
+  }
+
+  /** Removes outcomes of dropped lines, which only timelines have: person by person. Returns whether all people are done. */
+  #takeDropped(fromPersonId: number, people: People): boolean {
+    const { sql } = this.#state;
+    const job = this.#job;
+    if (!this.#hasDropped()) return true;
+    let personId = fromPersonId;
+    for (let left = this.#limit; left > 0;) {
+      let entries = entriesAfter(sql, personList(personId), job.position);
+      job.position = entries.at(-1)?.seq ?? 0;
+      if (entries.length === 0) {
+        const [next] = sql.exec<{ id: number; recent: string }>(
+          "SELECT id, recent FROM people WHERE id > ? ORDER BY id LIMIT 1",
+          personId,
+        );
+        if (next === undefined) return true;
+        job.person_id = personId = next.id;
+        // The entries in the person's row come first: they may move to the rows of the timeline, never back.
+        entries = readEntries(next.recent);
+        left--;
+      }
+      this.#removeOutdated(people, personId, entries);
+      left -= entries.length;
+    }
+    return false;
+  }
+
+  #removeOutdated(people: People, personId: number, entries: readonly Entry[]): void {
+    const changes = new Map<number, ScoreChange>();
+    for (const { seq, scored } of entries) {
+      if (scored === null || seq > this.#job.last_seq || !this.#isOutdated(scored.outcomes)) continue;
+      // Earlier steps have processed the lines that still exist.
+      if (this.#isOutdated(this.#state.signals.read(seq)?.outcomes ?? [])) continue;
+      const outcomes = scored.outcomes.filter((id) => !this.#outdated.has(id));
+      changes.set(seq, { before: scored, after: outcomes.length === 0 ? null : { ...scored, outcomes } });
+    }
+    this.#rescore(people, personId, changes);
+  }
+
+  #isOutdated(outcomes: readonly number[]): boolean {
+    return outcomes.some((id) => this.#outdated.has(id));
+  }
+
+  #rescore(people: People, personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
+    const { added, changed, removed } = people.rescore(personId, changes);
+    this.#job.added += added;
+    this.#job.changed += changed;
+    this.#job.removed += removed;
+  }
+}
+
+/** The rules' matches of a stored signal; none if the evaluation takes too many steps. */
+export function matchesOf(
+  rules: CompiledRules,
+  facts: ScorableFacts,
+  payload: string,
+  people: People,
+): readonly RuleMatch[] {
+  const { owner, email: named } = facts;
+  let email: string | null | undefined;
+  if (rules.asksForEmail) email = owner.by === "email" && named !== null ? named : people.emailOf(owner.personId);
+  if (email === null) return [];
+  const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
+  return evaluate(rules, signal, email)?.matches ?? [];
+}
+
+/** Whether a line can score: a processed signal of a person. */
+export function canScore(facts: Facts): facts is ScorableFacts {
+  return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
+}
+
+/** Whether the signal queue counts a line. */
+export function isCounted({ kind, status }: Facts): boolean {
+  return kind === "signal" && (status === "processed" || status === "anonymous");
+}
+
+/** Whether a segment has signals that the rules cover. */
+export function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
+  return segment.hasEvent((event) => isAboutEvent(rules, event));
 }
 
 export function hasRuleJobs(sql: SqlStorage): boolean {
   return nextRuleJobMs(sql) !== null;
 }
 
-/** When the next job is due, in milliseconds since 1970; null when all are done. */
+/** When the next job is due, in milliseconds since 1970; null: all are done. */
 export function nextRuleJobMs(sql: SqlStorage): number | null {
   return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM rule_jobs WHERE status <> 'done'").one().at;
 }
 
-/** The job that waits longest, of those that are due; null: none is. */
-export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
+function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
   const [row] = sql.exec<RuleJobRow>(
     "SELECT * FROM rule_jobs WHERE status <> 'done' AND due_at <= ? ORDER BY due_at LIMIT 1",
     nowMs,
@@ -107,54 +384,21 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
   return row ?? null;
 }
 
-/** The workspace's highest rules version applied to stored signals, and the version of each rule with scores. */
-export function appliedVersions(sql: SqlStorage): RuleVersions {
-  const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
-  const rows = sql.exec<{ rule_id: string; version: number }>(
-    "SELECT rule_id, max(rule_version) AS version FROM rule_outcomes GROUP BY rule_id",
-  );
-  return { workspace: rules ?? 0, rules: [...rows].map(({ rule_id: id, version }) => [id, version]) };
-}
-
-/** Whether a job is unchanged since it was read: not restarted, no further step. */
-export function isCurrentJob(sql: SqlStorage, job: RuleJobRow): boolean {
-  return JSON.stringify(findRow(sql, job.rule_id)) === JSON.stringify(job);
-}
-
-export function saveProgress(sql: SqlStorage, job: RuleJobRow): void {
-  sql.exec(
-    `UPDATE rule_jobs SET ${PROGRESS.map((column) => `${column} = ?`).join(", ")} WHERE rule_id = ?`,
-    ...PROGRESS.map((column) => job[column]),
-    job.rule_id,
-  );
-}
-
-/** Adds a step's changes of one person's score to a job. */
-export function countIn(job: RuleJobRow, done: { added: number; changed: number; removed: number }): void {
-  job.added += done.added;
-  job.changed += done.changed;
-  job.removed += done.removed;
-}
-
-/** Corrects a job's counts: if one signal replaces another as the scoring one, the net change is zero. */
-export function countReplaced(job: RuleJobRow, replaced: number): void {
-  if (replaced <= job.removed) job.removed -= replaced;
-  else job.added += replaced;
-}
-
-export function ruleOf({ rule }: RuleJobRow): MappingRule | null {
-  return rule === null ? null : (JSON.parse(rule) as MappingRule);
-}
-
 function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
   return sql.exec<RuleJobRow>("SELECT * FROM rule_jobs WHERE rule_id = ?", ruleId).toArray()[0] ?? null;
 }
 
-/**
- * Number of signals of a rule's events, by the counts of the signal queue, without held ones. Only some of very many
- * event names are read.
- */
-function estimate(sql: SqlStorage, rule: MappingRule): number {
+function ruleOf({ rule }: RuleJobRow): MappingRule | null {
+  return rule === null ? null : (JSON.parse(rule) as MappingRule);
+}
+
+function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, number> {
+  const rows = sql.exec("SELECT id, rule_version FROM rule_outcomes WHERE rule_id = ?", ruleId);
+  return new Map(rows.raw<[id: number, version: number]>());
+}
+
+/** Estimates the signals of a rule's events by the counts of the signal queue. */
+function estimateSignals(sql: SqlStorage, rule: MappingRule): number {
   const { prefix, exact } = eventRange(rule.event);
   const compiled = compileRules([rule]);
   const groups = sql.exec<{ event: string; count: number }>(
@@ -171,10 +415,35 @@ function estimate(sql: SqlStorage, rule: MappingRule): number {
   return total;
 }
 
-function toRuleJob(job: RuleJobRow): RuleJob {
+/** Adds a step's changes of scores to a job. */
+function countScores(job: RuleJobRow, news: ScoreNews | null): void {
+  if (news === null) return;
+  job.points += news.points;
+  const sums = JSON.parse(job.crossings) as Crossings[];
+  for (const { threshold, risen, fallen } of news.crossings) {
+    const sum = sums.find((known) => known.threshold === threshold);
+    if (sum === undefined) sums.push({ threshold, risen, fallen });
+    else Object.assign(sum, { risen: sum.risen + risen, fallen: sum.fallen + fallen });
+  }
+  job.crossings = JSON.stringify(sums.sort((a, b) => a.threshold - b.threshold));
+}
+
+/** Raises the changes of a job that has ended or is replaced. A newer version of the rule that changes no score is no news. */
+function raiseRuleApplied(state: StoreState, job: RuleJobRow, nowMs: number): void {
+  const { rule_id, added, changed, removed, points } = job;
+  const thresholds = JSON.parse(job.crossings) as Crossings[];
+  const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
+  if (!isNews || !wants(state, "people.rescored")) return;
+  const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
+  state.raised.raise([newEvent("people.rescored", data, nowMs)]);
+}
+
+export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
+  const job = findRow(sql, ruleId);
+  if (job === null) return null;
   const { status, scanned, total, matched, added, changed, removed } = job;
   return {
-    ruleId: job.rule_id,
+    ruleId,
     ruleVersion: ruleOf(job)?.version ?? null,
     status,
     scanned,
@@ -189,41 +458,11 @@ function toRuleJob(job: RuleJobRow): RuleJob {
   };
 }
 
-/** Changes of scores by a rule's job, as stored in its row. */
-export interface Rescoring {
-  rule_id: string;
-  added: number;
-  changed: number;
-  removed: number;
-  points: number;
-  /** JSON of an array of Crossings. */
-  crossings: string;
-}
-
-/** Adds the changes of one step to a job's row. */
-export function countScores(job: Rescoring, news: ScoreNews | null): void {
-  if (news === null) return;
-  job.points += news.points;
-  const crossings = [...news.crossings];
-  if (crossings.length === 0) return;
-  const sums = JSON.parse(job.crossings) as Crossings[];
-  for (const { threshold, risen, fallen } of crossings) {
-    const known = sums.find((one) => one.threshold === threshold);
-    if (known === undefined) sums.push({ threshold, risen, fallen });
-    else Object.assign(known, { risen: known.risen + risen, fallen: known.fallen + fallen });
-  }
-  job.crossings = JSON.stringify(sums.sort((one, other) => one.threshold - other.threshold));
-}
-
-/** Notifies the changes of a rule's job when it has ended or another replaces it. */
-export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: number): void {
-  const { rule_id, added, changed, removed, points } = job;
-  const thresholds = JSON.parse(job.crossings) as Crossings[];
-  // Unchanged scores by a newer version of the rule are not notified.
-  const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
-  if (!isNews || !wants(state, "people.rescored")) return;
-  const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
-  state.raised.raise([newEvent("people.rescored", data, nowMs)]);
+/** The highest rules version that was applied to stored signals, and the version of each rule with scores. */
+export function appliedVersions(sql: SqlStorage): RuleVersions {
+  const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
+  const rows = sql.exec("SELECT rule_id, max(rule_version) FROM rule_outcomes GROUP BY rule_id");
+  return { workspace: rules ?? 0, rules: [...rows.raw<[id: string, version: number]>()] };
 }
 
 /** Results of rules, in the order of the ids. */
@@ -232,9 +471,4 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
     const row = readRuleDays(state, ruleId);
     return { days: row?.days ?? "", job: findRuleJob(state.sql, ruleId), hasScoringSignals: row !== null };
   });
-}
-
-/** Whether the rule has scored anything that still counts. */
-export function hasScoringSignals(state: StoreState, ruleId: string): boolean {
-  return readRuleDays(state, ruleId) !== null;
 }

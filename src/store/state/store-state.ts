@@ -40,19 +40,6 @@ const EMPTY_BOOKS: BooksMeta = {
   deadLetterNews: null,
 };
 
-/** The log of recorded signals. Its head has pending changes of event groups and rules' counts. */
-class SignalsLog extends Log<BooksMeta> {
-  constructor(sql: SqlStorage) {
-    super(sql, "signals", EMPTY_BOOKS);
-  }
-
-  protected override emptyMeta(): void {
-    const stored = { sql: this.sql, books: this.meta };
-    updateGroups(stored);
-    updateRuleDays(stored);
-  }
-}
-
 export class StoreState {
   readonly sql: SqlStorage;
   /** All recorded signals but held signals and dead letters. */
@@ -66,7 +53,10 @@ export class StoreState {
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
-    this.signals = new SignalsLog(sql);
+    this.signals = new Log(sql, "signals", EMPTY_BOOKS, () => {
+      updateGroups(this);
+      updateRuleDays(this);
+    });
     this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
     this.outcomes = new RuleOutcomes(sql);
@@ -91,4 +81,14 @@ export class StoreState {
 /** When the latest signal that retention dropped was received, in milliseconds since 1970; 0: none was dropped. */
 export function deletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
+}
+
+/** Runs a transaction: all of it, or nothing. After a rollback, reads the state from the tables again. */
+export function transact<T>(storage: DurableObjectStorage, state: StoreState, act: () => T): T {
+  try {
+    return storage.transactionSync(act);
+  } catch (error) {
+    state.reload();
+    throw error;
+  }
 }

@@ -7,7 +7,7 @@ import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { consume } from "../../../src/queue/consumer.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import { moveToCold } from "../../../src/store/log/cold.ts";
-import { nextLinkJobMs } from "../../../src/store/people/link-jobs.ts";
+import { nextLinkJobMs } from "../../../src/store/people/linking.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 import { writeMessage, writeRow, writeSignal } from "../../../src/wire/message.ts";

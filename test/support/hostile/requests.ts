@@ -1,7 +1,7 @@
 /** Hostile calls: a route of the Worker, a valid request for it, and usually one error in it. */
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
-import { operationOf } from "../../../src/operator/operation.ts";
+import { describedOperation } from "../../../src/operator/operation.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS, OPERATOR, type World } from "./world.ts";
 import type { Chance } from "./chance.ts";
@@ -46,7 +46,7 @@ export const ROUTES: readonly Route[] = (() => {
   for (const { method, path, handler } of otherRoutes.routes) {
     if (method === "ALL") continue;
     const name = `${method} ${path}`;
-    const operation = operationOf(handler) ?? found.get(name)?.operation;
+    const operation = describedOperation(handler) ?? found.get(name)?.operation;
     found.set(name, { name, method, path, surface: path.startsWith("/operator") ? "operator" : "pages", operation });
   }
   return [...found.values()];

@@ -7,7 +7,7 @@ import { compileTemplate, mapAccount } from "../../../src/domain/accounts/payloa
 import type { JsonObject } from "../../../src/domain/json/json-value.ts";
 import { evaluate } from "../../../src/domain/rules/evaluate-rules.ts";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-condition.ts";
 import { ruleSize } from "../../../src/domain/rules/rule-content.ts";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
@@ -20,7 +20,8 @@ import {
   WORKSPACE_MAX_RULES,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../../../src/limits.ts";
-import { payloadTemplate, newRule } from "../../../src/workspace/input-schemas.ts";
+import { payloadTemplate } from "../../../src/workspace/manage-keys.ts";
+import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { amount } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";

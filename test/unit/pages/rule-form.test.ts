@@ -2,14 +2,14 @@
 import * as fc from "fast-check";
 import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
+import { RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
 import {
   MAPPING_OPERATORS,
   OPERATORS_OF_NUMBERS,
   OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
-  RULE_FREQUENCIES,
-} from "../../../src/domain/rules/mapping-rule.ts";
-import type { MappingCondition } from "../../../src/domain/rules/mapping-rule.ts";
+} from "../../../src/domain/rules/mapping-condition.ts";
+import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
 import {
   BLANK_FORM,
   changeRows,
@@ -25,7 +25,7 @@ import {
 } from "../../../src/pages/rules/rule-form.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
-import { newRule } from "../../../src/workspace/input-schemas.ts";
+import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
 const FORM: RuleForm = {

@@ -1,7 +1,8 @@
 /** Design §8.2: the duplicate keys that the consumer gives to the store, and the outcome of each signal. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import type { CompiledRules, MappingCondition, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
 import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
 import { readAdmission } from "../../../src/wire/admission.ts";

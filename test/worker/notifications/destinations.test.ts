@@ -269,7 +269,8 @@ describe("a change", () => {
     }
     expect((await harness.destination(id)).failing_since).not.toBeNull();
     await harness.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
-    await until(() => expect(moved.received).toHaveLength(1));
+    await until(async () => expect((await harness.destination(id)).failing_since).not.toBeNull());
+    expect(moved.received).toHaveLength(1);
     // The schedule adds up to 20 % of jitter to a day.
     await harness.pass(DAY + DAY / 4);
     await until(async () => {

@@ -4,7 +4,7 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
-import { LINK_ALARM_MS } from "../../../src/store/people/link-jobs.ts";
+import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";

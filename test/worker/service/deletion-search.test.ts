@@ -7,7 +7,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { DELETION_STEP_LINES } from "../../../src/store/deletion/person-deletions.ts";
-import { startLinkJob } from "../../../src/store/people/link-jobs.ts";
+import { startLinkJob } from "../../../src/store/people/linking.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
 import { TestCounter } from "../../support/counter.ts";

@@ -7,7 +7,11 @@ import * as errors from "../../../../src/domain/json/json-error.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
-const explainJsonError = (text: string): string => errors.explainJsonError(utf8(text), 0, utf8(text).length);
+const explainJsonError = (text: string): string => explainBytes(utf8(text));
+
+function explainBytes(bytes: Uint8Array): string {
+  return errors.describeJsonError(bytes, 0, bytes.length, errors.findJsonError(bytes, 0, bytes.length));
+}
 
 /** The error, with its position as an index into the text. */
 function findJsonError(text: string): JsonError | null {
@@ -192,7 +196,7 @@ describe("the explanation of a typical mistake", () => {
 
   test("a compressed body without its header", () => {
     const bytes = new Uint8Array(gzipSync('{"event":"Visit"}'));
-    expect(errors.explainJsonError(bytes, 0, bytes.length)).toMatch(/the body is compressed.*`Content-Encoding: gzip`/);
+    expect(explainBytes(bytes)).toMatch(/the body is compressed.*`Content-Encoding: gzip`/);
   });
 
   test("the position is the line, the column and the character of the text", () => {

@@ -5,7 +5,8 @@ import * as scan from "../../../../src/domain/json/json-scan.ts";
 import type { ItemSpans } from "../../../../src/domain/json/json-scan.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
-const jsonDepth = (text: string): number => scan.jsonDepth(utf8(text), 0, utf8(text).length);
+const jsonDepth = (text: string, maxDepth?: number): number =>
+  scan.jsonShape(utf8(text), maxDepth === undefined ? {} : { maxDepth }).depth;
 const scanItems = (text: string, where: "array" | "batch", max: number): ItemSpans | null =>
   scan.scanItems(utf8(text), where, max);
 
@@ -197,9 +198,8 @@ describe("scanItems of a batch", () => {
 });
 
 describe("scans with limits", () => {
-  test("stop at the first level beyond the maximum in jsonDepth", () => {
-    const depth = (text: string, max: number) => scan.jsonDepth(utf8(text), 0, utf8(text).length, max);
-    expect([depth("[[[]]]", 2), depth("[[[]]]", 3), depth("[[[[[[", 2)]).toEqual([3, 3, 3]);
+  test("stop at the first level beyond the maximum", () => {
+    expect([jsonDepth("[[[]]]", 2), jsonDepth("[[[]]]", 3), jsonDepth("[[[[[[", 2)]).toEqual([3, 3, 3]);
   });
 
   test("count depth and an upper bound of values in jsonShape", () => {

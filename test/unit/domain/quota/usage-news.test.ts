@@ -2,8 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fallenBelow, risenTo } from "../../../../src/domain/events/workspace-event.ts";
-import { usageLevel, usageNews } from "../../../../src/domain/quota/usage-news.ts";
-import type { UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
+import { usageLevel, usageNews, type UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
 
 const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageStanding => ({
   accepted,

@@ -3,13 +3,13 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules, isRulePath, isEventPattern } from "../../../../src/domain/rules/mapping-rule.ts";
 import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
-import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../../../src/domain/rules/mapping-condition.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
-import { newRule } from "../../../../src/workspace/input-schemas.ts";
+import { newRule } from "../../../../src/workspace/rule-schema.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 
 function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {
@@ -26,7 +26,7 @@ function proposed(properties: JsonObject): string[] {
 }
 function matchesItsSample(sample: NormalisedSignal): boolean {
   const rule = { ...proposeRule(sample), id: "r1", version: 1 };
-  return evaluate(compileRules([rule]), sample).matches.length === 1;
+  return evaluate(compileRules([rule]), sample)?.matches.length === 1;
 }
 
 describe("§6.3 the rule proposed for a real payload", () => {

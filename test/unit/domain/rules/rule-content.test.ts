@@ -1,8 +1,7 @@
 /** Differences between mapping rules, and their size. */
 import { describe, expect, test } from "vitest";
-import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
-import { ruleDifferences, ruleSize } from "../../../../src/domain/rules/rule-content.ts";
-import type { RuleContent } from "../../../../src/domain/rules/rule-content.ts";
+import type { MappingCondition } from "../../../../src/domain/rules/mapping-condition.ts";
+import { ruleDifferences, ruleSize, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 
 const demo = { path: "properties.form", operator: "equals", value: "demo" } as const;
 const paid = { path: "properties.paid", operator: "is_true" } as const;

@@ -2,8 +2,8 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  canonicalForm,
   canonicalJson,
+  DELIVERY_FIELDS,
   duplicateKey,
   WrittenNumber,
   asWritten,
@@ -12,6 +12,8 @@ import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 import { SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
+
+const canonicalForm = (payload: unknown) => canonicalJson(payload, DELIVERY_FIELDS);
 
 /** The same JSON with the members of every object in reverse order. */
 function reversed(value: unknown): unknown {

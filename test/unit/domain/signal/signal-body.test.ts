@@ -1,12 +1,10 @@
 /** Bodies read signal by signal (spec §4, design §9), with the same result as parsing the whole. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readSignals } from "../../../../src/domain/signal/signal-body.ts";
+import { readSignals, type SignalBody, type SignalBodyRules } from "../../../../src/domain/signal/signal-body.ts";
 import type { SignalRefusal } from "../../../../src/domain/keys/refusal.ts";
-import type { SignalBody, SignalBodyRules } from "../../../../src/domain/signal/signal-body.ts";
-import type { Result } from "../../../../src/domain/result.ts";
+import { ok, refuse, type Result } from "../../../../src/domain/result.ts";
 import { isAbsent } from "../../../../src/domain/json/json-value.ts";
-import { ok, refuse } from "../../../../src/domain/result.ts";
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 import { cpuMs } from "../../../support/cpu-ms.ts";
 

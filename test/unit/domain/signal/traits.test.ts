@@ -2,8 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
-import { folded } from "../../../../src/domain/signal/traits.ts";
-import type { Traits } from "../../../../src/domain/signal/traits.ts";
+import { folded, type Traits } from "../../../../src/domain/signal/traits.ts";
 import { TRAIT_MAX_BYTES } from "../../../../src/limits.ts";
 
 function traitsOf(traits: object): Traits {

@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { TRAIT_NAMES } from "../../../../src/domain/signal/traits.ts";
-import { readReceipts, writeReceipts } from "../../../../src/store/people/stored-person.ts";
+import { readTraitOrders, writeTraitOrders } from "../../../../src/store/people/people.ts";
 import {
   keyOf,
   keysOf,
@@ -69,11 +69,11 @@ test("receipts of traits are read back for any traits, and are small if all come
           const at = which[index];
           return at === null || at === undefined ? [] : [[trait, receipts[at % receipts.length]] as const];
         });
-        expect(readReceipts(writeReceipts(Object.fromEntries(all)))).toEqual(Object.fromEntries(all));
+        expect(readTraitOrders(writeTraitOrders(Object.fromEntries(all)))).toEqual(Object.fromEntries(all));
       },
     ),
   );
   const single = { receivedAtMs: 1_800_000_000_000, ordinal: 90_000 };
-  expect(writeReceipts({ name: single, company: single, title: single }).length).toBeLessThan(20);
-  expect(readReceipts("")).toEqual({});
+  expect(writeTraitOrders({ name: single, company: single, title: single }).length).toBeLessThan(20);
+  expect(readTraitOrders("")).toEqual({});
 });

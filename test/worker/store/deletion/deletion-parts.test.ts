@@ -13,16 +13,14 @@ import {
   stepDeletions,
   DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { BeingDeleted } from "../../../../src/store/deletion/deleted-names.ts";
 import { purgeHeld, PURGE_ROWS, deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { isScrubbing, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
-import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
+import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
-import { firstEntries } from "../../../../src/store/people/timelines.ts";
+import { entriesAfter } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
-import { exportPeople } from "../../../../src/store/queries/exports.ts";
-import { FIRST_CLAIM } from "../../../../src/store/queries/person-row.ts";
+import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
@@ -339,11 +337,11 @@ describe("an unlinked signal", () => {
       waiting(store, ...more);
       beginHere(store.state, "del_1", JANE, LATER);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
-      expect(firstEntries(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
+      expect(entriesAfter(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
       expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
       const last = store.state.signals.read(DELETION_STEP_LINES + 700);
       expect(last).toMatchObject({ anonymousId: "v-jane", deletedAtMs: null });
-      expect(last && new BeingDeleted(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
+      expect(last && new Names(store.sql).visible(last).anonymousId).toBeNull();
       // A new person in the same browser.
       const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
       expect(statusOf(store, newer)).toBe("anonymous");
@@ -763,20 +761,6 @@ describe("while a deletion is under way", () => {
         const trace = await traceSignal(store.state, store.objects, id);
         expect(namesIn(JSON.stringify(trace))).toBeNull();
       }
-    });
-  });
-
-  test("an export that has begun the person's line writes no further ids of theirs", async () => {
-    await inStore((store) => {
-      const ids = Array.from({ length: 2_000 }, (_, n) => `browser-${n}`);
-      store.record(NOW, ...ids.map((id) => identify(JANE, id)), identify(BOB, "bobs-browser"));
-      // The person's line is longer than a page: the next page continues with their ids.
-      const next = JSON.stringify({ person: 1, lastPerson: 2, list: { index: 0, behind: FIRST_CLAIM, some: false } });
-      expect(exportPeople(store.state, "ndjson", next).text).toContain("browser-1");
-      beginHere(store.state, "del_1", JANE, LATER);
-      const rest = exportPeople(store.state, "ndjson", next).text;
-      expect(rest).not.toContain("browser-1");
-      expect(rest).toContain("bobs-browser");
     });
   });
 });

@@ -405,7 +405,7 @@ describe("a deletion", () => {
 
   test("removes the person from the counts of the rules that scored them", async () => {
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
-    const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
+    const isCounted = async () => (await workspace.store.ruleFacts([items[0]?.id ?? ""]))[0]?.hasScoringSignals;
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
     await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
     await deleted(JANE);
@@ -421,6 +421,6 @@ describe("a deletion", () => {
     await send({ id: "sig_bob", payload: { event: "E", email: BOB }, at: NOW - 100 * DAY });
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
     await deleted(JANE);
-    expect(await workspace.store.hasScoringSignals(items[0]?.id ?? "")).toBe(true);
+    expect((await workspace.store.ruleFacts([items[0]?.id ?? ""]))[0]?.hasScoringSignals).toBe(true);
   });
 });

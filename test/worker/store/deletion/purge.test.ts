@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/retention.ts";
+import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/retention.ts";
 import { heldSignals } from "../../../../src/store/return-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { linesOf } from "../../../support/adds-up.ts";
@@ -31,15 +31,15 @@ describe.each(["open", "sealed"])("held signals that are %s", (where) => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, held(NOW + 10), held(NOW + 20, { n: 2 }), held(NOW + 20, { n: 3 }));
       seal(store);
-      expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+      expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOW + 10);
       purgeHeld(store.state, NOW + 9);
       expect(statuses(store)).toEqual(["held", "held", "held"]);
       purgeHeld(store.state, NOW + 10);
       expect(statuses(store)).toEqual(["purged", "held", "held"]);
-      expect(nextPurgeMs(store.state)).toBe(NOW + 20);
+      expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOW + 20);
       purgeHeld(store.state, NOW + 20);
       expect(statuses(store)).toEqual(["purged", "purged", "purged"]);
-      expect(nextPurgeMs(store.state)).toBeNull();
+      expect(store.state.held.nextToEnd()?.endMs ?? null).toBeNull();
       return store.workspaceId;
     });
     await expectToAddUp(workspaceId);
@@ -95,7 +95,7 @@ test("purging skips released held signals and reads them once", async () => {
     expect(statuses(store)).toEqual(["released"]);
     purgeHeld(store.state, NOW + 10);
     expect(statuses(store)).toEqual(["released"]);
-    expect(nextPurgeMs(store.state)).toBeNull();
+    expect(store.state.held.nextToEnd()?.endMs ?? null).toBeNull();
     expect(readTotals(store.state.books.totals, undefined)).toMatchObject({ processed: 1, held: 0, purged: 0 });
   });
 });
@@ -108,7 +108,7 @@ test("held signals end in bounded steps", async () => {
     purgeHeld(store.state, NOW + 10);
     expect(left()).toBeGreaterThan(0);
     expect(left()).toBeLessThan(count);
-    expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+    expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOW + 10);
     for (let steps = 0; steps < 3; steps++) purgeHeld(store.state, NOW + 10);
     expect(left()).toBe(0);
     return store.workspaceId;
@@ -125,7 +125,7 @@ test("large held signals, few per segment, end in steps of some segments", () =>
     const left = () => statuses(store).filter((status) => status === "held").length;
     purgeHeld(store.state, NOW + 10);
     expect(left()).toBe(10);
-    expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+    expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOW + 10);
     purgeHeld(store.state, NOW + 10);
     expect(left()).toBe(0);
   }));

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
 import { nextRetentionMs } from "../../../../src/store/deletion/retention.ts";
-import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
+import { RETENTION_MIN_DAYS } from "../../../../src/limits.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { ring, withBindings } from "../../../support/cold.ts";

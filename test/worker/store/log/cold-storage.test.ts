@@ -3,9 +3,9 @@ import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { CHORE_REST_MS } from "../../../../src/store/chore-runner.ts";
+import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { amount } from "../../../support/amount.ts";

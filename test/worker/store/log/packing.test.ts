@@ -5,9 +5,8 @@ import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { COLUMNS } from "../../../../src/store/log/lines.ts";
-import type { Cell } from "../../../../src/store/log/lines.ts";
 import { Lines } from "../../../../src/store/log/lines.ts";
-import { packLines, packPayloads, unpackLines, unpackPayloads } from "../../../../src/store/log/packing.ts";
+import { packPayloads, unpackPayloads, type Cell } from "../../../../src/store/log/packing.ts";
 
 /** A few values, so that they repeat. */
 const UUIDS = Array.from({ length: 4 }, () => crypto.randomUUID());
@@ -47,7 +46,7 @@ function cellsOf(all: Lines): Cell[][] {
 }
 
 function packedLines(all: Lines): ArrayBuffer {
-  return new Uint8Array(packLines(all)).buffer;
+  return new Uint8Array(all.pack()).buffer;
 }
 
 function named(userId: Cell, anonymousId: Cell): Lines {
@@ -60,7 +59,7 @@ describe("a packed segment", () => {
   test("has every cell of every line", () => {
     fc.assert(
       fc.property(lines, (all) => {
-        expect(cellsOf(unpackLines(packedLines(all)))).toEqual(cellsOf(all));
+        expect(cellsOf(Lines.unpack(packedLines(all)))).toEqual(cellsOf(all));
       }),
       { numRuns: 300 },
     );
@@ -110,7 +109,7 @@ describe("a packed segment", () => {
       made.push(COLUMNS.map(({ name }) => line[name] ?? (name === "ordinal" ? n : 0)));
       return JSON.stringify({ type: "track", messageId, anonymousId, event: "Visit" });
     });
-    expect(packLines(made).length / SEGMENT_MAX_LINES).toBeLessThan(16 + 14);
+    expect(made.pack().length / SEGMENT_MAX_LINES).toBeLessThan(16 + 14);
     expect(packPayloads(payloads, made).length / SEGMENT_MAX_LINES).toBeLessThan(16 + 3);
   });
 

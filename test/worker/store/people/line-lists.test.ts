@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { beginDeletion, findDeletion, handedOver } from "../../../../src/store/deletion/person-deletions.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { startLinkJob } from "../../../../src/store/people/link-jobs.ts";
+import { startLinkJob } from "../../../../src/store/people/linking.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { insertEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";

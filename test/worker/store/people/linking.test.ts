@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
+import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { stepLinkJobs, LINK_PAGE_SIGNALS } from "../../../../src/store/people/linking.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";

@@ -12,7 +12,7 @@ import {
   nextDeletionMs,
   stepDeletions,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { exportPeople } from "../../../../src/store/queries/exports.ts";
+import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
@@ -78,7 +78,7 @@ function holderOf({ sql }: TestStore, id: VisitorId): number | null {
 const ownerOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.owner?.personId ?? null;
 
 test("a person keeps the newest ids, newest first; page, API and export state the number of dropped ones", () =>
-  inStore((store) => {
+  inStore(async (store) => {
     const more = 7;
     const names = Array.from({ length: PERSON_MAX_IDS + more }, (_, n) => `v-${n}`);
     const signals = names.map((anonymousId) => identify(ANN, { anonymousId }));
@@ -97,7 +97,7 @@ test("a person keeps the newest ids, newest first; page, API and export state th
     expect(listed?.idsDropped).toBe(more);
     let [text, cursor]: [string, string | null] = ["", null];
     do {
-      const part = exportPeople(store.state, "ndjson", cursor);
+      const part = await exportPage(store.state, store.objects, { records: "people", format: "ndjson", cursor });
       text += part.text;
       cursor = part.next;
     } while (cursor !== null);

@@ -6,6 +6,8 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PEOPLE_SCAN, QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
+import { hashOfName } from "../../../../src/domain/signal/identity.ts";
+import { rememberName } from "../../../../src/store/deletion/deleted-names.ts";
 import { PEOPLE_DAY_SORTED } from "../../../../src/store/queries/people-search.ts";
 import { latestSignals } from "../../../../src/store/queries/newest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
@@ -207,6 +209,7 @@ describe("signals", () => {
         NOW - 1,
         email,
       );
+      rememberName(sql, hashOfName({ kind: "email", value: email }), 0, NOW - 1);
     });
     expect((await all()).map((line) => line.email)).toEqual([email, null]);
     expect(await all({ email })).toHaveLength(1);

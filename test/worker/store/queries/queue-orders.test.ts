@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, expect, test } from "vitest";
 import { QUEUE_SORTED_GROUPS } from "../../../../src/limits.ts";
-import { queuePage } from "../../../../src/store/queries/queue-page.ts";
+import { queuePage } from "../../../../src/store/queries/event-groups.ts";
 import type { QueuePage, QueueSort } from "../../../../src/store/protocol/stored-signals.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { newMembers, type Members } from "../../../support/members.ts";

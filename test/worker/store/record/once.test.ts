@@ -1,7 +1,7 @@
 /** Design §8.5: rules that score one person each time, once a UTC day of receipt, or once ever. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
+import { RETENTION_MIN_DAYS } from "../../../../src/limits.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { ring, ringUntilQuiet } from "../../../support/cold.ts";

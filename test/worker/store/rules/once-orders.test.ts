@@ -19,12 +19,12 @@ import {
 } from "../../../../src/store/deletion/person-deletions.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
-import { nextLinkJobMs } from "../../../../src/store/people/link-jobs.ts";
+import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
 import { personList } from "../../../../src/store/people/visitors.ts";
 import { hasRuleJobs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { recordSignals } from "../../../../src/store/record-signals.ts";
 import { updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
@@ -84,8 +84,7 @@ class World {
     const signal = this.store.signal(Date.now(), sent);
     const { work } = signal;
     if (work.kind === "signal") {
-      const { matches } = evaluate(this.rules.rules, normalise(payload, undefined));
-      work.evaluation = { rulesTried: 1, matches };
+      work.evaluation = evaluate(this.rules.rules, normalise(payload, undefined));
       this.pages.set(signal.admission.id, page ?? "home");
     }
     recordSignals(this.store.state, [signal], Date.now(), this.#version);

@@ -17,10 +17,10 @@ import { countInBooks } from "../../../../src/store/state/status-change.ts";
 import { recordSignals } from "../../../../src/store/record-signals.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
 import { previewPage } from "../../../../src/store/rules/preview.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { ruleFacts, findRuleJob, nextRuleJobMs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
-import { evaluateSignal } from "../../../../src/domain/rules/evaluate-rules.ts";
+import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { readScores } from "../../../support/read-store.ts";
@@ -218,7 +218,7 @@ class Bench {
   #toRecord(payload: JsonObject, rules: CompiledRules): SignalToRecord {
     const n = ++this.sent;
     const normalised = normalise(payload, "site");
-    const evaluation = evaluateSignal(rules, normalised);
+    const evaluation = evaluate(rules, normalised);
     return {
       admission: {
         id: newId("sig"),
@@ -237,7 +237,7 @@ class Bench {
         normalised,
         contentHash: null,
         duplicateWindowMs: 0,
-        evaluation: typeof evaluation === "string" ? null : evaluation,
+        evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation,
       },
     };
   }

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { hasRuleJobs } from "../../../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { RULE_FREQUENCIES } from "../../../../src/domain/rules/mapping-rule.ts";

@@ -1,7 +1,7 @@
 /** Webhook addresses of an API key (spec §4), with example calls for curl, JavaScript's fetch and Python. */
-import { exampleFor } from "../domain/accounts/template-sample.ts";
-import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
+import { exampleFor } from "./accounts/template-sample.ts";
+import type { PayloadMapping } from "./accounts/payload-template.ts";
+import type { EndpointType } from "./signal/signal.ts";
 
 export interface Webhook {
   /** Identifies the call in element ids. */

@@ -1,9 +1,8 @@
-/**
- * Starts the jobs of the Signal Store that release held signals (design §6) and replay dead letters. The audit entry
- * is written first.
- */
-import { newAuditId, writeAuditEntry } from "../control/audit.ts";
+/** Operations on signals: follows one, releases held signals (design §6), and replays dead letters. */
+import { newAuditId, auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
+import type { SignalTrace } from "../store/protocol/stored-signals.ts";
+import type { Admission } from "../wire/admission.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
@@ -30,7 +29,7 @@ export async function releaseForWorkspace(
   if (usage === null) return { released: 0, stillHeld: 0, isUnderWay: false };
   const { periodStartMs, periodEndMs, overages } = usage;
   const id = newAuditId(by);
-  await writeAuditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
+  await auditEntry(db, by, { id, workspaceId, action: "held.released", target: workspaceId });
   const scope = { kind: "release", periodStartMs, periodEndMs, overages } as const;
   const { sent, stillHeld, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, scope);
   return { released: sent, stillHeld, isUnderWay };
@@ -54,7 +53,23 @@ export async function replay(
   const [only] = ids ?? [];
   const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
   const id = newAuditId(by);
-  await writeAuditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
+  await auditEntry(db, by, { id, workspaceId, action: "dead_letters.replayed", target });
   const { sent, isUnderWay } = await signalStore(env, workspaceId).sendAgain(id, { kind: "replay", ids });
   return { replayed: sent, isUnderWay };
+}
+
+/** Finds a signal by its id. Null: unknown signal in this workspace. */
+export async function followSignal(
+  env: Env,
+  workspaceId: string,
+  signalId: string,
+): Promise<{ recorded: SignalTrace } | { inFlight: Admission } | null> {
+  const store = signalStore(env, workspaceId);
+  const trace = await store.signal(signalId);
+  if (trace !== null) return { recorded: trace };
+  const waiting = await quotaCounter(env, workspaceId).inFlight(signalId);
+  if (waiting !== null) return { inFlight: waiting };
+  // The signal may have moved from the counter to the store between the two reads.
+  const arrived = await store.signal(signalId);
+  return arrived === null ? null : { recorded: arrived };
 }

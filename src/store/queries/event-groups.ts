@@ -1,0 +1,245 @@
+/**
+ * Event groups: the signal queue (spec §6.3), and what the rule editor suggests from it. Senders choose the names, so there may be very
+ * many groups. A page scans the next QUEUE_SCAN_GROUPS groups by last seen. The orders by count and by name have no index: they sort the
+ * latest QUEUE_SORTED_GROUPS groups.
+ */
+import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { parsed } from "../../domain/json/json-value.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
+import { keepsPayload } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import type { RuleSuggestions } from "../protocol/store-operations.ts";
+import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
+import type { GroupName } from "../state/status-change.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
+import type { DayPlace, Values } from "./by-day.ts";
+
+/** The latest groups, whose names are suggested. */
+export const QUEUE_SUGGEST_GROUPS = 500;
+const RULE_SUGGEST_EVENTS = 100;
+const RULE_SUGGEST_PATHS = 100;
+/** Samples in which the rule editor looks for paths. */
+const RULE_SUGGEST_SAMPLES = 5;
+
+/** The columns of scanned groups. */
+interface ScannedGroup {
+  [column: string]: SqlStorageValue;
+  event: string;
+  source: string;
+  count: number;
+  held: number;
+  anonymous: number;
+  last_seen: number;
+}
+
+/** A row of the table `event_groups`, see schema.ts. */
+interface GroupRow extends ScannedGroup {
+  first_seen: number;
+  sample_id: string;
+  sample_seq: number;
+  days: DayCounts;
+}
+
+const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
+const NOTHING: QueuePage = { items: [], next: null, complete: true, isCut: false };
+
+/** A page of the signal queue. An invalid cursor finds nothing. */
+export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
+  const { sort = "last_seen" } = filter;
+  if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
+  const from = readPlace(cursor);
+  if (from === null && cursor !== null) return NOTHING;
+  const items: QueueGroup[] = [];
+  let [scanned, last]: [number, DayPlace | null] = [0, null];
+  for (const { row, place } of byLastSeen(sql, from, filter)) {
+    const isFull = items.length === limit;
+    if (last !== null && (isFull || scanned === QUEUE_SCAN_GROUPS)) {
+      return { items, next: writeCursor(last), complete: isFull, isCut: false };
+    }
+    scanned++;
+    last = place;
+    const group = matches(row, filter) ? findGroup(sql, row.event, row.source) : null;
+    if (group !== null) items.push(group);
+  }
+  return { ...NOTHING, items };
+}
+
+function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name", { cursor, limit }: Page): QueuePage {
+  const keyOf = ({ event, source, count }: ScannedGroup): Values =>
+    sort === "count" ? [-count, event, source] : [event.toLowerCase(), event, source];
+  const place = readCursor(cursor);
+  const behind = isOf(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
+  if (cursor !== null && behind === null) return NOTHING;
+  const matching: { row: ScannedGroup; key: Values }[] = [];
+  let looked = 0;
+  for (const { row } of byLastSeen(sql, null, { ...filter, sort: "last_seen" })) {
+    if (looked++ === QUEUE_SORTED_GROUPS) break;
+    const key = keyOf(row);
+    if (matches(row, filter) && (behind === null || ascending(key, behind) > 0)) matching.push({ row, key });
+  }
+  const shown = matching.sort((a, b) => ascending(a.key, b.key)).slice(0, limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.flatMap(({ row }) => findGroup(sql, row.event, row.source) ?? []),
+    next: last === undefined || matching.length === shown.length ? null : writeCursor(last.key),
+    complete: true,
+    isCut: looked > QUEUE_SORTED_GROUPS,
+  };
+}
+
+function matches(row: ScannedGroup, { search, source, only }: QueueFilter): boolean {
+  if (source !== undefined && row.source !== source) return false;
+  if (only !== undefined && row[only] === 0) return false;
+  return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
+}
+
+/** Null: there is no such group. */
+export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
+  const row = readGroup(sql, { event, source });
+  if (row === undefined) return null;
+  const { count, held, anonymous, first_seen: firstSeenMs, last_seen: lastSeenMs, sample_id: sampleId, days } = row;
+  return { event, source, count, held, anonymous, firstSeenMs, lastSeenMs, sampleId, days };
+}
+
+function readGroup(sql: SqlStorage, { event, source }: GroupName): GroupRow | undefined {
+  return sql.exec<GroupRow>("SELECT * FROM event_groups WHERE event = ? AND source = ?", event, source).toArray()[0];
+}
+
+/** Groups by last seen, then by event and source; the latest first by default. */
+function byLastSeen(
+  sql: SqlStorage,
+  from: DayPlace | null,
+  filter: Pick<QueueFilter, "sort" | "sinceDay" | "untilDay"> = {},
+): Generator<{ row: ScannedGroup; place: DayPlace }> {
+  const direction = filter.sort === "last_seen_up" ? "up" : "down";
+  const list = {
+    chunk: QUEUE_SCAN_GROUPS,
+    direction,
+    nextDay: daysOf(sql, "event_groups", direction, filter),
+    rows: (day: number, behind: Values | null) =>
+      sql
+        .exec<ScannedGroup>(
+          `${SCANNED} ${behind === null ? "" : "AND (event, source) > (?, ?)"} ORDER BY event, source LIMIT ?`,
+          day,
+          ...(behind ?? []),
+          QUEUE_SCAN_GROUPS,
+        )
+        .toArray(),
+    keyOf: ({ event, source }: ScannedGroup) => [event, source],
+    orderOf: ({ event, source, last_seen: ms }: ScannedGroup) => [direction === "up" ? ms : -ms, event, source],
+    compare: ascending,
+  } as const;
+  return byDay(list, from);
+}
+
+/** Null: there is no cursor, or it is invalid. */
+function readPlace(cursor: string | null): DayPlace | null {
+  return readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
+}
+
+/** Groups with their samples, the most recently seen first. An invalid cursor finds nothing. */
+export async function listEventGroups(
+  state: StoreState,
+  objects: ColdObjects,
+  { cursor, limit }: Page,
+): Promise<PageOf<EventGroup>> {
+  const from = readPlace(cursor);
+  if (from === null && cursor !== null) return { items: [], next: null };
+  const groups: QueueGroup[] = [];
+  let [last, next]: [DayPlace | null, string | null] = [null, null];
+  for (const { row, place } of byLastSeen(state.sql, from)) {
+    if (groups.length === limit) {
+      next = writeCursor(last);
+      break;
+    }
+    last = place;
+    const group = findGroup(state.sql, row.event, row.source);
+    if (group !== null) groups.push(group);
+  }
+  const payloads = await readSamples(state, objects, groups);
+  const items = groups.map(({ sampleId: id, days: _days, ...group }, index) => ({
+    ...group,
+    sample: { id, payload: parsed(payloads[index] ?? null) },
+  }));
+  return { items, next };
+}
+
+/** The payloads of the groups' samples; null: there is none, or it cannot be read now. */
+async function readSamples(
+  state: StoreState,
+  objects: ColdObjects,
+  groups: readonly GroupName[],
+): Promise<(string | null)[]> {
+  // Positive numbers are lines of the log, negative numbers lines of the held log.
+  const seqs = groups.map((group) => readGroup(state.sql, group)?.sample_seq ?? 0);
+  const signals = await readLines(state.signals, objects, seqs);
+  const held = await readLines(
+    state.held,
+    objects,
+    seqs.map((seq) => -seq),
+  );
+  return seqs.map((seq) => signals.get(seq) ?? held.get(-seq) ?? null);
+}
+
+function readLines(log: Log, objects: ColdObjects, seqs: readonly number[]): Promise<Payloads> {
+  const lines = [...log.segmentsOf(seqs.filter((seq) => seq > 0))].map(({ segment, seqs: ofSegment }) => ({
+    segment,
+    seqs: ofSegment.filter((seq) => keepsPayload(segment.facts(seq))),
+  }));
+  return readPayloads(log, objects, lines);
+}
+
+/** Event names and sources of the latest groups, each once. */
+export function recentNames(sql: SqlStorage): RecentNames {
+  const groups = recentGroups(sql);
+  const sorted = (names: string[]): string[] => [...new Set(names)].sort((a, b) => a.localeCompare(b));
+  return { events: sorted(groups.map(({ event }) => event)), sources: sorted(groups.map(({ source }) => source)) };
+}
+
+function recentGroups(sql: SqlStorage): ScannedGroup[] {
+  const groups: ScannedGroup[] = [];
+  for (const { row } of byLastSeen(sql, null)) if (groups.push(row) === QUEUE_SUGGEST_GROUPS) break;
+  return groups;
+}
+
+/** Suggests frequent events to the rule editor, and paths in samples of a pattern's events. @param pattern blank: any event. */
+export async function suggestForRule(
+  state: StoreState,
+  objects: ColdObjects,
+  pattern: string,
+): Promise<RuleSuggestions> {
+  const recent = recentGroups(state.sql);
+  const counts = new Map<string, number>();
+  for (const { event, count } of recent) counts.set(event, (counts.get(event) ?? 0) + count);
+  const events = [...counts].toSorted(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
+  const groups = groupsOfPattern(state.sql, recent, pattern.trim())
+    .toSorted((a, b) => b.count - a.count)
+    .slice(0, RULE_SUGGEST_SAMPLES);
+  const payloads = await readSamples(state, objects, groups);
+  const samples = groups.flatMap(({ source }, index) => {
+    const payload = parsed(payloads[index] ?? null);
+    return isJsonObject(payload) ? [normalise(payload, source).properties] : [];
+  });
+  return {
+    events: events.slice(0, RULE_SUGGEST_EVENTS).map(([event]) => event),
+    paths: propertyPaths(samples, RULE_SUGGEST_PATHS),
+  };
+}
+
+/** Without a wildcard also groups that are not recent. */
+function groupsOfPattern(sql: SqlStorage, recent: ScannedGroup[], pattern: string): ScannedGroup[] {
+  if (pattern === "") return recent;
+  if (!pattern.includes("*")) {
+    const query = "SELECT * FROM event_groups WHERE event = ? LIMIT ?";
+    return sql.exec<GroupRow>(query, pattern, QUEUE_SUGGEST_GROUPS).toArray();
+  }
+  const rule = { id: "", version: 0, event: pattern, match: "all" as const, scoringSignal: "", points: 0 };
+  const compiled = compileRules([{ ...rule, conditions: [] }]);
+  return recent.filter(({ event }) => isAboutEvent(compiled, event));
+}
