@@ -55,8 +55,7 @@ export class Drain {
   readonly #options: DrainOptions;
   readonly #unsent: UnsentRows;
   #sentAtMs = Number.NEGATIVE_INFINITY;
-  #paceTimer = false;
-  #fullTimer = false;
+  readonly #timers = new Set<WhichMessages>();
   #running: Promise<void> | null = null;
   #failedSends = 0;
   /** Time of the last resend of unsettled rows. A restart resends all of them. */
@@ -146,23 +145,18 @@ export class Drain {
     if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null || this.#unsent.isEmpty) return;
     const { paceMs } = this.#options;
     const waitMs = this.#sentAtMs + paceMs - Date.now();
-    if (!this.#paceTimer) {
-      this.#paceTimer = true;
-      setTimeout(
-        () => {
-          this.#paceTimer = false;
-          void this.#start("all");
-        },
-        Math.min(paceMs, Math.max(0, waitMs)),
-      );
-    }
-    if (!this.#fullTimer && this.#unsent.hasFullMessage) {
-      this.#fullTimer = true;
-      setTimeout(() => {
-        this.#fullTimer = false;
-        void this.#start("full");
-      }, 0);
-    }
+    this.#startAfter("all", Math.min(paceMs, Math.max(0, waitMs)));
+    if (this.#unsent.hasFullMessage) this.#startAfter("full", 0);
+  }
+
+  #startAfter(which: WhichMessages, ms: number): void {
+    if (this.#timers.has(which)) return;
+    this.#timers.add(which);
+    setTimeout(() => {
+      this.#timers.delete(which);
+      // The other timer's send may have failed in the meantime.
+      if (this.#failedSends === 0) void this.#start(which);
+    }, ms);
   }
 
   /** Time of the next resend; infinity: no unsettled row. */

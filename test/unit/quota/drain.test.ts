@@ -196,6 +196,16 @@ describe("rows are read from the table", () => {
     expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
   });
 
+  test("after a failure only by the alarm, even if a full message waited too", async () => {
+    const road = new Road();
+    road.outcomes.push(() => Promise.reject(new Error("down")));
+    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent).toHaveLength(1);
+    await road.ring();
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1]", "ws[2]", "ws[3]"]);
+  });
+
   test("above the memory limit, without gaps", async () => {
     const road = new Road();
     const underWay = Promise.withResolvers<void>();
