@@ -116,6 +116,10 @@ export class TestWorkspace {
     return env.SIGNAL_STORE.getByName(this.id);
   }
 
+  get destinations() {
+    return env.DESTINATIONS.getByName(this.id);
+  }
+
   operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
     return operator<T>(method, `/workspaces/${this.id}${path}`, body);
   }
