@@ -5,12 +5,22 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
+import type { WorkspaceRules } from "../../src/control/rules-cache.ts";
+import { compileRules, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../src/domain/json/json-value.ts";
 import { newId } from "../../src/platform/ids.ts";
+import {
+  beginDeletion,
+  findDeletion,
+  handedOver,
+  nextDeletionMs,
+  stepDeletions,
+} from "../../src/store/deletion/person-deletions.ts";
 import { ColdObjects, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
+import { stepLinkJobs } from "../../src/store/people/linking.ts";
+import type { DeletionReceipt } from "../../src/store/protocol/store-operations.ts";
 import type { SignalToRecord } from "../../src/store/protocol/stored-signals.ts";
 import type { Admission } from "../../src/wire/admission.ts";
 import { recordSignals } from "../../src/store/record-signals.ts";
@@ -96,6 +106,73 @@ export class TestStore {
     };
   }
 
+  /** The current rule, which scores event E. */
+  get rules(): WorkspaceRules {
+    const { points, rulesVersion } = this;
+    const version = rulesVersion ?? 1;
+    const rule = {
+      id: "rule_1",
+      version,
+      event: "E",
+      match: "all" as const,
+      conditions: [],
+      scoringSignal: "s",
+      points,
+    };
+    return { version, rules: compileRules([rule]) };
+  }
+
+  /** Makes another version of the rule. */
+  changeRules(points: number): void {
+    this.rulesVersion = (this.rulesVersion ?? 0) + 1;
+    this.points = points;
+  }
+
+  /** Takes a step of the link jobs. Returns whether the next step can follow at once. */
+  link({ rules = this.rules, objects = this.objects } = {}): Promise<boolean> {
+    return stepLinkJobs({ state: this.state, storage: this.storage, objects, rules: async () => rules });
+  }
+
+  async linkAll(rules = this.rules): Promise<void> {
+    // oxlint-disable-next-line no-await-in-loop -- each step continues the step before
+    while (await this.link({ rules }));
+  }
+
+  get linkJobs(): number {
+    return this.sql.exec("SELECT 1 FROM link_jobs").toArray().length;
+  }
+
+  /** Scores of people, by the part of the email before the @. */
+  get scores(): Record<string, number> {
+    const rows = this.sql.exec("SELECT email, score FROM people ORDER BY email").raw<[email: string, score: number]>();
+    return Object.fromEntries([...rows].map(([email, score]) => [email.split("@")[0], score]));
+  }
+
+  /** Begins a deletion. Destinations accept it at once. */
+  beginDeletion(email: string, nowMs: number, id = `del_${crypto.randomUUID()}`): void {
+    beginDeletion(this.state, id, email, nowMs);
+    for (let next = this.state.raised.next(); next !== null; next = this.state.raised.next()) {
+      this.state.raised.handedOn(next.lastRow);
+      if (next.deletion !== null) handedOver(this.state, next.deletion.receiptId, nowMs);
+    }
+  }
+
+  /** Runs deletions until nothing is due. Returns the number of steps. */
+  finishDeletions(nowMs: number): number {
+    let steps = 0;
+    for (; (nextDeletionMs(this.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; steps++) {
+      if (steps > 1_000) throw new Error("it does not end");
+      stepDeletions(this.state, nowMs);
+    }
+    return steps;
+  }
+
+  deletePerson(email: string, nowMs: number): DeletionReceipt | null {
+    this.beginDeletion(email, nowMs);
+    this.finishDeletions(nowMs);
+    return findDeletion(this.sql, email);
+  }
+
   /** Seals all open lines. */
   seal(): void {
     this.state.signals.seal();
@@ -121,6 +198,18 @@ export class TestStore {
       /* oxlint-enable no-await-in-loop */
     }
   }
+}
+
+let sent = 0;
+
+/** A signal of event E that is no duplicate. */
+export function track(fields: object, admission: Partial<Admission> = {}): Sent {
+  return { payload: { type: "track", event: "E", messageId: `m-${++sent}`, ...fields }, ...admission };
+}
+
+/** An identify call that is no duplicate. */
+export function identify(email: string, ids: object, admission: Partial<Admission> = {}): Sent {
+  return { payload: { type: "identify", messageId: `m-${++sent}`, ...ids, traits: { email } }, ...admission };
 }
 
 export function inStore<T>(act: (store: TestStore) => T | Promise<T>): Promise<T> {
