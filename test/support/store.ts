@@ -6,7 +6,8 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import type { WorkspaceRules } from "../../src/control/rules-cache.ts";
-import { compileRules, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
+import { evaluate } from "../../src/domain/rules/evaluate-rules.ts";
+import { compileRules, type MappingRule, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../src/domain/json/json-value.ts";
@@ -45,6 +46,8 @@ export class TestStore {
   points = 5;
   /** How often the rule scores a person; null: each time. */
   frequency: NonNullable<RuleMatch["frequency"]> | null = null;
+  /** The mapping rules; null: the rule that scores event E. */
+  mappingRules: readonly MappingRule[] | null = null;
   #ordinal = 0;
 
   constructor(workspaceId: string, storage: DurableObjectStorage, bucket: R2Bucket = env.COLD) {
@@ -60,12 +63,14 @@ export class TestStore {
 
   /** @returns their ids. */
   record(nowMs: number, ...sent: Sent[]): string[] {
-    const signals = sent.map((signal) => this.signal(nowMs, signal));
+    const { rules } = this.rules;
+    const signals = sent.map((signal) => this.signal(nowMs, signal, rules));
     recordSignals(this.state, signals, nowMs, this.rulesVersion);
     return signals.map(({ admission }) => admission.id);
   }
 
-  signal(nowMs: number, { payload, dead = false, ...given }: Sent): SignalToRecord {
+  /** The signal as the consumer passes it on. */
+  signal(nowMs: number, { payload, dead = false, ...given }: Sent, rules = this.rules.rules): SignalToRecord {
     const receivedAtMs = given.receivedAtMs ?? nowMs;
     const admission: Admission = {
       id: newId("sig", receivedAtMs),
@@ -86,13 +91,6 @@ export class TestStore {
     const whole = normalise(payload, admission.pathSource);
     const { properties: _, ...normalised } = whole;
     const key = duplicateKey({ payload, text, normalised: whole, pathSource: undefined, idempotencyKey: undefined });
-    const match: RuleMatch = {
-      ruleId: "rule_1",
-      ruleVersion: this.rulesVersion ?? 1,
-      scoringSignal: "s",
-      points: this.points,
-      ...(this.frequency === null ? {} : { frequency: this.frequency }),
-    };
     return {
       admission,
       payload: text,
@@ -101,25 +99,26 @@ export class TestStore {
         normalised,
         contentHash: key && createHash("sha256").update(key.text).digest("base64url"),
         duplicateWindowMs: key?.windowMs ?? 0,
-        evaluation: { rulesTried: 1, matches: normalised.event === "E" && normalised.kind === "signal" ? [match] : [] },
+        evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluate(rules, whole),
       },
     };
   }
 
-  /** The current rule, which scores event E. */
+  /** The current rules, as the consumer and linking read them. */
   get rules(): WorkspaceRules {
-    const { points, rulesVersion } = this;
+    const { points, rulesVersion, frequency } = this;
     const version = rulesVersion ?? 1;
-    const rule = {
+    const rule: MappingRule = {
       id: "rule_1",
       version,
       event: "E",
-      match: "all" as const,
+      match: "all",
       conditions: [],
       scoringSignal: "s",
       points,
+      ...(frequency === null ? {} : { frequency }),
     };
-    return { version, rules: compileRules([rule]) };
+    return { version, rules: compileRules(this.mappingRules ?? [rule]) };
   }
 
   /** Makes another version of the rule. */
@@ -171,6 +170,26 @@ export class TestStore {
     this.beginDeletion(email, nowMs);
     this.finishDeletions(nowMs);
     return findDeletion(this.sql, email);
+  }
+
+  /** Runs an action that crashes after a number of writes. Returns whether it crashed. */
+  async crashAfter(writes: number, act: () => unknown): Promise<boolean> {
+    const { sql } = this;
+    const exec = sql.exec.bind(sql);
+    let left = writes;
+    sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+      if (/^\s*(INSERT|UPDATE|DELETE)/.test(query) && left-- <= 0) throw new Error("crash after some writes");
+      return exec(query, ...bindings);
+    }) as typeof exec;
+    try {
+      await act();
+      return false;
+    } catch (error) {
+      if (!String(error).includes("crash after some writes")) throw error;
+      return true;
+    } finally {
+      sql.exec = exec;
+    }
   }
 
   /** Seals all open lines. */
