@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
-import { findPeople, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
+import { findPeople, PEOPLE_DAY_SORTED, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
@@ -246,6 +246,32 @@ describe("very many people", () => {
     });
     // The index on scores reads no other rows.
     expect(await byScore()).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
+  });
+
+  test("have short pages if few have no score among many who have one", async () => {
+    const count = PEOPLE_SCAN + 500;
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insertMany(sql, count);
+      sql.exec("UPDATE people SET score = iif(id = 3 OR id > ?, 0, -1)", count - 10);
+    });
+    const { emails } = await all((cursor) => workspace.store.findPeople({ sort: "score" }, { cursor, limit: 200 }));
+    const unscored = [...Array.from({ length: 10 }, (_, n) => count - n), 3];
+    expect(emails.slice(0, 11)).toEqual(unscored.map(emailOf));
+    expect(new Set(emails).size).toBe(count);
+  });
+
+  test("are sorted by last seen within the limit of a day, and appear once each beyond it", async () => {
+    const many = Array.from({ length: PEOPLE_DAY_SORTED + 200 }, (_, n) => n + 1);
+    const few = Array.from({ length: 60 }, (_, n) => 5_001 + n);
+    const rowOf = (id: number) => ({ id, email: emailOf(id), name: null, company: null, score: 0 });
+    const fewRows = few.map((id) => ({ ...rowOf(id), lastSeen: (id % 2 === 0 ? 7 : 5) * DAY + (id % 7) }));
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insert(sql, [...many.map((id) => ({ ...rowOf(id), lastSeen: 3 * DAY + ((id * 37) % 1_009) })), ...fewRows]);
+    });
+    const emails = await found({ sort: "last_seen" }, 40);
+    const sorted = fewRows.toSorted((a, b) => b.lastSeen - a.lastSeen || b.id - a.id);
+    expect(emails.slice(0, 60)).toEqual(sorted.map(({ email }) => email));
+    expect(emails.slice(60).toSorted()).toEqual(many.map(emailOf));
   });
 
   test("start at the first page with a cursor of another order, or an invented cursor", async () => {
