@@ -1,17 +1,21 @@
-/**
- * The workspace of `npm run dev`: members, mapping rules and a key. The service shows the full key only once, so a
- * file beside the local state keeps it. The file is written last: if it is missing, an interrupted run is completed.
- */
+/** The workspaces of `npm run dev` and `npm run demo`: members, mapping rules and keys. */
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type {
-  KeyAnswer,
-  CreatedKeyAnswer,
-  MemberAnswer,
-  RuleBody,
-  OperatorClient,
-  WorkspaceAnswer,
-} from "./operator-client.ts";
+import type { DemoKeys } from "./demo/senders.ts";
+import type { CreatedKeyAnswer, OperatorClient, WorkspaceAnswer } from "./operator-client.ts";
+
+interface Member {
+  email: string;
+  role: "owner" | "admin" | "member";
+}
+
+interface Rule {
+  name: string;
+  event: string;
+  conditions?: { path: string; operator: string; value?: unknown }[];
+  scoring_signal: string;
+  points: number;
+}
 
 export interface DemoWorkspace {
   workspace_id: string;
@@ -21,13 +25,13 @@ export interface DemoWorkspace {
 
 export const DEMO_SLUG = "demo";
 
-export const DEMO_MEMBERS: MemberAnswer[] = [
+export const DEMO_MEMBERS: Member[] = [
   { email: "owner@example.com", role: "owner" },
   { email: "admin@example.com", role: "admin" },
   { email: "member@example.com", role: "member" },
 ];
 
-export const DEMO_RULES: RuleBody[] = [
+export const DEMO_RULES: Rule[] = [
   {
     name: "Asked for a demo",
     event: "Filled Out Form",
@@ -49,7 +53,11 @@ export function demoWorkspaceFile(stateDir: string): string {
   return path.join(stateDir, "demo-workspace.json");
 }
 
-/** Creates missing parts once. Later changes and removals by the developer are kept. */
+/**
+ * The workspace of `npm run dev`. Creates missing parts once; later changes and removals by the developer are kept. The
+ * service shows the full key only once, so a file beside the local state keeps it. The file is written last: if it is
+ * missing, an interrupted run is completed.
+ */
 export async function seedDemoWorkspace(operator: OperatorClient, stateDir: string): Promise<DemoWorkspace> {
   const kept = await readKept(stateDir);
   const workspaces = await operator.list<WorkspaceAnswer>("workspaces");
@@ -61,9 +69,9 @@ export async function seedDemoWorkspace(operator: OperatorClient, stateDir: stri
     (await operator.post<WorkspaceAnswer>("workspaces", { slug: DEMO_SLUG, name: "Demo workspace", plan: "growth" }));
   const home = `workspaces/${workspace.id}`;
   if (kept?.workspace_id !== workspace.id) {
-    const members = new Set((await operator.list<MemberAnswer>(`${home}/members`)).map(({ email }) => email));
+    const members = new Set((await operator.list<Member>(`${home}/members`)).map(({ email }) => email));
     for (const member of DEMO_MEMBERS) if (!members.has(member.email)) await operator.post(`${home}/members`, member);
-    const rules = new Set((await operator.list<RuleBody>(`${home}/rules`)).map(({ name }) => name));
+    const rules = new Set((await operator.list<Rule>(`${home}/rules`)).map(({ name }) => name));
     for (const rule of DEMO_RULES) if (!rules.has(rule.name)) await operator.post(`${home}/rules`, rule);
   }
   const key = await operator.post<CreatedKeyAnswer>(`${home}/keys`, { name: "Demo key" });
@@ -73,7 +81,7 @@ export async function seedDemoWorkspace(operator: OperatorClient, stateDir: stri
 }
 
 async function isActive(operator: OperatorClient, { workspace_id, key_id }: DemoWorkspace): Promise<boolean> {
-  const keys = await operator.list<KeyAnswer>(`workspaces/${workspace_id}/keys`);
+  const keys = await operator.list<{ id: string; status: string }>(`workspaces/${workspace_id}/keys`);
   return keys.some((key) => key.id === key_id && key.status === "Active");
 }
 
@@ -86,4 +94,50 @@ async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
   } catch {
     return undefined;
   }
+}
+
+/** Rules of the demo. */
+const RULES: Rule[] = [
+  ...DEMO_RULES,
+  { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
+  { name: "Attended a webinar", event: "Attended - *", scoring_signal: "webinar_attended", points: 5 },
+];
+
+/** Fields of the account data that imports() sends. */
+const PAYLOAD_TEMPLATE = [
+  { target: "external_id", path: "company.id", type: "string", required: true },
+  { target: "name", path: "company.name", type: "string" },
+  { target: "plan", path: "subscription.plan", type: "string" },
+  { target: "user_count", path: "subscription.seats", type: "number" },
+  { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
+];
+
+/** Creates the workspace of the demo, with its plan and the keys of its senders. */
+export async function provision(
+  operator: OperatorClient,
+): Promise<{ workspace: WorkspaceAnswer; keys: DemoKeys; rules: number }> {
+  await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
+  const workspace = await operator.post<WorkspaceAnswer>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
+  const home = `workspaces/${workspace.id}`;
+  for (const member of DEMO_MEMBERS) await operator.post(`${home}/members`, member);
+  for (const rule of RULES) await operator.post(`${home}/rules`, rule);
+
+  return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
+}
+
+/** @param home the workspace's path below `/operator/`. */
+export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {
+  const create = (fields: object) => operator.post<CreatedKeyAnswer>(`${home}/keys`, fields);
+  const campaigns = await create({ name: "Campaigns and website" });
+  const crm = await create({ name: "CRM workflows", secret: true });
+  const accounts = await create({
+    name: "Product database",
+    endpoint_type: "product_org",
+    payload_template: PAYLOAD_TEMPLATE,
+  });
+  const retired = await create({ name: "Last year's campaign" });
+  await operator.post(`${home}/keys/${retired.id}/deactivate`);
+
+  const secret = crm.secret ?? "";
+  return { campaigns: campaigns.key, crm: { key: crm.key, secret }, accounts: accounts.key, retired: retired.key };
 }

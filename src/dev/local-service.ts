@@ -1,11 +1,12 @@
 /** Runs the service on this machine: `wrangler dev` as a child process, with its state in a folder. Works offline. */
 import { fork, type ChildProcess } from "node:child_process";
+import { constants as os } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
 
-const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
+export const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
 /** Ends wrangler and the runtime with it, even if this process is killed. */
 const END_WITH_PARENT = `data:text/javascript,process.once("disconnect",()=>process.exit());process.channel?.unref()`;
@@ -18,7 +19,6 @@ const POLL_MS = 50;
 const LINES_KEPT = 60;
 
 export interface Service {
-  /** The service's origin, such as `http://localhost:8787`. */
   origin: string;
   /** Exit code of wrangler after it has ended or was stopped. */
   ended: Promise<number>;
@@ -32,70 +32,88 @@ export interface Service {
 
 export interface StartOptions {
   stateDir: string;
-  /** Port to listen on; "0": any free port. */
   port: string;
-  /** Further arguments of `wrangler dev`. */
   args: string[];
   /** Main module of the Worker, if it differs from that of wrangler.toml. */
   entry?: string;
-  /** Aborts the start. */
+  /** Stops the service. */
   signal?: AbortSignal;
 }
 
-/** Wrangler ended with this code, or failed otherwise. The message contains its output. */
-export class WranglerError extends Error {
+/** An error whose message says everything to the developer, such as wrangler's output. */
+export class CommandError extends Error {
   readonly exitCode: number;
 
-  constructor(message: string, exitCode: number) {
+  constructor(message: string, exitCode = 1) {
     super(message);
     this.exitCode = exitCode;
   }
 }
 
-/** Creates or migrates the local D1 database in the state folder. @throws WranglerError */
-export async function applyMigrations(stateDir: string, signal?: AbortSignal): Promise<void> {
-  const args = ["d1", "migrations", "apply", "DB", "--local", "--persist-to", stateDir];
-  const wrangler = startWrangler(args, stateDir);
-  const stop = (): void => void wrangler.stop();
-  signal?.addEventListener("abort", stop);
-  const exitCode = await wrangler.ended;
-  signal?.removeEventListener("abort", stop);
-  signal?.throwIfAborted();
-  if (exitCode !== 0) throw new WranglerError(`The migrations failed:\n${wrangler.output()}`, exitCode);
+/**
+ * Runs a command that SIGINT, SIGTERM and SIGHUP abort, and sets the process's exit code.
+ *
+ * @param command returns the exit code.
+ */
+export async function runCommand(command: (signal: AbortSignal) => Promise<number>): Promise<void> {
+  const interruption = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => interruption.abort(signal));
+  }
+  // A shell between npm and this process forwards no signals, so watch for the end of the parent process.
+  const parent = process.ppid;
+  const watch = setInterval(() => process.ppid !== parent && interruption.abort("SIGTERM"), 500).unref();
+  if (process.env["npm_lifecycle_event"] === undefined) clearInterval(watch);
+  try {
+    process.exitCode = await command(interruption.signal);
+  } catch (error) {
+    const { aborted, reason } = interruption.signal;
+    if (!aborted) console.error(error instanceof CommandError ? error.message : error);
+    const exitCode = error instanceof CommandError && error.exitCode !== 0 ? error.exitCode : 1;
+    process.exitCode = aborted ? 128 + os.signals[reason as NodeJS.Signals] : exitCode;
+  }
 }
 
-/** Resolves when /healthz answers. @throws WranglerError */
+/** Creates or migrates the local D1 database in the state folder. @throws CommandError */
+export async function applyMigrations(stateDir: string, signal?: AbortSignal): Promise<void> {
+  const args = ["d1", "migrations", "apply", "DB", "--local", "--persist-to", stateDir];
+  const wrangler = startWrangler(args, stateDir, signal);
+  const exitCode = await wrangler.ended;
+  signal?.throwIfAborted();
+  if (exitCode !== 0) throw new CommandError(`The migrations failed:\n${wrangler.output()}`, exitCode);
+}
+
+/** Resolves when /healthz answers. @throws CommandError */
 export async function startService({ stateDir, port, args, signal, entry }: StartOptions): Promise<Service> {
   const main = entry === undefined ? [] : [entry];
-  const wrangler = startWrangler(["dev", ...main, "--port", port, "--persist-to", stateDir, ...args], stateDir);
-  const stop = (): void => void wrangler.stop();
-  signal?.addEventListener("abort", stop);
+  const dev = ["dev", ...main, "--port", port, "--persist-to", stateDir, ...args];
+  const wrangler = startWrangler(dev, stateDir, signal);
   try {
     const origin = await Promise.race([wrangler.origin, wrangler.ended]);
     signal?.throwIfAborted();
-    if (typeof origin === "number") throw new WranglerError(`The service did not start:\n${wrangler.output()}`, origin);
-    await healthy(origin);
+    if (typeof origin === "number") throw new CommandError(`The service did not start:\n${wrangler.output()}`, origin);
+    const health = await fetch(`${origin}/healthz`, { signal: AbortSignal.timeout(HEALTHY_MS) });
+    if (!health.ok) throw new CommandError(`GET /healthz answers ${health.status}.`);
     return { ...wrangler, origin };
   } catch (error) {
     await wrangler.stop();
     signal?.throwIfAborted();
     throw error;
-  } finally {
-    signal?.removeEventListener("abort", stop);
   }
 }
 
-async function healthy(origin: string): Promise<void> {
-  const response = await fetch(`${origin}/healthz`, { signal: AbortSignal.timeout(HEALTHY_MS) });
-  if (!response.ok) throw new WranglerError(`GET /healthz answers ${response.status}.`, 1);
+/** @throws CommandError when the service ends. */
+export async function untilEnd(service: Service): Promise<never> {
+  const exitCode = await service.ended;
+  throw new CommandError(`The service has ended with code ${exitCode}.`, exitCode);
 }
 
 interface Wrangler extends Omit<Service, "origin"> {
-  /** The service's origin, once `wrangler dev` is ready. */
   origin: Promise<string>;
 }
 
-function startWrangler(args: string[], stateDir: string): Wrangler {
+/** @param abort stops wrangler. */
+function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): Wrangler {
   const child = fork(WRANGLER, args, {
     cwd: PROJECT_DIR,
     execArgv: ["--import", END_WITH_PARENT],
@@ -125,12 +143,14 @@ function startWrangler(args: string[], stateDir: string): Wrangler {
   // Output of a successful start does not explain a later failure.
   void origin.then(() => (lines.length = 0));
   let stopping: Promise<void> | undefined;
+  const stop = (): Promise<void> => (stopping ??= endGroup(child));
+  abort?.addEventListener("abort", () => void stop());
   return {
     origin,
     ended,
     output: () => lines.join("\n").trim(),
     follow: (onLine) => void (follower = onLine),
-    stop: () => (stopping ??= endGroup(child)),
+    stop,
   };
 }
 
@@ -201,4 +221,12 @@ function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   } catch {
     return false;
   }
+}
+
+/** Entry point of the Worker with a settable clock, for `wrangler dev` and for builds. */
+export const WORKER_WITH_CLOCK = path.join(PROJECT_DIR, "src/dev/worker/with-clock.ts");
+
+/** Sets the clock of that Worker to a time in milliseconds since 1970, or back to the real time. The clock then runs on. */
+export async function setClock(origin: string, at: number | "now"): Promise<void> {
+  await fetch(`${origin}/healthz`, { headers: { "x-clock": String(at) } });
 }

@@ -5,7 +5,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { parseEnv } from "node:util";
 import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
-import { PROJECT_DIR } from "./local-service.ts";
+import { CommandError, PROJECT_DIR } from "./local-service.ts";
 
 const TOKEN_BYTES = 24;
 const LINE = /^[ \t]*(?:export[ \t]+)?OPERATOR_TOKEN[ \t]*=.*$/m;
@@ -18,7 +18,7 @@ const USABLE = /^[\w.+/=-]+$/;
  * Reads the operator token from the file. A missing or published token is replaced by a new one; other lines are
  * kept.
  *
- * @throws Misuse if the token cannot be used in a call.
+ * @throws CommandError if the token cannot be used in a call.
  */
 export async function operatorToken(varsFile: string): Promise<string> {
   const vars = await readFile(varsFile, "utf8").catch((error: NodeJS.ErrnoException) => {
@@ -28,7 +28,7 @@ export async function operatorToken(varsFile: string): Promise<string> {
   const known = parseEnv(vars)["OPERATOR_TOKEN"] ?? "";
   if (!PUBLISHED.has(known)) {
     if (USABLE.test(known)) return known;
-    throw new Misuse(
+    throw new CommandError(
       `OPERATOR_TOKEN in ${varsFile} has other characters than letters, digits and . _ + / = -, or a quotation mark that is not closed.\n` +
         "Delete its line, and npm run dev makes a token.",
     );
@@ -40,20 +40,17 @@ export async function operatorToken(varsFile: string): Promise<string> {
   return token;
 }
 
-/** An error that the developer can fix; the message says how. */
-export class Misuse extends Error {}
-
-/** @throws Misuse when nothing can listen on the port, on either loopback address. */
+/** @throws CommandError when nothing can listen on the port, on either loopback address. */
 export async function requireFreePort(port: string): Promise<void> {
-  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new Misuse(`--port ${port}: a port is 0 to 65535.`);
+  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new CommandError(`--port ${port}: a port is 0 to 65535.`);
   for (const host of ["127.0.0.1", "::1"]) {
     const code = await tryListen(Number(port), host);
     if (code === "EADDRINUSE") {
-      throw new Misuse(
+      throw new CommandError(
         `Port ${port} is taken.\nStop that, or take another port: npm run dev -- --port ${Number(port) + 1}`,
       );
     }
-    if (code === "EACCES") throw new Misuse(`Port ${port} needs more rights than you have. Take one above 1023.`);
+    if (code === "EACCES") throw new CommandError(`Port ${port} needs more rights than you have. Take one above 1023.`);
   }
 }
 
@@ -69,7 +66,7 @@ function tryListen(port: number, host: string): Promise<string | null> {
 }
 
 /**
- * Claims a state folder, because two runtimes would not see each other's writes. @throws Misuse if another process
+ * Claims a state folder, because two runtimes would not see each other's writes. @throws CommandError if another process
  * uses it.
  */
 export async function claimState(stateDir: string, port: string): Promise<AsyncDisposable> {
@@ -77,7 +74,7 @@ export async function claimState(stateDir: string, port: string): Promise<AsyncD
   const running = await readClaim(file);
   if (running !== undefined && isRunning(running.pid)) {
     const freePort = port === running.port ? Number(port) + 1 : port;
-    throw new Misuse(
+    throw new CommandError(
       `The service is running already on the state in ${stateDir}: port ${running.port}, process ${running.pid}.\n` +
         `Stop that, or run another one beside it: npm run dev -- --port ${freePort} --persist-to .wrangler/other\n` +
         `(If process ${running.pid} is something else, delete ${file}.)`,

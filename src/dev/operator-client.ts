@@ -1,4 +1,9 @@
 /** Client of the operator API (design §9) for the development tools. */
+import { setTimeout as sleep } from "node:timers/promises";
+
+const SETTLE_MS = 60_000;
+const POLL_MS = 50;
+
 export class OperatorClient {
   readonly #origin: string;
   readonly #token: string;
@@ -46,29 +51,11 @@ export interface WorkspaceAnswer {
   slug: string;
 }
 
-export interface MemberAnswer {
-  email: string;
-  role: "owner" | "admin" | "member";
-}
-
-export interface KeyAnswer {
-  id: string;
-  status: "Active" | "Inactive";
-}
-
 /** Answer to the creation of a key, the only one with the full key and the secret. */
-export interface CreatedKeyAnswer extends KeyAnswer {
+export interface CreatedKeyAnswer {
+  id: string;
   key: string;
   secret?: string;
-}
-
-export interface RuleBody {
-  name: string;
-  event: string;
-  match?: "all" | "any";
-  conditions?: { path: string; operator: string; value?: unknown }[];
-  scoring_signal: string;
-  points: number;
 }
 
 export interface BooksAnswer {
@@ -92,30 +79,16 @@ export interface UsageAnswer {
   rejected: number;
 }
 
-export interface EventGroupAnswer {
-  event: string;
-  source: string;
-  count: number;
-  held: number;
-  anonymous: number;
-}
-
-export interface PersonAnswer {
-  email: string;
-  name: string | null;
-  company: string | null;
-  title: string | null;
-  score: number;
-  identities: { kind: string; value: string; linked_at: string }[];
-  identities_dropped: number;
-  scoring_signals: { scoring_signal: string; points: number; signal_id: string }[];
-}
-
-export interface RejectionAnswer {
-  key_name: string | null;
-  status: number;
-  code: string;
-  detail: string;
-  calls: number;
-  signals: number;
+/** Waits until no signal is in flight. @returns false after a time limit. */
+export async function isProcessed(
+  operator: OperatorClient,
+  home: string,
+  onBooks: (books: BooksAnswer) => void = () => undefined,
+): Promise<boolean> {
+  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
+    const books = await operator.get<BooksAnswer>(`${home}/books`);
+    onBooks(books);
+    if (books.in_flight === 0) return true;
+  }
+  return false;
 }

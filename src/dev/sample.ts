@@ -1,17 +1,11 @@
 /** The sample of `npm run dev -- --sample`: three weeks of signals, the same each time, sent to a Worker with a settable clock. */
 import path from "node:path";
 import { readFile, writeFile } from "node:fs/promises";
-import { setTimeout as sleep } from "node:timers/promises";
-import { DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
-import { createKeys } from "./demo/provision.ts";
-import { imports, LEADS, mistakes, type DemoKeys } from "./demo/senders.ts";
-import { PROJECT_DIR, startService } from "./local-service.ts";
-import { OperatorClient, type BooksAnswer, type WorkspaceAnswer } from "./operator-client.ts";
+import { createKeys, DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
+import { imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
+import { PROJECT_DIR, setClock, startService, WORKER_WITH_CLOCK } from "./local-service.ts";
+import { isProcessed, OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
 import { Progress } from "./terminal.ts";
-import { setClock, WORKER_WITH_CLOCK } from "./worker-clock.ts";
-
-const SETTLE_MS = 30_000;
-const POLL_MS = 50;
 
 interface Target {
   origin: string;
@@ -31,7 +25,7 @@ export async function sendThreeWeeks(
   nowMs: number,
   watch: { signal?: AbortSignal; onProgress?: (share: number) => void } = {},
 ): Promise<void> {
-  const send = async (calls: readonly { path: string; body: string | Uint8Array<ArrayBuffer> }[]) => {
+  const send = async (calls: readonly Call[]) => {
     for (const { path: callPath, ...call } of calls) {
       watch.signal?.throwIfAborted();
       const answer = await fetch(origin + callPath, { method: "POST", ...call });
@@ -53,10 +47,7 @@ export async function sendThreeWeeks(
 
 /** Waits until no signal is in flight. @throws Error after a time limit. */
 export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
-  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
-    if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return;
-  }
-  throw new Error("The signals are still in flight.");
+  if (!(await isProcessed(operator, home))) throw new Error("The signals are still in flight.");
 }
 
 const DAY_MS = 86_400_000;
@@ -64,7 +55,7 @@ const DAYS = 20;
 
 interface Hour {
   atMs: number;
-  calls: { path: string; headers: Record<string, string>; body: string }[];
+  calls: Call[];
 }
 
 /** Creation time of the workspace. */
@@ -102,9 +93,8 @@ export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
       messageId: `m-${Math.floor(random() * 1e12)}`,
     }));
     const batchPath = `/api/signal-staging/webhook/${keys.campaigns}/batch`;
-    const calls = [{ path: batchPath, headers: {}, body: JSON.stringify(signals) }];
-    if (hours.length === 0)
-      calls.push(...LEADS.map((lead) => ({ path: batchPath, headers: {}, body: JSON.stringify(named(lead)) })));
+    const bodies = hours.length === 0 ? [signals, ...LEADS.map(named)] : [signals];
+    const calls = bodies.map((body) => ({ path: batchPath, body: JSON.stringify(body) }));
     hours.push({ atMs: at + Math.floor(random() * 3_600_000), calls });
   }
   return hours;

@@ -4,35 +4,17 @@
  * --persist-to DIR`.
  */
 import { mkdir } from "node:fs/promises";
-import { constants as os } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
+import { applyMigrations, PROJECT_DIR, runCommand, startService, untilEnd } from "./local-service.ts";
+import { claimState, operatorToken, requireFreePort, welcome } from "./local-setup.ts";
 import { OperatorClient } from "./operator-client.ts";
-import { operatorToken, claimState, requireFreePort, Misuse, welcome } from "./local-setup.ts";
 import { fillSample } from "./sample.ts";
-import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./local-service.ts";
 
 const DEFAULT_PORT = "8787";
 
-const interruption = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-  process.on(signal, () => interruption.abort(signal));
-}
-// A shell between npm and this process forwards no signals, so watch for the end of the parent process.
-const parent = process.ppid;
-const watch = setInterval(() => process.ppid !== parent && interruption.abort("SIGTERM"), 500).unref();
-if (process.env["npm_lifecycle_event"] === undefined) clearInterval(watch);
-
-try {
-  process.exitCode = await run(process.argv.slice(2), interruption.signal);
-} catch (error) {
-  if (interruption.signal.aborted) process.exitCode = 128 + os.signals[interruption.signal.reason as NodeJS.Signals];
-  else {
-    console.error(error instanceof WranglerError || error instanceof Misuse ? error.message : error);
-    process.exitCode = error instanceof WranglerError && error.exitCode !== 0 ? error.exitCode : 1;
-  }
-}
+await runCommand((signal) => run(process.argv.slice(2), signal));
 
 async function run(args: string[], signal: AbortSignal): Promise<number> {
   const options = { port: { type: "string" }, "persist-to": { type: "string" }, sample: { type: "boolean" } } as const;
@@ -61,9 +43,8 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
     console.log(welcome({ origin: service.origin, token, demo, stateDir, keyFile: demoWorkspaceFile(stateDir) }));
     service.follow((line) => console.log(line));
-    const interrupted = new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null)));
-    const exitCode = await Promise.race([service.ended, interrupted]);
-    if (exitCode !== null) throw new WranglerError(`The service has ended with code ${exitCode}.`, exitCode);
+    const interrupted = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+    await Promise.race([untilEnd(service), interrupted]);
     console.log("\nStopping …");
     return 0;
   } finally {

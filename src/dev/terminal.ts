@@ -27,7 +27,6 @@ export function table(headings: string[], rows: (string | number)[][]): string {
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
 
-/** Truncates a text to `width` characters. */
 export function cut(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 }

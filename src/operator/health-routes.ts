@@ -1,14 +1,13 @@
 /** Health of one workspace and of all workspaces, for monitoring systems. */
+import type { Context } from "hono";
 import type { Registry as AnyRegistry } from "prom-client";
 import Counter from "prom-client/lib/counter.js";
 import Gauge from "prom-client/lib/gauge.js";
 import Registry from "prom-client/lib/registry.js";
 import * as z from "zod";
-import type { ControlDatabase } from "../control/database.ts";
 import { openRestores } from "../control/restores.ts";
 import { workspacesByAge } from "../control/workspaces.ts";
 import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/health/alarm.ts";
-import type { AppEnv } from "../env.ts";
 import {
   HEALTH_PAGE_WORKSPACES,
   healthOfAll,
@@ -17,7 +16,7 @@ import {
   type Health,
 } from "../workspace/read-health.ts";
 import { answer, count, idOf, instant, toJson } from "./answers.ts";
-import { operator } from "./environment.ts";
+import { operator, type OperatorEnv } from "./environment.ts";
 import { operationsOf } from "./operation.ts";
 import { booksAnswer } from "./usage-routes.ts";
 
@@ -116,13 +115,8 @@ function figuresOf({ store, outbox, ...health }: Health) {
 
 export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: number | null): z.output<typeof allHealth> {
   const items = found
-    .filter((item) => item.alarms.length > 0)
-    .map(({ id, slug, alarms: raised }) => ({
-      workspaceId: id,
-      slug,
-      status: wordOf(raised),
-      alarms: raised.map(withStatus),
-    }));
+    .filter(({ alarms }) => alarms.length > 0)
+    .map(({ id, slug, alarms }) => ({ workspaceId: id, slug, ...statusOf(alarms) }));
   const status = wordOf(items.map((item) => ({ word: item.status })));
   const worst = items.find((item) => item.status === status && status !== "ok");
   const notAsked = items.filter((item) => item.alarms[0]?.alarm === "not_asked").length;
@@ -142,88 +136,70 @@ export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: numbe
   });
 }
 
-function withStatus({ word: status, ...alarm }: HealthAlarm) {
-  return { ...alarm, status };
+function statusOf(alarms: readonly HealthAlarm[]) {
+  return { status: wordOf(alarms), alarms: alarms.map(({ word: status, ...alarm }) => ({ ...alarm, status })) };
 }
 
-/** Figures of many workspaces in the OpenMetrics text format, as Prometheus reads it. */
-// oxlint-disable-next-line typescript/triple-slash-reference -- declares modules, so it is none; whoever reads this file needs it
+// oxlint-disable-next-line typescript/triple-slash-reference -- declares the modules of prom-client for every reader of this file
 /// <reference path="./prom-client.d.ts" />
 
 const METRICS_TYPE = Registry.OPENMETRICS_CONTENT_TYPE;
-
 const PREFIX = "signal_ingestion_";
-
-interface Figure {
-  name: string;
-  type: "gauge" | "counter";
-  help: string;
-  read: (health: Health, nowMs: number) => number;
-}
-
 const WORDS: Record<HealthWord, number> = { ok: 0, late: 1, stuck: 2 };
 
-/** Figures reported by a workspace's objects. */
-const FIGURES: readonly Figure[] = [
-  {
-    name: "oldest_waiting_seconds",
-    type: "gauge",
-    help: "Age of the oldest accepted signal that is not recorded yet; 0 when none waits.",
-    read: ({ waitingSinceMs }, nowMs) => (waitingSinceMs === null ? 0 : Math.max(0, nowMs - waitingSinceMs) / 1_000),
-  },
-  gauge("waiting_signals", "Accepted signals that are not recorded yet.", ({ waiting }) => waiting),
-  gauge("outbox_bytes", "What the Quota Counter's database takes.", ({ outbox }) => outbox.bytes),
-  gauge("outbox_max_bytes", "From here on senders get 503.", ({ outbox }) => outbox.maxBytes),
-  gauge("store_bytes", "What the Signal Store's database takes.", ({ store }) => store.bytes),
-  gauge("store_max_bytes", "From here on nothing is recorded.", ({ store }) => store.maxBytes),
-  gauge("dead_letters", "Signals that could not be processed.", ({ deadLetters }) => deadLetters),
-  gauge("failing_jobs", "Jobs of the store that have failed since they last succeeded.", (of) => of.failingJobs.length),
-  gauge("books_balanced", "1 where each signal answered with 202 is in exactly one place.", (of) =>
-    Number(of.booksBalanced),
-  ),
-  gauge("held_signals", "Signals held until the billing period ends.", ({ books }) => books.held),
-  counter("accepted_signals", "Signals answered with 202, held ones included.", ({ books }) => books.accepted),
-  counter("duplicate_signals", "Signals answered with 202 that were repetitions.", ({ books }) => books.duplicates),
-  gauge("failing_destinations", "Destinations that the last delivery has not reached.", destinations(false)),
-  gauge("lost_signals", "Signals answered with 202 that restores have lost.", ({ books }) => books.lost),
-  gauge("switched_off_destinations", "Destinations that the service has switched off.", destinations(true)),
-];
+type Figure = [name: string, help: string, read: (health: Health, nowMs: number) => number];
 
-/** @param total how many workspaces there are, so that whoever asks sees whether there are more than those found. */
+/** Figures of a workspace. Those in COUNTERS only grow. */
+const FIGURES: Figure[] = [
+  [
+    "oldest_waiting_seconds",
+    "Age of the oldest accepted signal that is not recorded yet; 0: none waits.",
+    ({ waitingSinceMs }, nowMs) => (waitingSinceMs === null ? 0 : Math.max(0, nowMs - waitingSinceMs) / 1_000),
+  ],
+  ["waiting_signals", "Accepted signals that are not recorded yet.", ({ waiting }) => waiting],
+  ["outbox_bytes", "Size of the Quota Counter's database.", ({ outbox }) => outbox.bytes],
+  ["outbox_max_bytes", "At this size senders get 503.", ({ outbox }) => outbox.maxBytes],
+  ["store_bytes", "Size of the Signal Store's database.", ({ store }) => store.bytes],
+  ["store_max_bytes", "At this size nothing is recorded.", ({ store }) => store.maxBytes],
+  ["dead_letters", "Signals that could not be processed.", ({ deadLetters }) => deadLetters],
+  ["failing_jobs", "Jobs of the store that have failed since their last success.", (of) => of.failingJobs.length],
+  ["books_balanced", "1: each signal answered with 202 is in exactly one place.", (of) => Number(of.booksBalanced)],
+  ["held_signals", "Signals held until the billing period ends.", ({ books }) => books.held],
+  ["accepted_signals", "Signals answered with 202, held signals included.", ({ books }) => books.accepted],
+  ["duplicate_signals", "Signals answered with 202 that were repetitions.", ({ books }) => books.duplicates],
+  ["failing_destinations", "Destinations whose last delivery failed.", (of) => countDestinations(of, false)],
+  ["lost_signals", "Signals answered with 202 that restores have lost.", ({ books }) => books.lost],
+  ["switched_off_destinations", "Destinations that the service has switched off.", (of) => countDestinations(of, true)],
+];
+const COUNTERS = ["accepted_signals", "duplicate_signals"];
+
+function countDestinations({ failingDestinations }: Health, areOff: boolean): number {
+  return failingDestinations.filter(({ off }) => (off !== null) === areOff).length;
+}
+
+/**
+ * Figures of the workspaces in the OpenMetrics text format of Prometheus.
+ *
+ * @param total number of all workspaces, so that the reader sees whether `found` has all of them.
+ */
 function metricsText(found: readonly WorkspaceHealth[], total: number, nowMs: number): Promise<string> {
   const registry: AnyRegistry<typeof METRICS_TYPE> = new Registry();
   registry.setContentType(METRICS_TYPE);
   const registers = [registry];
+  const metric = (name: string, help: string) => {
+    const options = { name: PREFIX + name, help, labelNames: ["workspace", "slug"], registers };
+    return COUNTERS.includes(name) ? new Counter(options) : new Gauge(options);
+  };
   new Gauge({ name: `${PREFIX}workspaces`, help: "Workspaces of this deployment.", registers }).set(total);
-  const status = metric(
-    { name: "status", type: "gauge", help: "0: ok. 1: late, look at it today. 2: stuck, look at it now." },
-    registers,
-  );
-  const metrics = FIGURES.map((figure) => ({ figure, metric: metric(figure, registers) }));
+  const status = metric("status", "0: ok. 1: late, look at it today. 2: stuck, look at it now.");
+  const metrics = FIGURES.map(([name, help, read]) => ({ metric: metric(name, help), read }));
   for (const { id, slug, alarms, health } of found) {
     const labels = { workspace: id, slug };
     status.inc(labels, WORDS[wordOf(alarms)]);
     // An object that did not answer has a status and no further figures.
-    if (health !== null) for (const { figure, metric: one } of metrics) one.inc(labels, figure.read(health, nowMs));
+    if (health !== null) for (const figure of metrics) figure.metric.inc(labels, figure.read(health, nowMs));
   }
   return registry.metrics();
-}
-
-function metric({ name, type, help }: Omit<Figure, "read">, registers: AnyRegistry<typeof METRICS_TYPE>[]) {
-  const options = { name: PREFIX + name, help, labelNames: ["workspace", "slug"], registers };
-  return type === "counter" ? new Counter(options) : new Gauge(options);
-}
-
-function destinations(areOff: boolean): Figure["read"] {
-  return ({ failingDestinations }) => failingDestinations.filter(({ off }) => (off !== null) === areOff).length;
-}
-
-function gauge(name: string, help: string, read: Figure["read"]): Figure {
-  return { name, type: "gauge", help, read };
-}
-
-function counter(name: string, help: string, read: Figure["read"]): Figure {
-  return { name, type: "counter", help, read };
 }
 
 const COST =
@@ -247,7 +223,7 @@ export const healthRoutes = operator
     }),
     async (c) => {
       const { page } = c.req.valid("query");
-      const { total, found } = await healthOfPage(c.env, c.var.db, page);
+      const { total, found } = await healthOfPage(c, page);
       return c.json(allHealthJson(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null));
     },
   )
@@ -262,7 +238,7 @@ export const healthRoutes = operator
       },
     }),
     async (c) => {
-      const { total, found } = await healthOfPage(c.env, c.var.db, c.req.valid("query").page);
+      const { total, found } = await healthOfPage(c, c.req.valid("query").page);
       return c.body(await metricsText(found, total, Date.now()), 200, { "content-type": METRICS_TYPE });
     },
   )
@@ -278,24 +254,16 @@ export const healthRoutes = operator
     async (c) => {
       const { db, workspace } = c.var;
       const open = await openRestores(db, [workspace.id]);
-      const { alarms: raised, health } = await healthWithin(c.env, workspace.id, open.get(workspace.id) ?? []);
-      const status = { status: wordOf(raised), alarms: raised.map(withStatus) };
-      return answer(c, workspaceHealth, { ...status, ...(health !== null && figuresOf(health)) });
+      const { alarms, health } = await healthWithin(c.env, workspace.id, open.get(workspace.id) ?? []);
+      return answer(c, workspaceHealth, { ...statusOf(alarms), ...(health !== null && figuresOf(health)) });
     },
   );
 
-/** The health of a page of workspaces, from 1. */
-async function healthOfPage(
-  env: AppEnv["Bindings"],
-  db: ControlDatabase,
-  page: number,
-): Promise<{ total: number; found: WorkspaceHealth[] }> {
+/** @param page from 1. */
+async function healthOfPage(c: Context<OperatorEnv>, page: number) {
   const limit = HEALTH_PAGE_WORKSPACES;
-  const { total, workspaces } = await workspacesByAge(db, { offset: (page - 1) * limit, limit });
-  const open = await openRestores(
-    db,
-    workspaces.map(({ id }) => id),
-  );
-  const found = await healthOfAll(env, workspaces, open);
+  const { total, workspaces } = await workspacesByAge(c.var.db, { offset: (page - 1) * limit, limit });
+  const ids = workspaces.map(({ id }) => id);
+  const found = await healthOfAll(c.env, workspaces, await openRestores(c.var.db, ids));
   return { total, found };
 }

@@ -141,7 +141,6 @@ test("the first KB of a 10 MB answer is kept, and the rest is not read", async (
     response.once("close", () => closed.abort());
     while (written < 10 * 1024 * 1024 && !response.destroyed) {
       written += chunk.length;
-      // oxlint-disable-next-line no-await-in-loop -- as fast as it is taken
       if (!response.write(chunk)) await once(response, "drain", { signal: closed.signal }).catch(() => undefined);
     }
     response.end();
@@ -195,7 +194,6 @@ test("10,000 scoring signals are notified once to each of two destinations, with
       ((body?.data["scoring_signals"] as { signal_id: string }[] | undefined) ?? []).map((signal) => signal.signal_id),
     );
   for (const receiver of [first, second]) {
-    // oxlint-disable-next-line no-await-in-loop -- both run anyway
     await expect.poll(() => notified(receiver).length, { timeout: 120_000, interval: 250 }).toBe(10_000);
     expect(new Set(notified(receiver)).size).toBe(10_000);
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
@@ -208,6 +206,5 @@ test("10,000 scoring signals are notified once to each of two destinations, with
     const seconds = ((times.at(-1) ?? 0) - sentMs) / 1_000;
     expect(times.length).toBeLessThanOrEqual(Math.ceil(seconds) + 1);
   }
-  // oxlint-disable-next-line no-await-in-loop -- both run anyway
   for (const id of ids) await expect.poll(async () => (await workspace.destination(id)).waiting).toBe(0);
 }, 180_000);

@@ -83,7 +83,6 @@ async function trial(seed: number): Promise<Made> {
     const origin = nth % 2 === 0 ? firstOrigin : secondOrigin;
     for (let left = CALLS_AFTER; left > 0;) {
       const isLate = isOver;
-      // oxlint-disable-next-line no-await-in-loop
       const status = await send(origin);
       if (isLate) made.after.push(status);
       if (isLate) left--;
@@ -105,7 +104,6 @@ test(
   async () => {
     const all: Made = { sent: 0, accepted: 0, after: [] };
     for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {
-      // oxlint-disable-next-line no-await-in-loop
       const made = await trial(seed);
       expect(made.after, `npm run test:races -- --trials 1 --seed ${seed}`).toHaveLength(SENDERS * CALLS_AFTER);
       expect(new Set(made.after), `npm run test:races -- --trials 1 --seed ${seed}`).toEqual(new Set([401]));

@@ -70,13 +70,10 @@ async function sendUntilKilled(round: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 0; ; n++) {
     // The kill may wait for another delivery, which needs another signal.
-    // oxlint-disable-next-line no-await-in-loop -- one after the other, as a sender
     if (n >= SIGNALS_A_ROUND) await sleep(100);
     const signal = { email: `p${Math.floor(random() * PEOPLE)}@example.com`, event: "Visit", properties: { round, n } };
     try {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other, as a sender
       const answer = await service.post(`signal-staging/webhook/${key}`, JSON.stringify(signal));
-      // oxlint-disable-next-line no-await-in-loop -- its own answer
       if (answer.status === 202) ids.push((JSON.parse(await answer.text()) as { id: string }).id);
     } catch {
       return ids;
@@ -97,11 +94,9 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
       moment === "any"
         ? sleep(100 + random() * 2_500).then(() => service.kill())
         : killAt(moment, 1 + Math.floor(random() * 2));
-    // oxlint-disable-next-line no-await-in-loop -- rounds are one after the other
     const [ids] = await Promise.all([sendUntilKilled(round), dead]);
     sent.push(...ids);
     receiver.answer = (response) => void response.end();
-    // oxlint-disable-next-line no-await-in-loop -- rounds are one after the other
     await service.start(0, VARS);
   }
   expect(sent.length).toBeGreaterThan(ROUNDS);

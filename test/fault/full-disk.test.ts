@@ -66,7 +66,6 @@ async function post(): Promise<number> {
 async function postMany(calls: number): Promise<number[]> {
   const statuses: number[] = [];
   const sender = async () => {
-    // oxlint-disable-next-line no-await-in-loop -- each sender waits for its answer
     while (statuses.length < calls) statuses.push(await post());
   };
   await Promise.all(Array.from({ length: CONNECTIONS }, sender));

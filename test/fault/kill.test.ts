@@ -69,7 +69,6 @@ async function postUntilKilled(ms: number): Promise<string[]> {
   const until = Date.now() + SLOWEST_ROUND_MS;
   await Promise.race([sleep(ms), senders]);
   // On a slow machine the kill is later, because the comparison needs a signal of each person.
-  // oxlint-disable-next-line no-await-in-loop -- a poll
   while (ids.length < 2 * PEOPLE && Date.now() < until) await Promise.race([sleep(20), senders]);
   killed.abort();
   await service.kill();

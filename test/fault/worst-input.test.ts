@@ -127,9 +127,7 @@ async function attack(calls: readonly Call[]) {
   let slowestNeighbourMs = 0;
   const neighbour = (async () => {
     while (!over.signal.aborted) {
-      // oxlint-disable-next-line no-await-in-loop -- one call after the other
       slowestNeighbourMs = Math.max(slowestNeighbourMs, await sendAsNeighbour());
-      // oxlint-disable-next-line no-await-in-loop
       await sleep(NEIGHBOUR_PAUSE_MS);
     }
   })();
@@ -144,7 +142,6 @@ async function attack(calls: readonly Call[]) {
 async function complaints(calls: readonly Call[]): Promise<string[]> {
   let wrong: string[] = [];
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    // oxlint-disable-next-line no-await-in-loop -- one attempt after the other
     wrong = await complaintsOnce(calls);
     if (wrong.length === 0) break;
   }
@@ -184,9 +181,7 @@ async function complaintsOnce(calls: readonly Call[]): Promise<string[]> {
 async function bear(calls: readonly Call[]): Promise<string[]> {
   const wrong: string[] = [];
   for (const call of calls) {
-    // oxlint-disable-next-line no-await-in-loop -- each is measured by itself
     wrong.push(...(await complaints([call])));
-    // oxlint-disable-next-line no-await-in-loop
     wrong.push(...(await complaints(Array.from({ length: TOGETHER }, () => call))));
   }
   return wrong;
@@ -279,7 +274,6 @@ describe("the largest allowed form to every page", () => {
       const some = [...anyFormBodies(), ...(path.endsWith("/import") ? importForms().slice(0, 1) : [])];
       const [first, ...rest] = some.map(asCall("POST", path, { origin, cookie: "session=invented" }));
       const withoutSession = some.slice(0, 1).map(asCall("POST", path, { origin }));
-      // oxlint-disable-next-line no-await-in-loop -- one route after the other
       wrong.push(...(await bear([...(first === undefined ? [] : [first]), ...rest.slice(-1), ...withoutSession])));
     }
     expect(wrong).toEqual([]);
@@ -289,10 +283,8 @@ describe("the largest allowed form to every page", () => {
     const wrong: string[] = [];
     const paths = (await formPaths()).filter((path) => path !== "/sign-out");
     for (const [nth, path] of paths.entries()) {
-      // oxlint-disable-next-line no-await-in-loop -- one route after the other
       const headers = await newPerson("member", nth);
       const some = bodiesOf(path).slice(0, 1);
-      // oxlint-disable-next-line no-await-in-loop
       wrong.push(...(await bear(some.map(asCall("POST", path, headers)))));
     }
     expect(wrong).toEqual([]);
@@ -304,9 +296,7 @@ describe("the largest allowed form to every page", () => {
     for (const path of (await formPaths()).filter((formPath) => formPath !== "/sign-out")) {
       const bodies = bodiesOf(path);
       for (let at = 0; at < bodies.length; at += BODIES_OF_AN_ADMIN) {
-        // oxlint-disable-next-line no-await-in-loop -- one route after the other
         const toCall = asCall("POST", path, await newPerson("admin", admins++));
-        // oxlint-disable-next-line no-await-in-loop
         wrong.push(...(await bear(bodies.slice(at, at + BODIES_OF_AN_ADMIN).map(toCall))));
       }
     }
@@ -349,9 +339,7 @@ test("the worst body to every route of the operator API, with the right and with
   for (const { method, path, names, example } of routes) {
     const at = path.replace("{workspace_id}", workspaceId).replaceAll(/\{\w+\}/g, "x");
     const bodies = [...operatorBodies(names, example), ...(path.endsWith("/rules/import") ? ruleFiles() : [])];
-    // oxlint-disable-next-line no-await-in-loop -- one route after the other
     wrong.push(...(await bear(bodies.map(asCall(method, at, { authorization: `Bearer ${token}` })))));
-    // oxlint-disable-next-line no-await-in-loop
     wrong.push(...(await bear(bodies.slice(0, 1).map(asCall(method, at, { authorization: "Bearer wrong" })))));
   }
   expect(wrong).toEqual([]);
@@ -380,9 +368,7 @@ test.each(ENDPOINTS)(
     const wrong: string[] = [];
     for (const worst of bodies) {
       // A new key for each body, because the request rate is counted for each key.
-      // oxlint-disable-next-line no-await-in-loop -- one body after the other
       const { key } = await service.api.newKey(sender.workspaceId, options);
-      // oxlint-disable-next-line no-await-in-loop
       wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
     }
     const unknown = `sk_${"x".repeat(neighbourKey.length - 3)}`;

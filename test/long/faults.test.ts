@@ -37,13 +37,11 @@ test.each(RATES)(
       // Each fault writes a log line, which takes longer than the call.
       vi.spyOn(console, "log").mockImplementation(() => undefined);
       try {
-        /* oxlint-disable no-await-in-loop -- one life after the other */
         const life = await FaultyLife.make(clock, seed % 2 === 0 ? 150 : 1_000_000);
         await life.suffer(seed, rate, CALLS);
         await life.recover();
         await expectAsPromised(life);
         await life.stop();
-        /* oxlint-enable no-await-in-loop */
         for (const [name, count] of life.faults.counts) faults.set(name, (faults.get(name) ?? 0) + count);
         for (const [status, count] of life.answers) answers.set(status, (answers.get(status) ?? 0) + count);
         acknowledged += life.acknowledged.size;

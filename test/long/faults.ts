@@ -13,7 +13,6 @@ const { values } = parseArgs({ options: { seeds: { type: "string" }, seed: { typ
 const seeds = Number(countAsked("seeds", values.seeds ?? (values.seed === undefined ? "2" : "1"), 1_000_000));
 const first = Number(countAsked("seed", values.seed ?? String(FIRST_SEED), 2 ** 31));
 for (let done = 0; done < seeds; done += SEEDS_TOGETHER) {
-  // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
   const isWell = await runLonger("test/long/faults.test.ts", {
     FAULTS_SEEDS: String(Math.min(SEEDS_TOGETHER, seeds - done)),
     FAULTS_SEED: String(first + done),

@@ -21,6 +21,5 @@ for (let from = first; from < first + cases; from += CASES_OF_A_RUNTIME) {
     HOSTILE_SEED: seed,
     HOSTILE_FROM: String(from),
   };
-  // oxlint-disable-next-line no-await-in-loop
   if (!(await runLonger("test/long/hostile.test.ts", variables))) break;
 }

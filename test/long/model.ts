@@ -15,7 +15,6 @@ const runs = Number(countAsked("runs", values.runs, 10_000_000));
 const seed = values.seed === undefined ? Date.now() % 2 ** 30 : Number(countAsked("seed", values.seed, 2 ** 30));
 let isAsPredicted = true;
 for (let done = 0; done < runs && isAsPredicted; done += LIVES_TOGETHER) {
-  // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
   isAsPredicted = await runLonger("test/long/model", {
     MODEL_RUNS: String(Math.min(LIVES_TOGETHER, runs - done)),
     MODEL_SEED: String(seed + done / LIVES_TOGETHER),

@@ -19,7 +19,6 @@ let isSound = await runLonger("test/fault/deactivation.test.ts", {
   RACES_SEED: String(seed),
 });
 for (let from = 0; from < trials && isSound; from += TRIALS_OF_A_RUNTIME) {
-  // oxlint-disable-next-line no-await-in-loop
   isSound = await runLonger("test/long/races.test.ts", {
     RACES_TRIALS: String(Math.min(TRIALS_OF_A_RUNTIME, trials - from)),
     RACES_SEED: String(seed + from),

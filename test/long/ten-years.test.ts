@@ -44,7 +44,6 @@ test("records years of 1,000 rules that score daily, with bounded rows and corre
       recordDay(store, day);
       retain(store, START + (day + 1) * DAY - 1);
       if (day % CHECKED_EVERY === CHECKED_EVERY - 1) {
-        // oxlint-disable-next-line no-await-in-loop -- what these days have written becomes durable
         await store.storage.sync();
         store.restart();
         expectBounded(store);

@@ -113,11 +113,9 @@ export class FaultyLife {
     for (let made = 0; made < calls;) {
       const together = Math.min(calls - made, 1 + this.#pick("together", 6));
       made += together;
-      /* oxlint-disable no-await-in-loop -- one after the other, as time goes */
       await Promise.all(Array.from({ length: together }, () => this.#callSomething()));
       this.#clock.pass(1 + this.#pick("between", 2_000));
       await this.#somethingElse();
-      /* oxlint-enable no-await-in-loop */
     }
   }
 
@@ -125,7 +123,6 @@ export class FaultyLife {
   async recover(): Promise<void> {
     this.#clock.forgetHung();
     for (let turn = 0; turn < 30; turn++) {
-      /* oxlint-disable no-await-in-loop -- each turn is what the one before it left */
       this.#clock.pass(RESEND_AFTER_MS);
       await runInDurableObject(this.workspace.counter, (instance) => instance.alarm());
       while (this.#queue.length > 0) await this.#deliver(this.#queue.splice(0, 20), "signals");
@@ -133,7 +130,6 @@ export class FaultyLife {
       if ((await this.workspace.counter.books()).unsettled > 0) continue;
       await ringUntilQuiet(this.workspace.id);
       return;
-      /* oxlint-enable no-await-in-loop */
     }
     throw new Error("not everything has arrived although nothing fails any more");
   }

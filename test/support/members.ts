@@ -64,6 +64,43 @@ async function sessionCookie(email: string): Promise<string> {
 /** A network without failed sign-ins. Other tests in this runtime fail from other networks. */
 export const OFFICE = { "cf-connecting-ip": "198.51.100.7" };
 
+/** An answer to a browser, read to its end. */
+export class Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: string;
+
+  private constructor({ status, headers }: Response, body: string) {
+    this.status = status;
+    this.headers = headers;
+    this.body = body;
+  }
+
+  /** The target of a redirection. */
+  get location(): string {
+    return this.headers.get("location") ?? "";
+  }
+
+  /** The name and value of the first cookie that the answer sets. */
+  get cookie(): string {
+    return this.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+  }
+
+  static async of(response: Response | Promise<Response>): Promise<Answer> {
+    const answered = await response;
+    return new Answer(answered, await answered.text());
+  }
+
+  get page(): Part {
+    return readHtml(this.body);
+  }
+
+  /** The visible text. */
+  get text(): string {
+    return this.page.text;
+  }
+}
+
 /** The browser of one person: signed in, posts forms as a browser would, and does not follow redirects. */
 export class Browser {
   readonly email: string;
@@ -78,16 +115,16 @@ export class Browser {
   }
 
   /** @param more a cookie besides the session's. */
-  async get(path: string, more = ""): Promise<Response> {
+  async get(path: string, more = ""): Promise<Answer> {
     const cookie = more === "" ? await this.cookie() : `${await this.cookie()}; ${more}`;
-    return call(path, { headers: { cookie, ...OFFICE }, redirect: "manual" });
+    return Answer.of(call(path, { headers: { cookie, ...OFFICE }, redirect: "manual" }));
   }
 
   /** The page's HTML; the status must be 200. */
   async see(path: string): Promise<string> {
-    const response = await this.get(path);
-    if (response.status !== 200) throw new Error(`${path}: ${response.status} ${await response.text()}`);
-    return response.text();
+    const { status, body } = await this.get(path);
+    if (status !== 200) throw new Error(`${path}: ${status} ${body}`);
+    return body;
   }
 
   /** The page, parsed. */
@@ -95,18 +132,15 @@ export class Browser {
     return readHtml(await this.see(path));
   }
 
-  async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Response> {
-    return call(path, {
-      method: "POST",
-      headers: {
-        cookie: await this.cookie(),
-        ...OFFICE,
-        origin: "https://signals.example",
-        "content-type": "application/x-www-form-urlencoded",
-      },
-      body: new URLSearchParams(form).toString(),
-      redirect: "manual",
-    });
+  async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Answer> {
+    const headers = {
+      cookie: await this.cookie(),
+      ...OFFICE,
+      origin: "https://signals.example",
+      "content-type": "application/x-www-form-urlencoded",
+    };
+    const body = new URLSearchParams(form).toString();
+    return Answer.of(call(path, { method: "POST", headers, body, redirect: "manual" }));
   }
 }
 

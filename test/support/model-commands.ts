@@ -351,7 +351,6 @@ async function readOrdered(real: Real, query: PeopleQuery): Promise<{ email: str
   const shown: { email: string; score: number }[] = [];
   let cursor: string | null = null;
   do {
-    // oxlint-disable-next-line no-await-in-loop -- each page names the next
     const page = await real.workspace.store.findPeople(query, { cursor, limit: 1 });
     shown.push(...page.items.map(({ email, score }) => ({ email, score })));
     cursor = page.next;

@@ -114,7 +114,6 @@ export async function readPages<T>(real: Real, path: string, limit: number): Pro
   let cursor = "";
   for (let pages = 0; pages < 200; pages++) {
     const query = `${path.includes("?") ? "&" : "?"}limit=${limit}${cursor}`;
-    // oxlint-disable-next-line no-await-in-loop -- each page names the next
     const page = await real.workspace.operator<{ items: T[]; next: string | null }>("GET", path + query);
     expect(page.items.length).toBeLessThanOrEqual(limit);
     items.push(...page.items);

@@ -192,12 +192,10 @@ export class Real {
   async end(): Promise<void> {
     const { id, counter, store } = this.workspace;
     for (const stub of [counter, store, env.DESTINATIONS.getByName(id)]) {
-      // oxlint-disable-next-line no-await-in-loop -- three
       await runInDurableObject(stub as DurableObjectStub, async (_, { storage }) => {
         storage.setAlarm = () => Promise.resolve();
         await storage.deleteAlarm();
       });
-      // oxlint-disable-next-line no-await-in-loop
       await evictDurableObject(stub);
     }
   }

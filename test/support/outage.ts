@@ -71,7 +71,6 @@ export class OutageRun {
   async pass(ms: number): Promise<void> {
     const endMs = Date.now() + ms;
     for (;;) {
-      /* oxlint-disable no-await-in-loop -- one after the other, as time goes */
       // A commit sends its messages at once, with a timer of milliseconds.
       await this.#clock.really(2);
       const [counterMs, storeMs] = [await this.#alarmMs(this.#counter), await this.#alarmMs(this.#store)];
@@ -81,7 +80,6 @@ export class OutageRun {
       if (nextMs > Date.now()) this.#clock.pass(nextMs - Date.now());
       if (queueMs === nextMs) await this.#inTime(this.#deliver());
       else await this.#inTime(runDurableObjectAlarm(counterMs === nextMs ? this.#counter : this.#store));
-      /* oxlint-enable no-await-in-loop */
     }
     if (endMs > Date.now()) this.#clock.pass(endMs - Date.now());
   }

@@ -210,11 +210,9 @@ export class TestStore {
     const work = { storage: this.storage, log: this.state.signals, objects: this.objects };
     for (let turns = 0; (nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; turns++) {
       if (turns > 50) throw new Error("still not quiet");
-      /* oxlint-disable no-await-in-loop -- each turn is what the one before it left */
       await scrubObject(work);
       await removeObjects(work, nowMs);
       await moveToCold(work, nowMs);
-      /* oxlint-enable no-await-in-loop */
     }
   }
 }

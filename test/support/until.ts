@@ -11,12 +11,10 @@ const now = performance.now.bind(performance);
 export async function until<T>(check: () => T | Promise<T>, timeoutMs = 15_000): Promise<T> {
   for (const giveUpMs = now() + timeoutMs; ;) {
     try {
-      // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
       return await check();
     } catch (error) {
       if (now() > giveUpMs) throw error;
     }
-    // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
     await new Promise((resolve) => void setTimeout(resolve, 15));
   }
 }

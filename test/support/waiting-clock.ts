@@ -74,7 +74,6 @@ export class WaitingClock {
     const ended = (): void => void (watched.done = true);
     work.then(ended, ended);
     for (let quiet = 0, before = activity(); !watched.done;) {
-      // oxlint-disable-next-line no-await-in-loop -- one look after the other
       await this.really(TICK_MS);
       const now = activity();
       quiet = now === before ? quiet + 1 : 0;

@@ -9,15 +9,34 @@ export async function call(path: string, init: RequestInit = {}): Promise<Respon
   return exports.default.fetch(new Request(HOST + path, init));
 }
 
-/** Calls the operator API; the answer must be 2xx. */
-export async function operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+export interface OperatorAnswer {
+  status: number;
+  headers: Headers;
+  body: Record<string, unknown>;
+}
+
+/** Calls the operator API. A text is sent as it is, other bodies as JSON. An empty answer has the body `{}`. */
+export async function askOperator(
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<OperatorAnswer> {
   const response = await call(`/operator${path}`, {
     method,
-    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json", ...headers },
+    ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
   });
-  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
-  return response.status === 204 ? (undefined as T) : response.json<T>();
+  const text = await response.text();
+  const json = JSON.parse(text || "{}") as Record<string, unknown>;
+  return { status: response.status, headers: response.headers, body: json };
+}
+
+/** As `askOperator`, with the body of the answer, which must be 2xx. */
+export async function operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+  const answer = await askOperator(method, path, body);
+  if (answer.status > 299) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+  return answer.body as T;
 }
 
 /** An error's body (RFC 9457); `results` and counts if the call carried several signals. */
@@ -95,8 +114,26 @@ export class TestWorkspace {
     return env.SIGNAL_STORE.getByName(this.id);
   }
 
+  get destinations() {
+    return env.DESTINATIONS.getByName(this.id);
+  }
+
   operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
     return operator<T>(method, `/workspaces/${this.id}${path}`, body);
+  }
+
+  /** Calls the operator API; any answer. */
+  ask(method: string, path: string, body?: unknown): Promise<OperatorAnswer> {
+    return askOperator(method, `/workspaces/${this.id}${path}`, body);
+  }
+
+  /** The entries of the audit log, oldest first. `prefix`: only actions that begin with it. */
+  async audit(prefix = ""): Promise<{ action: string; target: string; detail: Record<string, unknown> }[]> {
+    const query = "SELECT action, target, detail FROM audit_log WHERE workspace_id = ? AND action LIKE ? ORDER BY id";
+    const { results } = await env.DB.prepare(query)
+      .bind(this.id, `${prefix}%`)
+      .all<{ action: string; target: string; detail: string }>();
+    return results.map((entry) => ({ ...entry, detail: JSON.parse(entry.detail) as Record<string, unknown> }));
   }
 
   newKey(body: Record<string, unknown> = {}): Promise<TestKey> {

@@ -6,14 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
-import type {
-  BooksAnswer,
-  EventGroupAnswer,
-  OperatorClient,
-  PersonAnswer,
-  RejectionAnswer,
-  UsageAnswer,
-} from "../operator-client.ts";
+import type { BooksAnswer, OperatorClient, UsageAnswer } from "../operator-client.ts";
 import { bold, cut, mark, table } from "../terminal.ts";
 import type { DemoSent } from "./send.ts";
 
@@ -22,16 +15,23 @@ const THRESHOLD = 50;
 const WAIT_MS = 15_000;
 const POLL_MS = 50;
 
+interface Person {
+  email: string;
+  name: string | null;
+  company: string | null;
+  score: number;
+  scoring_signals: { scoring_signal: string }[];
+}
+
 interface Crossing {
   id: string;
   time: string;
-  data: { email: string; threshold: number; score_before: number; score: number };
+  data: { email: string; score_before: number; score: number };
 }
 
-export interface DemoReceiver extends AsyncDisposable {
+interface DemoReceiver extends AsyncDisposable {
   /** Crossings by notification id, because a notification may be delivered twice. */
   crossings: Map<string, Crossing>;
-  /** Number of calls with a missing or wrong signature. */
   refused: number;
 }
 
@@ -54,9 +54,11 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
     },
   };
   const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const text = await textOf(request);
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
     try {
-      const event = webhook?.verify(text, headersOf(request)) as Crossing;
+      const event = webhook?.verify(Buffer.concat(chunks).toString(), Object.fromEntries(headers)) as Crossing;
       receiver.crossings.set(event.id, event);
       response.writeHead(204).end();
     } catch {
@@ -82,15 +84,18 @@ export async function reportCrossings(
   home: string,
   receiver: DemoReceiver,
 ): Promise<boolean> {
-  const people = await operator.list<PersonAnswer>(`${home}/people`);
+  const people = await operator.list<Person>(`${home}/people`);
   const expected = people.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email);
   for (const untilMs = Date.now() + WAIT_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
     if (receiver.crossings.size >= expected.length) break;
   }
   const crossings = [...receiver.crossings.values()].sort((a, b) => a.time.localeCompare(b.time));
-  console.log(`\n${bold(`What a receiver of the workspace's events was told: who has crossed ${THRESHOLD}`)}`);
-  const rows = crossings.map(({ time, data }) => [data.email, data.score_before, data.score, time]);
-  console.log(table(["email", "score before", "score", "when"], rows));
+  show(`What a receiver of the workspace's events was told: who has crossed ${THRESHOLD}`, crossings, {
+    email: ({ data }) => data.email,
+    "score before": ({ data }) => data.score_before,
+    score: ({ data }) => data.score,
+    when: ({ time }) => time,
+  });
   const emails = crossings.map(({ data }) => data.email);
   const isExpected = emails.length === expected.length && expected.every((email) => emails.includes(email));
   const good = isExpected && expected.length > 0 && receiver.refused === 0;
@@ -100,96 +105,79 @@ export async function reportCrossings(
   return good;
 }
 
-async function textOf(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString();
-}
-
-function headersOf({ headers }: IncomingMessage): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]));
-}
-
-export interface DemoOutcome extends DemoSent {
-  /** Books at the end; null if some signals were not processed in time. */
-  settled: BooksAnswer | null;
+interface DemoOutcome extends DemoSent {
+  isSettled: boolean;
   signalLimit: number;
   startedMs: number;
 }
 
-export async function report(operator: OperatorClient, home: string, outcome: DemoOutcome): Promise<boolean> {
-  const people = await operator.list<PersonAnswer>(`${home}/people`);
-  const groups = await operator.list<EventGroupAnswer>(`${home}/events`);
-  const usage = await operator.get<UsageAnswer>(`${home}/usage`);
-  const { items: rejections } = await operator.get<{ items: RejectionAnswer[] }>(`${home}/rejections`);
-  const books = await operator.get<BooksAnswer>(`${home}/books`);
-
-  section("People and their scores");
-  people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
-  console.log(
-    table(
-      ["email", "name", "company", "score", "made of"],
-      people.map((person) => [
-        person.email,
-        person.name ?? "",
-        person.company ?? "",
-        person.score,
-        madeOf(person.scoring_signals),
-      ]),
-    ),
-  );
-  section("Signal queue");
-  console.log(
-    table(
-      ["event", "source", "count", "anonymous", "held"],
-      groups.map(({ event, source, count, anonymous, held }) => [event, source, count, anonymous, held]),
-    ),
-  );
-  section("Refused calls, as an admin sees them");
-  console.log(
-    table(
-      ["key", "status", "code", "calls", "detail"],
-      rejections.map(({ key_name, status, code, calls, detail }) => [
-        key_name ?? "",
-        status,
-        code,
-        calls,
-        cut(detail, 60),
-      ]),
-    ),
-  );
-  section("Usage of the billing period");
-  const { signal_limit, accepted, held, rejected } = usage;
-  console.log(
-    table(
-      ["signal limit", "accepted", "held", "rejected", "ends"],
-      [[signal_limit, accepted, held, rejected, usage.period_end]],
-    ),
-  );
-  section("Books");
-  console.log(
-    table(Object.keys(books), [
-      Object.values(books).map((value) => (value === true ? "yes" : value === false ? "no" : value)),
-    ]),
-  );
-  return check(outcome, { people, usage, books });
+interface EventGroup {
+  event: string;
+  source: string;
+  count: number;
+  anonymous: number;
+  held: number;
 }
 
-function check(
-  outcome: DemoOutcome,
-  found: { people: PersonAnswer[]; usage: UsageAnswer; books: BooksAnswer },
-): boolean {
-  const { people, usage, books } = found;
+interface Rejection {
+  key_name: string | null;
+  status: number;
+  code: string;
+  calls: number;
+  detail: string;
+}
+
+export async function report(operator: OperatorClient, home: string, outcome: DemoOutcome): Promise<boolean> {
+  const people = await operator.list<Person>(`${home}/people`);
+  const groups = await operator.list<EventGroup>(`${home}/events`);
+  const usage = await operator.get<UsageAnswer>(`${home}/usage`);
+  const { items: rejections } = await operator.get<{ items: Rejection[] }>(`${home}/rejections`);
+  const books = await operator.get<BooksAnswer>(`${home}/books`);
+  people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
+  show("People and their scores", people, {
+    email: ({ email }) => email,
+    name: ({ name }) => name ?? "",
+    company: ({ company }) => company ?? "",
+    score: ({ score }) => score,
+    "made of": madeOf,
+  });
+  show("Signal queue", groups, {
+    event: ({ event }) => event,
+    source: ({ source }) => source,
+    count: ({ count }) => count,
+    anonymous: ({ anonymous }) => anonymous,
+    held: ({ held }) => held,
+  });
+  show("Refused calls, as an admin sees them", rejections, {
+    key: ({ key_name }) => key_name ?? "",
+    status: ({ status }) => status,
+    code: ({ code }) => code,
+    calls: ({ calls }) => calls,
+    detail: ({ detail }) => cut(detail, 60),
+  });
+  show("Usage of the billing period", [usage], {
+    "signal limit": ({ signal_limit }) => signal_limit,
+    accepted: ({ accepted }) => accepted,
+    held: ({ held }) => held,
+    rejected: ({ rejected }) => rejected,
+    ends: ({ period_end }) => period_end,
+  });
+  const { balanced, ...counts } = books;
+  console.log(`\n${bold("Books")}`);
+  console.log(table([...Object.keys(counts), "balanced"], [[...Object.values(counts), balanced ? "yes" : "no"]]));
+  return check(outcome, people, usage, books);
+}
+
+function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books: BooksAnswer): boolean {
   const kept = outcome.accepted + outcome.held;
   const placed = books.processed + books.duplicates + books.held + books.purged + books.dead_lettered + books.in_flight;
   const wrongScores = people.filter(({ email, score }) => score !== (outcome.scores.get(email) ?? 0));
   const known = new Set(people.map(({ email }) => email));
   const missing = [...outcome.scores.keys()].filter((email) => !known.has(email));
-
-  section("Is that what was sent?");
+  const wrong = [...wrongScores.map(({ email }) => email), ...missing];
   const checks: [string, boolean][] = [
     ["every answer was the expected one", outcome.asExpected],
-    ["all signals were processed in time", outcome.settled !== null],
+    ["all signals were processed in time", outcome.isSettled],
     [
       `the books balance: ${books.accepted} accepted, ${placed} in exactly one place`,
       books.balanced && placed === books.accepted,
@@ -202,11 +190,9 @@ function check(
       `usage: ${usage.accepted} accepted of ${outcome.signalLimit}, ${usage.held} held`,
       usage.accepted === outcome.signalLimit && usage.held === outcome.held,
     ],
-    [
-      `scores of ${people.length} people: ${[...wrongScores.map(({ email }) => email), ...missing].join(", ") || "as expected"}`,
-      wrongScores.length === 0 && missing.length === 0,
-    ],
+    [`scores of ${people.length} people: ${wrong.join(", ") || "as expected"}`, wrong.length === 0],
   ];
+  console.log(`\n${bold("Is that what was sent?")}`);
   for (const [text, good] of checks) console.log(`  ${mark(good)} ${text}`);
   const good = checks.every(([, holds]) => holds);
   const seconds = ((Date.now() - outcome.startedMs) / 1_000).toFixed(1);
@@ -216,12 +202,17 @@ function check(
   return good;
 }
 
-function section(title: string): void {
-  console.log(`\n${bold(title)}`);
+function show<Item>(
+  title: string,
+  items: readonly Item[],
+  columns: Record<string, (item: Item) => string | number>,
+): void {
+  const rows = items.map((item) => Object.values(columns).map((cell) => cell(item)));
+  console.log(`\n${bold(title)}\n${table(Object.keys(columns), rows)}`);
 }
 
 /** Composition of a score, such as `demo_requested, pricing_viewed ×3`. */
-function madeOf(scoringSignals: PersonAnswer["scoring_signals"]): string {
+function madeOf({ scoring_signals: scoringSignals }: Person): string {
   const byName = Map.groupBy(scoringSignals, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");
 }

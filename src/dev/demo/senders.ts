@@ -3,7 +3,6 @@
  */
 import { gzipSync } from "node:zlib";
 
-/** The full keys of the demo's senders. */
 export interface DemoKeys {
   campaigns: string;
   crm: { key: string; secret: string };
@@ -29,7 +28,6 @@ export interface DemoDelivery {
   code?: string;
   /** Signals answered as accepted or held. */
   kept: number;
-  /** Kept signals that are duplicates. */
   duplicates?: number;
   held?: number;
   /** Refused signals in an answer that keeps others. */
@@ -42,7 +40,17 @@ export interface Sender {
   deliveries: DemoDelivery[];
 }
 
-export const JSON_TYPE = { "content-type": "application/json" };
+/** Unless said otherwise, each call brings one signal, which is kept. */
+function delivery(what: string, calls: Call[], expected: Partial<DemoDelivery> = {}): DemoDelivery {
+  return { what, calls, status: 202, kept: calls.length, ...expected };
+}
+
+function jsonCall(path: string, body: unknown, headers: Record<string, string> = {}): Call {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return { path, headers: { "content-type": "application/json", ...headers }, body: text };
+}
+
+const SIGNALS = "/api/signal-staging/webhook";
 
 export interface Lead {
   id: number;
@@ -69,15 +77,19 @@ export const LEADS: readonly Lead[] = [
   newLead(5012, "Clara", "Martin", "Atelier Nord", null),
 ];
 
+function newLead(id: number, firstName: string, lastName: string, company: string | null, title: string | null): Lead {
+  return { id, email: `${firstName.toLowerCase()}@example.com`, firstName, lastName, company, title };
+}
+
 /** A visitor of the website, unknown until they identify themselves. */
-export interface Visitor {
+interface Visitor {
   anonymousId: string;
   userId: string;
   lead: Lead | null;
 }
 
 /** Visitors of the website: two known to marketing, three new people, three who stay anonymous. */
-export const VISITORS: readonly Visitor[] = [
+const VISITORS: readonly Visitor[] = [
   ...LEADS.slice(0, 2),
   newLead(0, "Grace", "Lindqvist", "Northwind Analytics", "Analyst"),
   newLead(0, "Omar", "Haddad", "Cedar Freight", "Dispatcher"),
@@ -87,14 +99,10 @@ export const VISITORS: readonly Visitor[] = [
   null,
 ].map((known, at) => ({ anonymousId: `507f191e810c19729de860e${at}`, userId: `97980cfea006${at}`, lead: known }));
 
-export const IDENTIFIED = VISITORS.filter((visitor): visitor is Visitor & { lead: Lead } => visitor.lead !== null);
-
-function newLead(id: number, firstName: string, lastName: string, company: string | null, title: string | null): Lead {
-  return { id, email: `${firstName.toLowerCase()}@example.com`, firstName, lastName, company, title };
-}
+const IDENTIFIED = VISITORS.filter((visitor): visitor is Visitor & { lead: Lead } => visitor.lead !== null);
 
 /** A campaign's webhook template with its tokens replaced: texts arrive quoted, empty ones as `null` or `""`. */
-export function webhookBody(record: Lead, event: string, properties: Record<string, unknown> = {}): string {
+function webhookBody(record: Lead, event: string, properties: Record<string, unknown> = {}): string {
   const token = (value: unknown): string => JSON.stringify(value);
   const further = Object.entries(properties).map(([name, value]) => `, ${token(name)}: ${token(value)}`);
   return `{ "email": ${token(record.email)}, "event": ${token(event)}, "source": "marketing-automation",
@@ -102,107 +110,56 @@ export function webhookBody(record: Lead, event: string, properties: Record<stri
     "company": ${token(record.company)}, "title": ${token(record.title)}${further.join("")} } }`;
 }
 
-export interface CdpCall {
-  type: string;
-  messageId: string;
-  [field: string]: unknown;
-}
-
 let messages = 0;
 
 /** A call like that of a customer data platform's webhook destination. */
-export function cdpCall(type: string, fields: Record<string, unknown>): CdpCall {
+function cdpCall(type: string, fields: Record<string, unknown>): Record<string, unknown> {
   const messageId = `ajs-022bb90c-bbac-11e4-8dfc-${String(++messages).padStart(12, "0")}`;
   const now = new Date().toISOString();
   return { type, messageId, ...fields, timestamp: now, sentAt: now, receivedAt: now, version: "1.1" };
 }
 
-export function pageCall({ anonymousId }: Visitor, name: string, url: string): CdpCall {
-  return cdpCall("page", { anonymousId, name, properties: { title: name, url } });
-}
-
-export function trackCall({ anonymousId }: Visitor, event: string, properties: Record<string, unknown>): CdpCall {
-  return cdpCall("track", { anonymousId, event, properties, context: { page: { url: "https://app.example.com/" } } });
-}
-
-export function identifyCall({ anonymousId, userId, lead: known }: Visitor): CdpCall {
-  const traits = known && {
-    email: known.email,
-    name: `${known.firstName} ${known.lastName}`,
-    company: { name: known.company },
-    title: known.title,
-  };
-  return cdpCall("identify", { anonymousId, userId, traits });
-}
-
-const EMAILS = ["Spring 1", "Spring 2", "Spring 3", "Spring 4"];
-
 export function marketing({ campaigns }: DemoKeys): Sender {
-  const webhook = (body: string): Call => ({
-    path: `/api/signal-staging/webhook/${campaigns}`,
-    headers: JSON_TYPE,
-    body,
-  });
+  const webhook = (body: string): Call => jsonCall(`${SIGNALS}/${campaigns}`, body);
   const isInterested = (lead: Lead): boolean => lead.id % 3 === 0;
   const forms = LEADS.map((lead) => {
     const formName = isInterested(lead) ? "Demo request" : "Newsletter";
     return webhook(webhookBody(lead, "Filled Out Form", { form_name: formName }));
   });
   const opened = LEADS.flatMap((lead) =>
-    EMAILS.map((email) => webhook(webhookBody(lead, "Opened Email", { email_name: email }))),
+    ["Spring 1", "Spring 2", "Spring 3", "Spring 4"].map((email) =>
+      webhook(webhookBody(lead, "Opened Email", { email_name: email })),
+    ),
   );
   const attendees = LEADS.slice(0, 10);
-  const attended = attendees.map((lead) => ({
-    ...webhook(JSON.stringify({ email: lead.email, event: "Attended - Spring Webinar", properties: { minutes: 45 } })),
-    path: `/api/signal-staging/webhook/webinar-tool/${campaigns}`,
-  }));
+  const attended = attendees.map(({ email }) =>
+    jsonCall(`${SIGNALS}/webinar-tool/${campaigns}`, {
+      email,
+      event: "Attended - Spring Webinar",
+      properties: { minutes: 45 },
+    }),
+  );
   const [left] = LEADS.slice(-1) as [Lead];
   return {
     name: "Marketing automation, one call per record",
     deliveries: [
-      {
-        what: 'form fills, some with empty tokens (null, "")',
-        calls: forms,
-        status: 202,
-        kept: forms.length,
+      delivery('form fills, some with empty tokens (null, "")', forms, {
         points: LEADS.filter(isInterested).map((lead) => [lead, 20]),
-      },
-      { what: "opened emails", calls: opened, status: 202, kept: opened.length },
-      {
-        what: "an unsubscription",
-        calls: [webhook(webhookBody(left, "Unsubscribed"))],
-        status: 202,
-        kept: 1,
-        points: [[left, -10]],
-      },
-      {
-        what: "webinar attendance, source in the path",
-        calls: attended,
-        status: 202,
-        kept: attended.length,
-        points: attendees.map((lead) => [lead, 5]),
-      },
-      {
-        what: "the form campaign once more, by mistake",
-        calls: forms,
-        status: 202,
-        kept: forms.length,
-        duplicates: forms.length,
-      },
+      }),
+      delivery("opened emails", opened),
+      delivery("an unsubscription", [webhook(webhookBody(left, "Unsubscribed"))], { points: [[left, -10]] }),
+      delivery("webinar attendance, source in the path", attended, { points: attendees.map((lead) => [lead, 5]) }),
+      delivery("the form campaign once more, by mistake", forms, { duplicates: forms.length }),
     ],
   };
 }
 
 export function crmWorkflows({ crm }: DemoKeys): Sender {
-  const calls = LEADS.map((lead, at) => ({
-    path: `/api/signal-staging/webhook/${crm.key}`,
-    headers: { ...JSON_TYPE, "x-api-secret": crm.secret },
-    body: JSON.stringify({ email: lead.email, event: "Deal Stage Changed", source: "crm", properties: { deal: at } }),
-  }));
-  return {
-    name: "CRM workflows, with a shared secret",
-    deliveries: [{ what: "deal stages, X-Api-Secret", calls, status: 202, kept: calls.length }],
-  };
+  const calls = LEADS.map(({ email }, deal) => {
+    const signal = { email, event: "Deal Stage Changed", source: "crm", properties: { deal } };
+    return jsonCall(`${SIGNALS}/${crm.key}`, signal, { "x-api-secret": crm.secret });
+  });
+  return { name: "CRM workflows, with a shared secret", deliveries: [delivery("deal stages, X-Api-Secret", calls)] };
 }
 
 /** The last 12 of 20 exceed the plan's signal limit, so they are held without points. */
@@ -215,17 +172,11 @@ export function beyondTheLimit({ campaigns }: DemoKeys): Sender {
     source: "event-app",
     properties: { form_name: at < 20 - BEYOND_LIMIT ? "Badge scan" : "Demo request", scan: at },
   }));
-  const path = `/api/signal-staging/webhook/${campaigns}/batch`;
+  const calls = [jsonCall(`${SIGNALS}/${campaigns}/batch`, signals)];
   return {
     name: "Beyond the signal limit",
     deliveries: [
-      {
-        what: "20 badge scans, 8 of them within the limit",
-        calls: [{ path, headers: JSON_TYPE, body: JSON.stringify(signals) }],
-        status: 202,
-        kept: signals.length,
-        held: BEYOND_LIMIT,
-      },
+      delivery("20 badge scans, 8 of them within the limit", calls, { kept: signals.length, held: BEYOND_LIMIT }),
     ],
   };
 }
@@ -233,106 +184,95 @@ export function beyondTheLimit({ campaigns }: DemoKeys): Sender {
 const PRICES = "https://example.com/pricing";
 
 export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
-  const path = `/api/signal-staging/webhook/${campaigns}`;
-  const single = (call: object): Call => ({ path, headers: JSON_TYPE, body: JSON.stringify(call) });
-  const visits = VISITORS.flatMap((visitor) => [
-    single(pageCall(visitor, "Home", "https://example.com/")),
-    single(pageCall(visitor, "Prices", PRICES)),
-    single(trackCall(visitor, "Feature Used", { feature: "tour" })),
-  ]);
-  const features = VISITORS.flatMap((visitor) =>
-    ["export", "import", "share", "comment", "search"].map((feature) =>
-      trackCall(visitor, "Feature Used", { feature }),
-    ),
-  );
+  const path = `${SIGNALS}/${campaigns}`;
+  return { name: "Customer data platforms", deliveries: [...websiteVisits(path), ...sdkBatches(`${path}/batch`)] };
+}
 
-  // A server-side SDK that knows its users only by id.
-  const reports = Array.from({ length: 50 }, (_, at) => {
-    const { userId } = IDENTIFIED[at % IDENTIFIED.length] ?? {};
-    return cdpCall("track", { anonymousId: null, userId, event: "Report Viewed", properties: { report: at } });
+/** Single calls of visitors, five of whom identify themselves later. */
+function websiteVisits(path: string): DemoDelivery[] {
+  const page = ({ anonymousId }: Visitor, name: string, url: string) =>
+    cdpCall("page", { anonymousId, name, properties: { title: name, url } });
+  const usage = ({ anonymousId }: Visitor, feature: string) =>
+    cdpCall("track", {
+      anonymousId,
+      event: "Feature Used",
+      properties: { feature },
+      context: { page: { url: "https://app.example.com/" } },
+    });
+  const visits = VISITORS.flatMap((visitor) => [
+    page(visitor, "Home", "https://example.com/"),
+    page(visitor, "Prices", PRICES),
+    usage(visitor, "tour"),
+  ]);
+  const identifies = IDENTIFIED.map(({ anonymousId, userId, lead }) => {
+    const { email, firstName, lastName, company, title } = lead;
+    const traits = { email, name: `${firstName} ${lastName}`, company: { name: company }, title };
+    return cdpCall("identify", { anonymousId, userId, traits });
   });
-  const segmentBatch: Call = {
-    path: `${path}/batch`,
-    headers: { ...JSON_TYPE, authorization: "Basic d3JpdGUta2V5Og==" },
-    body: JSON.stringify({ batch: reports, writeKey: "write-key", sentAt: new Date().toISOString() }),
-  };
-  // A server-side SDK that compresses its JSON and labels it as a form.
+  const features = VISITORS.flatMap((visitor) =>
+    ["export", "import", "share", "comment", "search"].map((feature) => usage(visitor, feature)),
+  );
+  const calls = (sent: object[]) => sent.map((call) => jsonCall(path, call));
+  return [
+    delivery("page and track calls of 8 anonymous visitors", calls(visits), {
+      parallel: true,
+      points: IDENTIFIED.map(({ lead }) => [lead, 5 + 2]),
+    }),
+    delivery("5 of the visitors identify themselves", calls(identifies), { parallel: true }),
+    delivery("a destination with batching on: a bare array", calls([features]), {
+      kept: features.length,
+      points: IDENTIFIED.map(({ lead }) => [lead, 5 * 2]),
+    }),
+  ];
+}
+
+/** Batches of server-side SDKs, which know their users only by id. */
+function sdkBatches(path: string): DemoDelivery[] {
+  const userOf = (at: number) => IDENTIFIED[at % IDENTIFIED.length]?.userId;
+  const reports = Array.from({ length: 50 }, (_, at) =>
+    cdpCall("track", { anonymousId: null, userId: userOf(at), event: "Report Viewed", properties: { report: at } }),
+  );
+  const segment = (batch: unknown[]): Call =>
+    jsonCall(
+      path,
+      { batch, writeKey: "write-key", sentAt: new Date().toISOString() },
+      { authorization: "Basic d3JpdGUta2V5Og==" },
+    );
+  // An SDK that compresses its JSON and labels it as a form.
   const pages = Array.from({ length: 60 }, (_, at) => {
-    const { userId } = IDENTIFIED[at % IDENTIFIED.length] ?? {};
     const url = at % 6 === 0 ? `${PRICES}?plan=${at}` : `https://example.com/blog/${at}`;
     const context = { library: { name: "@rudderstack/rudder-sdk-node" }, page: { url } };
-    const { timestamp: originalTimestamp, ...call } = cdpCall("page", {
-      userId,
-      name: "Page",
-      properties: {},
-      context,
-    });
+    const fields = { userId: userOf(at), name: "Page", properties: {}, context };
+    const { timestamp: originalTimestamp, ...call } = cdpCall("page", fields);
     return { ...call, originalTimestamp };
   });
   const rudderBatches = [pages.slice(0, 30), pages.slice(30)].map((batch) => ({
-    path: `${path}/batch`,
+    path,
     headers: { "content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip" },
     body: gzipSync(JSON.stringify({ batch, timestamp: new Date().toISOString(), sentAt: new Date().toISOString() })),
   }));
-  const mixed = reports.slice(0, 16).map((call) => ({ ...call, messageId: `mixed-${call.messageId}` }));
+  const mixed = reports.slice(0, 16).map((call) => ({ ...call, messageId: `mixed-${String(call["messageId"])}` }));
   const bad = [
     { type: "track", messageId: "m-1" },
     "Report Viewed",
     { email: "jane", event: "Signed Up" },
     { event: "" },
   ];
-  return {
-    name: "Customer data platforms",
-    deliveries: [
-      {
-        what: "page and track calls of 8 anonymous visitors",
-        calls: visits,
-        parallel: true,
-        status: 202,
-        kept: visits.length,
-        points: IDENTIFIED.map(({ lead }) => [lead, 5 + 2]),
-      },
-      {
-        what: "5 of the visitors identify themselves",
-        calls: IDENTIFIED.map((visitor) => single(identifyCall(visitor))),
-        parallel: true,
-        status: 202,
-        kept: IDENTIFIED.length,
-      },
-      {
-        what: "a destination with batching on: a bare array",
-        calls: [single(features)],
-        status: 202,
-        kept: features.length,
-        points: IDENTIFIED.map(({ lead }) => [lead, 5 * 2]),
-      },
-      { what: 'Segment SDK, {"batch":[…]}', calls: [segmentBatch], status: 202, kept: reports.length },
-      {
-        what: "the same batch again, after a time-out",
-        calls: [segmentBatch],
-        status: 202,
-        kept: reports.length,
-        duplicates: reports.length,
-      },
-      {
-        what: "RudderStack SDK, gzip labelled as a form",
-        calls: rudderBatches,
-        status: 202,
-        kept: pages.length,
-        points: IDENTIFIED.map(({ lead }) => [lead, 2 * 5]),
-      },
-      {
-        what: "a batch with four bad items among 20",
-        calls: [
-          { ...segmentBatch, body: JSON.stringify({ batch: [...mixed.slice(0, 3), ...bad, ...mixed.slice(3)] }) },
-        ],
-        status: 202,
-        code: "event_missing",
-        kept: mixed.length,
-        refused: bad.length,
-      },
-    ],
-  };
+  const reportBatch = segment(reports);
+  const { length } = reports;
+  return [
+    delivery('Segment SDK, {"batch":[…]}', [reportBatch], { kept: length }),
+    delivery("the same batch again, after a time-out", [reportBatch], { kept: length, duplicates: length }),
+    delivery("RudderStack SDK, gzip labelled as a form", rudderBatches, {
+      kept: pages.length,
+      points: IDENTIFIED.map(({ lead }) => [lead, 2 * 5]),
+    }),
+    delivery("a batch with four bad items among 20", [segment([...mixed.slice(0, 3), ...bad, ...mixed.slice(3)])], {
+      code: "event_missing",
+      kept: mixed.length,
+      refused: bad.length,
+    }),
+  ];
 }
 
 export function imports({ campaigns, accounts }: DemoKeys): Sender {
@@ -341,56 +281,38 @@ export function imports({ campaigns, accounts }: DemoKeys): Sender {
     return JSON.stringify({ email, event: "Bought In Store", source: "import", properties: { order: 70_000 + at } });
   });
   lines[41] = lines[41]?.slice(0, 30) ?? "";
+  const bulk = jsonCall(`/api/signal-staging/bulk/${campaigns}`, lines.join("\n"), {
+    "content-type": "application/x-ndjson",
+  });
   const account = (at: number): object => ({
     company: { id: `acct-${at}`, name: `Account ${at}` },
     subscription: { plan: "team", seats: 5 + at, mrr: 49.5 * at },
   });
-  const toAccounts = (body: object): Call => ({
-    path: `/api/product-orgs/webhook/${accounts}`,
-    headers: JSON_TYPE,
-    body: JSON.stringify(body),
-  });
-  const singles = [1, 2, 3, 4, 5, 6, 7, 8].map((at) => toAccounts(account(at)));
+  const toAccounts = (body: object): Call => jsonCall(`/api/product-orgs/webhook/${accounts}`, body);
   return {
     name: "Imports and account data",
     deliveries: [
-      {
-        what: "bulk import: 100 lines of JSON, one cut off",
-        calls: [
-          {
-            path: `/api/signal-staging/bulk/${campaigns}`,
-            headers: { "content-type": "application/x-ndjson" },
-            body: lines.join("\n"),
-          },
-        ],
-        status: 202,
+      delivery("bulk import: 100 lines of JSON, one cut off", [bulk], {
         code: "signal_not_json",
         kept: 99,
         refused: 1,
-      },
-      { what: "account updates, Product Org Updates key", calls: singles, status: 202, kept: singles.length },
-      {
-        what: "account updates as an array",
-        calls: [toAccounts([account(2), account(3), account(9)])],
-        status: 202,
-        kept: 3,
-      },
+      }),
+      delivery(
+        "account updates, Product Org Updates key",
+        [1, 2, 3, 4, 5, 6, 7, 8].map((at) => toAccounts(account(at))),
+      ),
+      delivery("account updates as an array", [toAccounts([account(2), account(3), account(9)])], { kept: 3 }),
     ],
   };
 }
 
 /** Calls that are refused completely; each answer says how to fix the call. */
 export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sender {
-  const path = `/api/signal-staging/webhook/${campaigns}`;
-  const crmPath = `/api/signal-staging/webhook/${crm.key}`;
-  const good = JSON.stringify({ email: "peter@example.com", event: "Filled Out Form" });
-  const refused = (what: string, status: number, code: string, call: Partial<Call>): DemoDelivery => ({
-    what,
-    status,
-    code,
-    kept: 0,
-    calls: [{ path, headers: JSON_TYPE, body: good, ...call }],
-  });
+  const path = `${SIGNALS}/${campaigns}`;
+  const crmPath = `${SIGNALS}/${crm.key}`;
+  const good = { email: "peter@example.com", event: "Filled Out Form" };
+  const refused = (what: string, status: number, code: string, call: Partial<Call>): DemoDelivery =>
+    delivery(what, [{ ...jsonCall(path, good), ...call }], { status, code, kept: 0 });
   const notEncoded =
     '{ "email": "nina@example.com", "event": "Filled Out Form",\n  "properties": { "company": Acme & Sons } }';
   const quotedTwice = '{ "email": ""nina@example.com"", "event": "Filled Out Form" }';
@@ -406,19 +328,14 @@ export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sende
       refused("a form-encoded body", 415, "media_type_unsupported", { ...form, body: "email=a%40b.example&event=X" }),
       refused("no body", 400, "body_empty", { body: "" }),
       refused("a signal without an event", 422, "event_missing", { body: '{"email":"peter@example.com"}' }),
-      refused("a mistyped key", 401, "unauthorized", { path: `/api/signal-staging/webhook/${wrongKey}` }),
-      refused("a wrong secret", 401, "unauthorized", {
-        path: crmPath,
-        headers: { ...JSON_TYPE, "x-api-secret": "guess" },
-      }),
+      refused("a mistyped key", 401, "unauthorized", { path: `${SIGNALS}/${wrongKey}` }),
+      refused("a wrong secret", 401, "unauthorized", jsonCall(crmPath, good, { "x-api-secret": "guess" })),
       refused("no secret", 401, "unauthorized", { path: crmPath }),
-      refused("a deactivated key", 401, "unauthorized", { path: `/api/signal-staging/webhook/${retired}` }),
+      refused("a deactivated key", 401, "unauthorized", { path: `${SIGNALS}/${retired}` }),
       refused("a signal to the account endpoint", 403, "endpoint_mismatch", {
         path: `/api/product-orgs/webhook/${campaigns}`,
       }),
-      refused("account data to the signal endpoint", 403, "endpoint_mismatch", {
-        path: `/api/signal-staging/webhook/${accounts}`,
-      }),
+      refused("account data to the signal endpoint", 403, "endpoint_mismatch", { path: `${SIGNALS}/${accounts}` }),
       refused("PUT in place of POST", 405, "method_not_allowed", { method: "PUT" }),
     ],
   };

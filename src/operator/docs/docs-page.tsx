@@ -226,7 +226,7 @@ function Answer({ status, description, content }: { status: string; description:
   if (media === undefined) {
     return (
       <p>
-        <strong>{status}</strong> {linkedCodes(description)}
+        <strong>{status}</strong> {marked(description, true)}
       </p>
     );
   }
@@ -248,23 +248,6 @@ function curl({ method, path, operation }: Entry, origin: string): string {
   const example = operation.requestBody?.content["application/json"]?.example;
   if (example !== undefined) lines.push('-H "Content-Type: application/json"', `-d '${JSON.stringify(example)}'`);
   return lines.join(" \\\n  ");
-}
-
-/** The description of an error answer lists its codes. Links each code to its row in the table. */
-function linkedCodes(text: string): Child {
-  return (
-    <>
-      {text.split("`").map((part, index) =>
-        index % 2 === 1 ? (
-          <a href={`#${part}`}>
-            <code>{part}</code>
-          </a>
-        ) : (
-          part
-        ),
-      )}
-    </>
-  );
 }
 
 /** The guide's sections, for the page's contents. */
@@ -346,11 +329,7 @@ function Advice({ codes }: { codes: ApiDocument["x-error-codes"] }) {
         {codes.map(({ code, status }) =>
           isRefusalCode(code) ? (
             <tr>
-              <td>
-                <a href={`#${code}`}>
-                  <code>{code}</code>
-                </a>
-              </td>
+              <td>{marked(`\`${code}\``, true)}</td>
               <td>{status}</td>
               <td>{REFUSALS[code].advice}</td>
             </tr>
@@ -363,46 +342,47 @@ function Advice({ codes }: { codes: ApiDocument["x-error-codes"] }) {
   );
 }
 
+interface Field {
+  name: string;
+  /** Where a parameter stands; undefined for a field of a body. */
+  place?: string;
+  isRequired: boolean;
+  schema: JsonSchema;
+}
+
 function Parameters({ parameters }: { parameters: ApiParameter[] }) {
-  return (
-    <DocsTable head={["Parameter", "In", "Type", "Meaning"]}>
-      {parameters.map(({ name, in: place, required, schema = {}, description }) => (
-        <tr>
-          <td>
-            <code>{name}</code>
-            {required === true && <em> required</em>}
-          </td>
-          <td>{place}</td>
-          <td>
-            <Type schema={schema} />
-          </td>
-          <td>{meaning({ ...schema, description: description ?? schema.description ?? "" })}</td>
-        </tr>
-      ))}
-    </DocsTable>
-  );
+  const fields = parameters.map(({ name, in: place, required: isRequired = false, schema = {}, description }) => {
+    return { name, place, isRequired, schema: { ...schema, ...(description !== undefined && { description }) } };
+  });
+  return <FieldTable head={["Parameter", "In", "Type", "Meaning"]} fields={fields} />;
 }
 
 function Fields({ schema }: { schema: JsonSchema }) {
-  if (schema.properties === undefined || Object.keys(schema.properties).length === 0) {
-    return (
-      <p>
-        <Type schema={schema} />
-      </p>
-    );
-  }
+  const fields = Object.entries(schema.properties ?? {}).map(([name, field]) => {
+    return { name, isRequired: schema.required?.includes(name) === true, schema: field };
+  });
+  if (fields.length > 0) return <FieldTable head={["Field", "Type", "Meaning"]} fields={fields} />;
   return (
-    <DocsTable head={["Field", "Type", "Meaning"]}>
-      {Object.entries(schema.properties).map(([name, field]) => (
+    <p>
+      <Type schema={schema} />
+    </p>
+  );
+}
+
+function FieldTable({ head, fields }: { head: string[]; fields: Field[] }) {
+  return (
+    <DocsTable head={head}>
+      {fields.map(({ name, place, isRequired, schema }) => (
         <tr>
           <td>
             <code>{name}</code>
-            {schema.required?.includes(name) === true && <em> required</em>}
+            {isRequired && <em> required</em>}
           </td>
+          {place !== undefined && <td>{place}</td>}
           <td>
-            <Type schema={field} />
+            <Type schema={schema} />
           </td>
-          <td>{meaning(field)}</td>
+          <td>{meaning(schema)}</td>
         </tr>
       ))}
     </DocsTable>
@@ -465,9 +445,19 @@ function DocsTable({ head, children }: { head: string[]; children: Child }) {
   );
 }
 
-/** Renders the `code` in a text. */
-function marked(text: string): Child {
-  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
+/** Renders the `code` in a text. @param linked whether each code links to its row in the table of error codes. */
+function marked(text: string, linked = false): Child {
+  const parts = text.split("`").map((part, index) => {
+    if (index % 2 === 0) return part;
+    return linked ? (
+      <a href={`#${part}`}>
+        <code>{part}</code>
+      </a>
+    ) : (
+      <code>{part}</code>
+    );
+  });
+  return <>{parts}</>;
 }
 
 /** The style of the /docs page: light and dark, wide and narrow. */

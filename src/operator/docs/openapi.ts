@@ -36,6 +36,8 @@ import { TAGS, allCodes, describedOperation, type Operation } from "../operation
 import { count, idOf, isoInstant as instant } from "../answers.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
+  apiKey: z.string().meta({ description: "The full key.", example: "sk_…" }),
+  source: z.string().meta({ description: "Origin of the signal. Replaces the body's `source`.", example: "website" }),
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
   workspace_id: idOf("ws", "Of the workspace."),
   email: z.string().meta({ description: "Of the member.", example: "jane@example.com" }),
@@ -49,12 +51,13 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
 
 /** @param routes the operator API's, as mounted at /operator. */
 export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
-  const paths: ZodOpenApiPathsObject = { ...ingestPaths };
+  const paths: ZodOpenApiPathsObject = {};
+  for (const [path, spec] of Object.entries(INGESTION)) paths[path] = ingestion(path, spec);
   for (const { method, path, handler } of routes) {
     const described = describedOperation(handler);
     if (described === undefined) continue;
     const at = `/operator${path.replace(/:(\w+)/g, "{$1}")}`;
-    paths[at] = { ...paths[at], [method.toLowerCase()]: toOpenApi(method, path, described) };
+    paths[at] = { ...paths[at], [method.toLowerCase()]: toOpenApi(method, at, described) };
   }
   paths["/healthz"] = { get: HEALTH };
   const document = createDocument(
@@ -92,13 +95,19 @@ export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
   return fillInExamples(JSON.parse(JSON.stringify(document)) as ApiDocument);
 }
 
+/** Schema of the parameters in a path. */
+function pathParameters(path: string): z.ZodObject {
+  const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name = ""]) => name);
+  return z.object(Object.fromEntries(names.map((name) => [name, PATH_PARAMETERS[name] ?? z.string()])));
+}
+
 function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOperationObject {
-  const names = Array.from(path.matchAll(/:(\w+)/g), ([, name = ""]) => name);
+  const parameters = pathParameters(path);
   const errors: { [status: string]: string[] } = {
     "401": ["operator_unauthorized"],
     "429": ["rate_limited"],
   };
-  if (names.some((name) => name !== "plan_id")) errors["404"] = ["not_found"];
+  if (Object.keys(parameters.shape).some((name) => name !== "plan_id")) errors["404"] = ["not_found"];
   if (spec.conflicts !== undefined) errors["409"] = spec.conflicts;
   if (spec.body !== undefined) {
     errors["400"] = ["body_not_json", "body_unreadable"];
@@ -115,18 +124,11 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
   });
   return {
     tags: [spec.tag],
-    operationId:
-      method.toLowerCase() +
-      path.replace(/[/:_]+(\w)/g, (_, first: string) => first.toUpperCase()).replaceAll(/\W/g, ""),
+    operationId: method.toLowerCase() + pascalCase(path.slice("/operator".length)),
     summary: spec.summary,
     ...(spec.description !== undefined && { description: spec.description }),
     security: [{ operator: [] }],
-    requestParams: {
-      ...(names.length > 0 && {
-        path: z.object(Object.fromEntries(names.map((name) => [name, PATH_PARAMETERS[name] ?? z.string()]))),
-      }),
-      ...(spec.query !== undefined && { query: spec.query }),
-    },
+    requestParams: { path: parameters, ...(spec.query !== undefined && { query: spec.query }) },
     ...(spec.body !== undefined && {
       requestBody: {
         required: true,
@@ -138,6 +140,10 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
       ...Object.entries(errors).map(([status, codes]) => [status, problemResponse(codes)]),
     ]),
   };
+}
+
+function pascalCase(path: string): string {
+  return path.replace(/[/{}_]+(\w)/g, (_, first: string) => first.toUpperCase()).replaceAll(/\W/g, "");
 }
 
 const HEALTH: ZodOpenApiOperationObject = {
@@ -222,11 +228,6 @@ const headers = z.object({
   }),
 });
 
-const apiKey = z.string().meta({ description: "The full key.", example: "sk_…" });
-const source = z
-  .string()
-  .meta({ description: "Origin of the signal. Replaces the body's `source`.", example: "website" });
-
 const limits = z.object({
   RateLimit: z
     .string()
@@ -277,7 +278,6 @@ function problemResponse(codes: string[]) {
 }
 
 interface Ingestion extends Pick<ZodOpenApiOperationObject, "operationId" | "summary" | "description"> {
-  path: z.ZodObject;
   schema: z.ZodType;
   example: unknown;
   answer: z.ZodType;
@@ -285,14 +285,14 @@ interface Ingestion extends Pick<ZodOpenApiOperationObject, "operationId" | "sum
   lines?: boolean;
 }
 
-function ingestion(spec: Ingestion): { post: ZodOpenApiOperationObject } {
-  const { path, schema, example, answer, lines = false, ...texts } = spec;
+function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
+  const { schema, example, answer, lines = false, ...texts } = spec;
   return {
     post: {
       tags: ["Ingestion"],
       ...texts,
       security: [],
-      requestParams: { path, header: headers },
+      requestParams: { path: pathParameters(path), header: headers },
       requestBody: {
         required: true,
         content: {
@@ -319,55 +319,50 @@ const KINDS =
   "A universal signal, or a call of a customer data platform. `identify` links an anonymous id to an email and is not listed " +
   "in the signal queue. `track` and `page` are stored as signals.";
 
-const ingestPaths: ZodOpenApiPathsObject = {
-  "/api/signal-staging/webhook/{apiKey}": ingestion({
+const INGESTION: Record<string, Ingestion> = {
+  "/api/signal-staging/webhook/{apiKey}": {
     operationId: "sendSignal",
     summary: "Send a signal",
     description: `${KINDS} ${FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
-    path: z.object({ apiKey }),
     schema: signals,
     example: SIGNAL_EXAMPLE,
     answer: z.union([oneAnswer, severalAnswer]),
-  }),
-  "/api/signal-staging/webhook/{source}/{apiKey}": ingestion({
+  },
+  "/api/signal-staging/webhook/{source}/{apiKey}": {
     operationId: "sendSignalOfSource",
     summary: "Send a signal from a named source",
     description: `The source in the path replaces all others. ${FORMS}`,
-    path: z.object({ source, apiKey }),
     schema: signals,
     example: SIGNAL_EXAMPLE,
     answer: z.union([oneAnswer, severalAnswer]),
-  }),
-  "/api/signal-staging/webhook/{apiKey}/batch": ingestion({
+  },
+  "/api/signal-staging/webhook/{apiKey}/batch": {
     operationId: "sendBatch",
     summary: "Send a batch of signals",
     description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${FORMS}`,
-    path: z.object({ apiKey }),
     schema: signals,
     example: { batch: [SIGNAL_EXAMPLE] },
     answer: severalAnswer,
-  }),
-  "/api/signal-staging/bulk/{apiKey}": ingestion({
+  },
+  "/api/signal-staging/bulk/{apiKey}": {
     operationId: "sendBulk",
     summary: "Send signals in bulk",
     description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${FORMS} Also accepts newline-delimited JSON.`,
-    path: z.object({ apiKey }),
     schema: signals,
     example: [SIGNAL_EXAMPLE],
     answer: severalAnswer,
     lines: true,
-  }),
-  "/api/product-orgs/webhook/{apiKey}": ingestion({
+  },
+  "/api/product-orgs/webhook/{apiKey}": {
     operationId: "sendAccount",
     summary: "Send account data",
     description:
       "For keys with the endpoint type Product Org Updates. An object updates one account, an array one account per element. " +
       "The key's payload template maps the fields and the external id. An account with a new external id is created.",
-    path: z.object({ apiKey }),
     schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
     example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },
     answer: z.union([oneAnswer, severalAnswer]),
-  }),
+  },
 };
 
 export interface JsonSchema {

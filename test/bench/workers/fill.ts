@@ -209,7 +209,6 @@ export class SignalStore extends Store {
     for (let turns = 0; counter.alarmAtMs <= Date.now() && turns < MOST_TURNS; turns++) {
       counter.alarmAtMs = NEVER;
       counter.part = "chores";
-      // oxlint-disable-next-line no-await-in-loop -- each turn is what the one before it left
       await this.alarm();
     }
     counter.part = "linking";
@@ -218,7 +217,6 @@ export class SignalStore extends Store {
   /** Links all earlier signals of visitors who are known by now. */
   async linkAll(): Promise<void> {
     for (let turns = 0; nextLinkJobMs(this.ctx.storage.sql) !== null && turns < MOST_TURNS; turns++) {
-      // oxlint-disable-next-line no-await-in-loop -- the same
       await this.link();
     }
   }
@@ -227,7 +225,6 @@ export class SignalStore extends Store {
     const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
     const payloads = () => this.ctx.storage.sql.exec("SELECT 1 FROM signals_payloads LIMIT 1").toArray().length;
     for (let turns = 0; payloads() > 0 && turns < MOST_TURNS; turns++) {
-      // oxlint-disable-next-line no-await-in-loop -- one object at a time
       await moveToCold(work, Number.MAX_SAFE_INTEGER);
     }
   }
@@ -257,7 +254,6 @@ export class SignalStore extends Store {
     }
     for (let cursor: string | undefined; ;) {
       const prefix = `cold/${this.workspaceId}/`;
-      // oxlint-disable-next-line no-await-in-loop -- pages of a list
       const page = await this.env.COLD.list({ prefix, ...(cursor === undefined ? {} : { cursor }) });
       for (const object of page.objects) size.coldBytes += object.size;
       if (!page.truncated) return size;

@@ -9,7 +9,7 @@ import {
   marketing,
   mistakes,
 } from "../../../src/dev/demo/senders.ts";
-import { provision } from "../../../src/dev/demo/provision.ts";
+import { provision } from "../../../src/dev/demo-workspace.ts";
 import { waitUntilProcessed } from "../../../src/dev/sample.ts";
 import { OperatorClient } from "../../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../../bench/start.ts";

@@ -62,7 +62,6 @@ export async function callSteadily<Sent extends Call>(
       if (last !== undefined && last.silentMs > SILENT_MAX_MS) await last.end();
       else sendOn(last ?? opened());
     }
-    // oxlint-disable-next-line no-await-in-loop -- a clock
     await sleep(TICK_MS);
   }
   await Promise.all(connections.map((connection) => connection.end()));

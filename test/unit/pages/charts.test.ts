@@ -1,4 +1,4 @@
-/** Charts as far as they are decided here: d3 has tests of its own. */
+/** The labels of charts. d3 has its own tests. */
 import { scaleUtc } from "d3-scale";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -18,7 +18,7 @@ const widthOf = (text: string): number => text.length * 0.636 * FONT_SIZE;
 const labelsOf = (toMs: number, spanMs: number) => timeLabels(scaleUtc([toMs - spanMs, toMs], [AXIS, RIGHT]));
 const textsOf = (toMs: number, spanMs: number) => labelsOf(toMs, spanMs).map(({ text }) => text);
 
-/** What is wrong with the labels of a chart. */
+/** The faults of a chart's labels. */
 function faults(toMs: number, spanMs: number, least: number): string[] {
   const labels = labelsOf(toMs, spanMs);
   const found = labels.length < least ? [`${labels.length} labels`] : [];
@@ -32,14 +32,14 @@ function faults(toMs: number, spanMs: number, least: number): string[] {
   return found;
 }
 
-describe("the times below a chart", () => {
+describe("the time labels of a chart", () => {
   test.each([
-    ["an hour: the label at the vertical axis is skipped", HOUR, ["20:15", "20:30", "20:45"]],
-    ["two days: each day has one label", 2 * DAY, ["Mar 13", "Mar 14"]],
-    ["a week: every second day has a label", 7 * DAY, ["Mar 9", "Mar 11", "Mar 13"]],
+    ["an hour, without the label at the vertical axis", HOUR, ["20:15", "20:30", "20:45"]],
+    ["two days, with one label a day", 2 * DAY, ["Mar 13", "Mar 14"]],
+    ["a week, with a label every second day", 7 * DAY, ["Mar 9", "Mar 11", "Mar 13"]],
     ["a year", 366 * DAY, ["Jul 2030", "Oct 2030", "Jan 2031"]],
     ["five years", 5 * 366 * DAY, ["Jan 2027", "Jan 2028", "Jan 2029", "Jan 2030"]],
-  ])("over %s", (_, spanMs, texts) => {
+  ])("cover %s", (_, spanMs, texts) => {
     expect(textsOf(TO, spanMs)).toEqual(texts);
   });
 

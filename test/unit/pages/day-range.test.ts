@@ -1,4 +1,4 @@
-/** The days that a list's address asks for. */
+/** The range of days in the address of a list. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { uuidv7, uuidv7From } from "../../../src/platform/ids.ts";
@@ -15,7 +15,7 @@ describe("a range of days", () => {
   });
 
   test.each(["", "yesterday", "2031-02-31", "2031-13-01", "2031-3-1", "0000-00-00", "2031-03-01T00:00"])(
-    "has no bound where %j is asked for",
+    "has no bound for the invalid day %j",
     (day) => {
       const range = readDayRange({ from: day, to: day });
       expect([range.sinceMs, range.untilMs, shownRange(range)]).toEqual([null, null, {}]);

@@ -9,7 +9,7 @@ import {
 } from "../../../src/pages/notifications/notification-form.ts";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
-const OTHER_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
+const NEW_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
 
 function formOf(fields: [string, string][]): FormData {
   const form = new FormData();
@@ -29,7 +29,7 @@ function typed(changes: Partial<TypedDestination> = {}): TypedDestination {
 }
 
 describe("the form of a destination", () => {
-  test("is read with its events in their order, each once, and nothing that nobody offers", () => {
+  test("is read with its events in their order, each once, without unknown events", () => {
     const fields: [string, string][] = [
       ["id", ID],
       ["name", " CRM "],
@@ -41,7 +41,7 @@ describe("the form of a destination", () => {
       ["events", "toString"],
       ["events", "destination.test"],
     ];
-    expect(readDestinationForm(formOf(fields), OTHER_ID)).toEqual({
+    expect(readDestinationForm(formOf(fields), NEW_ID)).toEqual({
       id: ID,
       name: " CRM ",
       type: "slack",
@@ -50,19 +50,19 @@ describe("the form of a destination", () => {
     });
   });
 
-  test("without an id of its own, or with one that is none, gets a new one", () => {
+  test("without a valid id gets a new one", () => {
     for (const id of ["", "dst_1", `${ID}0`, ID.replace("dst", "key")]) {
-      expect(readDestinationForm(formOf([["id", id]]), OTHER_ID)).toMatchObject({ id: OTHER_ID, type: "webhook" });
+      expect(readDestinationForm(formOf([["id", id]]), NEW_ID)).toMatchObject({ id: NEW_ID, type: "webhook" });
     }
   });
 
-  test("begins with what most want, and that is no list of every scoring signal", () => {
+  test("begins with crossed thresholds chosen, and not with every scoring signal", () => {
     const { events } = emptyDestination(ID);
     expect(events).toContain("person.score_crossed");
     expect(events).not.toContain("person.scored");
   });
 
-  test("tells everything that is wrong at once", () => {
+  test("shows all errors at once", () => {
     expect(checkDestination(typed({ name: " ", target: "", events: [] }), "is_refused")).toEqual({
       ok: false,
       refusal: { name: "Give it a name.", target: "Give the URL.", events: "Choose at least one." },
@@ -73,11 +73,11 @@ describe("the form of a destination", () => {
     });
   });
 
-  test("keeps the target where none is typed and there is one", () => {
+  test("keeps the stored target if none is typed", () => {
     expect(checkDestination(typed({ target: "" }), "keeps_stored")).toMatchObject({ ok: true, value: { target: "" } });
   });
 
-  test("takes no name that holds a secret, is too long, or cannot be seen", () => {
+  test("refuses a name that contains a secret, is too long, or is invisible", () => {
     for (const [name, why] of [
       [`sk_${"aB3".repeat(13)}x`, "holds an API key or a secret"],
       ["x".repeat(256), "At most 255 characters."],

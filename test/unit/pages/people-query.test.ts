@@ -1,4 +1,4 @@
-/** What the addresses of the lists of people and accounts ask for. */
+/** The queries in the addresses of the lists of people and accounts. */
 import { expect, test } from "vitest";
 import { readAccountsQuery } from "../../../src/pages/accounts/accounts-query.ts";
 import { readPeopleQuery } from "../../../src/pages/people/people-query.ts";

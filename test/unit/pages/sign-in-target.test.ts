@@ -1,4 +1,4 @@
-/** Sign-in leads nowhere but to a page of a workspace, whatever the address says. */
+/** Sign-in leads only to a page of a workspace, whatever the address says. */
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
@@ -11,24 +11,24 @@ test.each(["/w/", "/w/acme/usage", "/w/acme/people?email=jane%40example.com&curs
 );
 
 test.each([
-  ["nothing", undefined],
-  ["nothing in it", ""],
+  ["missing", undefined],
+  ["empty", ""],
   ["another site", "https://evil.example/w/acme"],
   ["another site without a scheme", "//evil.example/w/acme"],
-  ["with a backslash", "/\\evil.example/w/"],
-  ["with a backslash later", "/w/\\evil.example"],
-  ["out of the pages", "/w/../sign-out"],
-  ["out of the pages, encoded", "/w/%2e%2e/operator/plans"],
-  ["to an empty host", "/w/..//evil.example"],
-  ["with a tab", "/w/\t/evil.example"],
-  ["with a line break", "/w/a\r\nset-cookie: x=y"],
+  ["behind a backslash", "/\\evil.example/w/"],
+  ["behind a later backslash", "/w/\\evil.example"],
+  ["outside the pages", "/w/../sign-out"],
+  ["outside the pages, encoded", "/w/%2e%2e/operator/plans"],
+  ["on an empty host", "/w/..//evil.example"],
+  ["split by a tab", "/w/\t/evil.example"],
+  ["split by a line break", "/w/a\r\nset-cookie: x=y"],
   ["a script", "javascript:alert(1)"],
   ["another path", "/operator/plans"],
-  ["a path that only begins alike", "/wide"],
-  ["white space before it", " /w/acme"],
+  ["a path with a similar beginning", "/wide"],
+  ["indented by white space", " /w/acme"],
   ["a page with a key in its query", `/w/acme/people?q=${composeKey(randomBytes)}`],
   ["a page with a key in its path", `/w/acme/people/${composeKey(randomBytes)}`],
-])("a target that is not kept: %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
+])("sign-in ignores a target that is %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
 
 test("for any target, a browser stays on the site and in the pages", () => {
   const piece = fc.constantFrom(

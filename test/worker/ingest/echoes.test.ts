@@ -57,7 +57,7 @@ test("stores and shows no key, secret or personal data of a refused call", async
     for (const code of ["template_mismatch", "source_invalid"]) expect(rows).toContain(code);
     return rows;
   });
-  const live = await (await member.get(`${home}/live/rejections`)).text();
+  const live = (await member.get(`${home}/live/rejections`)).body;
   expect(live).toContain("Rejected");
   const everywhere = { answers: answers.join("\n"), rejections, page, queue, stored, live };
   for (const [where, shown] of Object.entries(everywhere)) {

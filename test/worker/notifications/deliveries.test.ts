@@ -253,6 +253,7 @@ describe("a loss in transit", () => {
   test("resends under the same id and counts one attempt if the report of an answered delivery is lost", async () => {
     stopClock();
     const { id } = await harness.create(receiver);
+    // oxlint-disable-next-line typescript/unbound-method -- called with `this` below
     const { report } = Destinations.prototype;
     const died = vi.fn<() => void>();
     vi.spyOn(Destinations.prototype, "report").mockImplementation(function (this: Destinations, due, result) {

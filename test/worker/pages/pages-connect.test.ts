@@ -1,34 +1,39 @@
 /** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
 import { env } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/api-keys.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
-import { readHtml, textOf } from "../../support/html.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
-import { operator, type TestKey } from "../../support/workspace.ts";
+import type { TestKey } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
 
-function newKey({ workspace }: Members, body: Record<string, unknown>): Promise<TestKey & { masked_key: string }> {
-  return operator("POST", `/workspaces/${workspace.id}/keys`, body);
-}
+let members: Members;
+let path: string;
+
+beforeEach(async () => {
+  members = await newMembers({ name: "Initech", key: null });
+  path = `${members.home}/connect`;
+});
+afterEach(() => void vi.useRealTimers());
+
+const newKey = (body: Record<string, unknown>) =>
+  members.workspace.newKey(body) as Promise<TestKey & { masked_key: string }>;
 
 describe("managers who connect a sender", () => {
   test("without a key are asked to create one first", async () => {
-    const { owner, home } = await newMembers({ key: null });
-    const html = await owner.see(`${home}/connect`);
-    expect(textOf(html)).toContain("Create an API key first");
-    expect(readHtml(html).targets).toContain(`${home}/settings/api-keys/new`);
+    const page = await members.owner.read(path);
+    expect(page.text).toContain("Create an API key first");
+    expect(page.targets).toContain(`${members.home}/settings/api-keys/new`);
   });
 
   test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
-    const members = await newMembers({ key: null });
-    const { id, key, masked_key } = await newKey(members, { name: "Campaigns" });
-    const html = await members.admin.see(`${members.home}/connect?key=${id}`);
-    for (const text of [
+    const { id, key, masked_key } = await newKey({ name: "Campaigns" });
+    const { text, body } = await members.admin.get(`${path}?key=${id}`);
+    for (const expected of [
       "Request Type",
       "Request Token Encoding",
       "Response Type",
@@ -42,42 +47,31 @@ describe("managers who connect a sender", () => {
       masked_key,
       "It was shown once, right after it was created.",
       "None needed: the key has no secret",
-    ]) {
-      expect(textOf(html)).toContain(text);
-    }
-    expect(html).not.toContain(key);
-    expect(html).not.toContain("X-Api-Secret");
+    ])
+      expect(text).toContain(expected);
+    for (const hidden of [key, "X-Api-Secret"]) expect(body).not.toContain(hidden);
   });
 
-  test("see the header of a key with a secret", async () => {
-    const members = await newMembers({ key: null });
-    const { secret = "-" } = await newKey(members, { name: "CRM", secret: true });
-    const html = await members.owner.see(`${members.home}/connect`);
-    expect(textOf(html)).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
-    expect(textOf(html)).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
-    expect(html).not.toContain(secret);
-  });
-
-  test("build the event from a member status and a program name", async () => {
-    const members = await newMembers({ key: null });
-    await newKey(members, { name: "Campaigns" });
+  test("see the header of a key with a secret, and an event built from a member status and a program", async () => {
+    const { secret = "-" } = await newKey({ name: "CRM", secret: true });
     const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
-    const html = await members.owner.see(`${members.home}/connect?${query.toString()}`);
-    expect(textOf(html)).toContain(String.raw`"event": "Attended - <b>\"Demo\" day"`);
+    const { text, body } = await members.owner.get(`${path}?${query.toString()}`);
+    for (const expected of [
+      "X-Api-Secret: YOUR_SHARED_SECRET",
+      "-H 'X-Api-Secret: YOUR_SHARED_SECRET'",
+      String.raw`"event": "Attended - <b>\"Demo\" day"`,
+    ])
+      expect(text).toContain(expected);
+    expect(body).not.toContain(secret);
   });
 
   test("see the example of a product org key, which the endpoint accepts unchanged", async () => {
-    const members = await newMembers({ key: null });
-    const template = [
+    const payload_template = [
       { target: "external_id", path: "company.id", type: "string" },
       { target: "user_count", path: "seats", type: "number", required: true },
     ];
-    const { key } = await newKey(members, {
-      name: "Accounts",
-      endpoint_type: "product_org",
-      payload_template: template,
-    });
-    const page = await members.owner.read(`${members.home}/connect`);
+    const { key } = await newKey({ name: "Accounts", endpoint_type: "product_org", payload_template });
+    const page = await members.owner.read(path);
     expect(page.text).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
     expect(page.text).toContain("Waiting for the first account update");
     const body = page.only("#accounts-body").verbatim;
@@ -86,103 +80,65 @@ describe("managers who connect a sender", () => {
     expect(answer.status).toBe(202);
   });
 
-  test("wait for the first signal in a line that refreshes until one arrives", async () => {
-    const members = await newMembers({ key: null });
-    const [otherKey, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
-    const path = `${members.home}/connect?key=${id}`;
+  test("wait for the first call in a line that refreshes, and see how many were refused and why", async () => {
+    const otherKey = await newKey({ name: "Other" });
+    const { id, key, secret = "" } = await newKey({ name: "CRM", secret: true });
+    const line = async () => {
+      const part = (await members.owner.read(`${path}?key=${id}`)).only("#first-signal");
+      return { text: part.text, refreshes: part.attribute("data-refresh") !== undefined, targets: part.targets };
+    };
+    const send = (body: unknown, value: string) =>
+      members.workspace.send(body, { key, headers: { "x-api-secret": value } });
     await members.workspace.send(SIGNAL, { key: otherKey.key });
-    const line = async () => (await members.owner.read(path)).only("#first-signal");
-    const before = await line();
-    expect(before.attribute("data-refresh")).toBe("3000");
-    expect(before.text).toContain("Waiting for the first signal");
-    await members.workspace.send(SIGNAL, { key });
-    const after = await line();
-    expect([after.attribute("class"), after.attribute("data-refresh")]).toEqual(["notice good", undefined]);
-  });
-
-  test("see how many calls were refused, and why, until one is accepted", async () => {
-    const members = await newMembers({ key: null });
-    const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
-    const path = `${members.home}/connect?key=${id}`;
-    const line = async () => (await members.owner.read(path)).only("#first-signal");
-    const lineText = async () => (await line()).text;
-    const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
-    const right = { "x-api-secret": secret };
-    for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
-    await until(async () =>
-      expect(await lineText()).toContain(
-        "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
-      ),
-    );
-    await send("{ broken", right);
-    expect(await lineText()).toMatch(
-      /4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/,
-    );
+    expect(await line()).toMatchObject({
+      text: expect.stringContaining("Waiting for the first signal"),
+      refreshes: true,
+    });
+    for (let n = 0; n < 3; n++) await send(SIGNAL, "wrong");
+    const wrong = "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came";
+    await until(async () => expect((await line()).text).toContain(wrong));
+    await send("{ broken", secret);
     const refused = await line();
-    expect(refused.targets).toContain(`${members.home}/rejections?key=${id}`);
-    expect([refused.attribute("data-refresh"), refused.attribute("class")]).toEqual(["3000", "notice warn"]);
-    await send(SIGNAL, right);
-    expect(await lineText()).toContain("Connected: the last call that was accepted came just now");
-    expect(await lineText()).not.toContain("refused");
+    expect(refused.text).toMatch(/^4 calls came, all refused: (Not JSON; )?The secret in/);
+    expect([refused.refreshes, refused.targets]).toEqual([true, [`${members.home}/rejections?key=${id}`]]);
+    await send(SIGNAL, secret);
+    const connected = await line();
+    expect(connected.text).toContain("Connected: the last call that was accepted came just now");
+    expect([connected.refreshes, connected.text.includes("refused")]).toEqual([false, false]);
     await new Promise((resolve) => setTimeout(resolve, 2));
-    await send("{ broken", right);
-    expect(await lineText()).toContain("Calls after it were refused: Not JSON. See Rejections.");
+    await send("{ broken", secret);
+    expect((await line()).text).toContain("Calls after it were refused: Not JSON. See Rejections.");
   });
 
   test("see active keys only and choose among them", async () => {
-    const members = await newMembers({ key: null });
-    const [ended, , kept] = [
-      await newKey(members, { name: "Ended one" }),
-      await newKey(members, { name: "Kept <b>one</b>" }),
-      await newKey(members, { name: "Newest one" }),
-    ];
-    await operator("POST", `/workspaces/${members.workspace.id}/keys/${ended.id}/deactivate`);
+    const ended = await newKey({ name: "Ended one" });
+    await newKey({ name: "Kept <b>one</b>" });
+    const newest = await newKey({ name: "Newest one" });
+    await members.workspace.operator("POST", `/keys/${ended.id}/deactivate`);
     const expires_at = new Date(Date.now() + 60_000).toISOString();
-    await newKey(members, { name: "Expired one", expires_at });
+    await newKey({ name: "Expired one", expires_at });
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
-    try {
-      const html = await members.owner.see(`${members.home}/connect`);
-      const chosen = readHtml(html).only("main").only('a[aria-current="true"]');
-      expect(chosen.target).toBe(`${members.home}/connect?key=${kept.id}`);
-      expect(chosen.text).toContain("Newest one");
-      expect(textOf(html)).toContain("Kept <b>one");
-      expect(html).not.toContain("Ended one");
-      expect(html).not.toContain("Expired one");
-      const ofEnded = await members.owner.get(`${members.home}/connect?key=${ended.id}`);
-      expect(ofEnded.status).toBe(303);
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
-  test("find no key of another workspace", async () => {
-    const [members, otherTeam] = [await newMembers({ key: null }), await newMembers({ key: null })];
-    const { id } = await newKey(otherTeam, { name: "theirs" });
-    const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
-    expect(answer.status).toBe(404);
-    expect(await answer.text()).not.toContain("theirs");
+    const page = await members.owner.read(path);
+    const chosen = page.only("main").only('a[aria-current="true"]');
+    expect([chosen.target, chosen.text]).toEqual([`${path}?key=${newest.id}`, expect.stringContaining("Newest one")]);
+    expect(page.text).toContain("Kept <b>one");
+    for (const hidden of ["Ended one", "Expired one"]) expect(page.text).not.toContain(hidden);
+    expect((await members.owner.get(`${path}?key=${ended.id}`)).status).toBe(303);
   });
 });
 
 test("members who connect a sender see the steps and whom to ask, but no key", async () => {
-  const members = await newMembers({ name: "Initech", key: null });
-  const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
-  const html = await members.member.see(`${members.home}/connect?key=${id}`);
-  for (const text of [
+  const { id, masked_key } = await newKey({ name: "Private name", secret: true });
+  const { text, body } = await members.member.get(`${path}?key=${id}`);
+  for (const expected of [
     "Ask an owner or admin of Initech",
     "Request Token Encoding",
     "YOUR_API_KEY",
     "product-orgs/webhook",
-  ]) {
-    expect(textOf(html)).toContain(text);
-  }
-  for (const text of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
-    expect(html).not.toContain(text);
-});
-
-test("a stranger cannot open the Connect page", async () => {
-  const members = await newMembers({ key: null });
-  expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
+  ])
+    expect(text).toContain(expected);
+  for (const hidden of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
+    expect(body).not.toContain(hidden);
 });
 
 test("the lists' queries read their workspace's keys by an index", async () => {

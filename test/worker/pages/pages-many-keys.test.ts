@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { KEYS_OFFERED } from "../../../src/pages/key-filter.ts";
-import { readHtml, type Part } from "../../support/html.ts";
+import type { Part } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 
 const KEYS = 2_000;
@@ -39,8 +39,8 @@ test.each(PAGES)(
 );
 
 describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (path) => {
-  const see = async (query: Record<string, string>): Promise<Part> =>
-    readHtml(await of.owner.see(`${of.home}/${path}?${new URLSearchParams(query).toString()}`));
+  const see = (query: Record<string, string>) =>
+    of.owner.read(`${of.home}/${path}?${new URLSearchParams(query).toString()}`);
   const offered = (page: Part) =>
     page
       .field("key")
@@ -86,7 +86,7 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
 
   test("shows only the list of keys if it offers all of them, without a name to type", async () => {
     const few = await newMembers();
-    const page = readHtml(await few.owner.see(`${few.home}/${path}`));
+    const page = await few.owner.read(`${few.home}/${path}`);
     expect(page.fields("key_name")).toHaveLength(0);
     expect(page.field("key").value).toBe("");
   });

@@ -8,8 +8,7 @@ import {
   STRANGER_FORM_MAX_BYTES,
   STRANGER_FORM_MAX_FIELDS,
 } from "../../../src/limits.ts";
-import { readHtml, textOf } from "../../support/html.ts";
-import { OFFICE, newMembers, type Members } from "../../support/members.ts";
+import { Answer, type Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
 import { call } from "../../support/workspace.ts";
 
 const HERE = "https://signals.example";
@@ -21,14 +20,17 @@ beforeEach(async () => {
   members = await newMembers();
 });
 
-const send = (path: string, headers: Record<string, string>, body: BodyInit): Promise<Response> =>
-  call(path, { method: "POST", headers: { origin: HERE, ...OFFICE, ...headers }, body, redirect: "manual" });
+const send = (path: string, headers: Record<string, string>, body: BodyInit): Promise<Answer> =>
+  Answer.of(call(path, { method: "POST", headers: { origin: HERE, ...OFFICE, ...headers }, body, redirect: "manual" }));
 
 /** A multipart form of empty fields. */
 const parts = (count: number): string =>
   `${'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'.repeat(count)}--x--\r\n`;
 
 describe("a form of a member", () => {
+  const sendAs = async (browser: Browser, headers: Record<string, string>, body: string) =>
+    send(`${members.home}/settings/members`, { ...headers, cookie: await browser.cookie() }, body);
+
   const refusals: [string, Record<string, string>, string, string][] = [
     ["bytes", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`, `${PAGE_FORM_MAX_BYTES} bytes`],
     ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
@@ -49,40 +51,34 @@ describe("a form of a member", () => {
   ];
 
   test.each(refusals)("with too many %s is refused with the limit", async (_, headers, body, limit) => {
-    const cookie = await members.owner.cookie();
-    const answer = await send(`${members.home}/settings/members`, { ...headers, cookie }, body);
-    expect(answer.status).toBe(413);
-    expect(textOf(await answer.text())).toContain(`It may have at most ${limit}: shorten it. Nothing was saved.`);
+    const { status, text } = await sendAs(members.owner, headers, body);
+    expect(status).toBe(413);
+    expect(text).toContain(`It may have at most ${limit}: shorten it. Nothing was saved.`);
   });
 
   test.each([
     ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS)],
     ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS)],
   ])("with as many %s as allowed is read", async (_, headers, body) => {
-    const cookie = await members.owner.cookie();
-    const answer = await send(`${members.home}/settings/members`, { ...headers, cookie }, body);
-    expect(answer.status).toBe(422);
+    expect((await sendAs(members.owner, headers, body)).status).toBe(422);
   });
 
   test("with as many fields and characters as allowed is read", async () => {
-    const cookie = await members.owner.cookie();
     const fields = "a=&".repeat(PAGE_FORM_MAX_FIELDS - 2);
     const email = "x".repeat(PAGE_FORM_MAX_CHARACTERS - PAGE_FORM_MAX_FIELDS - 10);
-    const answer = await send(`${members.home}/settings/members`, { ...URLENCODED, cookie }, `${fields}email=${email}`);
+    const answer = await sendAs(members.owner, URLENCODED, `${fields}email=${email}`);
     expect(answer.status).toBe(422);
-    const typed = readHtml(await answer.text())
-      .all("input#email")
-      .map(({ value }) => value);
-    expect(typed).toEqual([email]);
+    expect(answer.page.all("input#email").map(({ value }) => value)).toEqual([email]);
   });
 
   test("is refused and not read if the member lacks the role for it", async () => {
     const tooLarge = `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`;
-    const sendLarge = async (cookie: string) =>
-      (await send(`${members.home}/settings/members`, { ...URLENCODED, cookie }, tooLarge)).status;
-    expect(await sendLarge(await members.owner.cookie())).toBe(413);
-    expect(await sendLarge(await members.member.cookie())).toBe(403);
-    expect(await sendLarge(await members.stranger.cookie())).toBe(404);
+    for (const [browser, status] of [
+      [members.owner, 413],
+      [members.member, 403],
+      [members.stranger, 404],
+    ] as const)
+      expect((await sendAs(browser, URLENCODED, tooLarge)).status).toBe(status);
   });
 });
 
@@ -91,9 +87,8 @@ describe("a form of somebody who is not signed in", () => {
 
   test("is kept on the page to be sent again", async () => {
     const answer = await send(path(), { ...URLENCODED, "sec-fetch-mode": "navigate" }, "text=%22%3Ca%3E&do=import");
-    const page = readHtml(await answer.text());
-    expect([answer.status, page.text]).toEqual([401, expect.stringContaining("Your session has ended")]);
-    const kept = page.all('input[type="hidden"]').map((input) => [input.attribute("name"), input.value]);
+    expect([answer.status, answer.text]).toEqual([401, expect.stringContaining("Your session has ended")]);
+    const kept = answer.page.all('input[type="hidden"]').map((input) => [input.attribute("name"), input.value]);
     expect(kept).toEqual([
       ["text", '"<a>'],
       ["do", "import"],
@@ -109,9 +104,8 @@ describe("a form of somebody who is not signed in", () => {
   test.each(tooMuch)(
     "is not kept if it has too many %s, and the page says what to do",
     async (_, headers, body, limit) => {
-      const answer = await send(path(), headers, body);
-      const page = readHtml(await answer.text());
-      expect(answer.status).toBe(413);
+      const { status, page } = await send(path(), headers, body);
+      expect(status).toBe(413);
       expect(page.text).toContain(`It may have at most ${limit}: shorten it. Sign in in a new tab, then go back`);
       expect(page.all("input")).toEqual([]);
     },
@@ -121,10 +115,8 @@ describe("a form of somebody who is not signed in", () => {
 test("the rule editor draws at most one condition more than a rule may have", async () => {
   const rows: [string, string][] = Array.from({ length: 300 }, () => ["path", "properties.a"]);
   for (const action of ["save", "preview", "add"]) {
-    // oxlint-disable-next-line no-await-in-loop -- one form after the other
-    const answer = await members.owner.post(`${members.home}/rules`, [["do", action], ["event", "Visit"], ...rows]);
-    // oxlint-disable-next-line no-await-in-loop
-    const page = readHtml(await answer.text());
+    const form: [string, string][] = [["do", action], ["event", "Visit"], ...rows];
+    const { page } = await members.owner.post(`${members.home}/rules`, form);
     expect(page.all("input[name=path]").length).toBeLessThanOrEqual(RULE_MAX_CONDITIONS + 2);
     if (action === "save") expect(page.text).toContain(`A rule has at most ${RULE_MAX_CONDITIONS} conditions.`);
   }
@@ -132,17 +124,16 @@ test("the rule editor draws at most one condition more than a rule may have", as
 
 test("the mapped record shows the beginning of a long value", async () => {
   const sample = JSON.stringify({ id: "1", a: "x".repeat(60_000) });
-  const answer = await members.owner.post(`${members.home}/settings/api-keys/new/preview`, [
-    ["endpoint_type", "product_org"],
-    ["sample", sample],
-    ["rows.0.target", "external_id"],
-    ["rows.0.path", "id"],
-    ["rows.0.type", "string"],
-    ["rows.1.target", "name"],
-    ["rows.1.path", "a"],
-    ["rows.1.type", "string"],
-  ]);
-  const shown = await answer.text();
-  expect(shown).toContain("x".repeat(200));
-  expect(shown.length).toBeLessThan(2_000);
+  const { body } = await members.owner.post(`${members.home}/settings/api-keys/new/preview`, {
+    endpoint_type: "product_org",
+    sample,
+    "rows.0.target": "external_id",
+    "rows.0.path": "id",
+    "rows.0.type": "string",
+    "rows.1.target": "name",
+    "rows.1.path": "a",
+    "rows.1.type": "string",
+  });
+  expect(body).toContain("x".repeat(200));
+  expect(body.length).toBeLessThan(2_000);
 });

@@ -1,10 +1,9 @@
 /** Invariant 8: a workspace never sees another's data, with any ids, keys or cursors in a request. */
-import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { newId } from "../../../src/platform/ids.ts";
 import { lose, TestCounter } from "../../support/counter.ts";
 import { deliver } from "../../support/deliver.ts";
-import { call, newWorkspace } from "../../support/workspace.ts";
+import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let mine: TestWorkspace;
@@ -22,17 +21,6 @@ const LISTS = ["people", "signals", "events", "dead-letters", "rules", "keys", "
 interface Page {
   items: Record<string, unknown>[];
   next: string | null;
-}
-
-/** Status of a call to the operator API. */
-async function status(method: string, path: string, body?: unknown): Promise<number> {
-  const response = await call(`/operator${path}`, {
-    method,
-    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  await response.body?.cancel();
-  return response.status;
 }
 
 beforeAll(async () => {
@@ -67,26 +55,37 @@ beforeAll(async () => {
 
 describe("an id of another workspace", () => {
   test("of a signal, processed or in flight, is not found", async () => {
-    expect(await status("GET", `/workspaces/${otherWorkspace.id}/signals/${theirSignal}`)).toBe(200);
-    expect(await status("GET", `/workspaces/${mine.id}/signals/${theirSignal}`)).toBe(404);
+    expect((await otherWorkspace.ask("GET", `/signals/${theirSignal}`)).status).toBe(200);
+    expect((await mine.ask("GET", `/signals/${theirSignal}`)).status).toBe(404);
 
     const stuck = await newWorkspace();
     await new TestCounter(stuck.id).sendTo(lose);
     const { id } = await (await stuck.send({ email: "a@example.com", event: "Visit" })).json<{ id: string }>();
-    expect(await status("GET", `/workspaces/${stuck.id}/signals/${id}`)).toBe(200);
-    expect(await status("GET", `/workspaces/${mine.id}/signals/${id}`)).toBe(404);
+    expect((await stuck.ask("GET", `/signals/${id}`)).status).toBe(200);
+    expect((await mine.ask("GET", `/signals/${id}`)).status).toBe(404);
   });
 
   test("of a rule is not found, and the rule is unchanged", async () => {
-    const path = `/workspaces/${mine.id}/rules/${theirRule}`;
-    expect(await status("PATCH", path, { points: 1_000 })).toBe(404);
-    expect(await status("DELETE", path)).toBe(404);
+    for (const [method, path] of [
+      ["GET", ""],
+      ["PATCH", ""],
+      ["DELETE", ""],
+      ["GET", "/versions"],
+      ["POST", "/versions/1/restore"],
+      ["POST", "/apply"],
+    ] as const) {
+      const body = method === "PATCH" ? { points: 1_000 } : undefined;
+      expect((await mine.ask(method, `/rules/${theirRule}${path}`, body)).status, method + path).toBe(404);
+    }
     const rules = await otherWorkspace.operator<Page>("GET", "/rules");
     expect(rules.items).toMatchObject([{ id: theirRule, points: 3 }]);
   });
 
   test("of an API key is not found, and the key stays active", async () => {
-    expect(await status("POST", `/workspaces/${mine.id}/keys/${otherWorkspace.key.id}/deactivate`)).toBe(404);
+    const key = `/keys/${otherWorkspace.key.id}`;
+    expect((await mine.ask("POST", `${key}/deactivate`)).status).toBe(404);
+    expect((await mine.ask("POST", `${key}/rotate`, { overlap: "none" })).status).toBe(404);
+    expect((await mine.ask("PATCH", key, { silent_after_days: 1 })).status).toBe(404);
     expect((await otherWorkspace.send({ email: "again@example.com", event: "Again" })).status).toBe(202);
   });
 });

@@ -2,13 +2,13 @@
  * Invariant 6: the full key, the secret and the operator's token appear in no log, table, message or answer, except
  * the answer that shows them once. Runs good and bad calls, then searches everything stored.
  */
-import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { linesOf } from "../../support/adds-up.ts";
+import { textsOfColumns, textsOfD1 } from "../../support/everything.ts";
 import { readStore } from "../../support/read-store.ts";
 import { until } from "../../support/until.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
@@ -17,11 +17,6 @@ import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
-/** First bytes of compressed data, as `asText` returns them. */
-const COMPRESSED = [
-  [new TextDecoder("latin1").decode(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), zstdDecompressSync],
-  [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b, 0x08)), gunzipSync],
-] as const;
 const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
 /** Forbidden texts by name. */
@@ -52,38 +47,17 @@ function found(text: string): string[] {
   });
 }
 
-/** Every row of every table, blobs as text, compressed data also uncompressed. */
-function asText(value: unknown): string {
-  return JSON.stringify(value, (_name, field: unknown) => {
-    if (!(field instanceof ArrayBuffer)) return field;
-    const stored = new TextDecoder("latin1").decode(field);
-    const texts = COMPRESSED.flatMap(([begins, expand]) => {
-      const at = stored.indexOf(begins);
-      return at === -1 ? [] : [new TextDecoder().decode(expand(field.slice(at)))];
-    });
-    return [stored, ...texts];
-  });
+/** The texts of an object's tables, by `table.column`, compressed data uncompressed. */
+function textsOf(stub: TestWorkspace["counter"] | TestWorkspace["store"]): Promise<Map<string, string>> {
+  return runInDurableObject(stub as DurableObjectStub, (_, { storage }) => textsOfColumns(storage.sql));
 }
 
-async function dumpD1(): Promise<Map<string, string>> {
-  const tables = await env.DB.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all<{ name: string }>();
-  const dump = new Map<string, string>();
-  for (const { name } of tables.results) {
-    if (name.startsWith("_cf_")) continue;
-    dump.set(name, asText((await env.DB.prepare(`SELECT * FROM "${name}"`).all()).results));
-  }
-  return dump;
+function tableIn(texts: ReadonlyMap<string, string>, table: string): string {
+  return [...texts].flatMap(([place, text]) => (place.startsWith(`${table}.`) ? [text] : [])).join("\n");
 }
 
-function dumpObject(stub: TestWorkspace["counter"] | TestWorkspace["store"]): Promise<Map<string, string>> {
-  return runInDurableObject(stub as DurableObjectStub, (_object, { storage: { sql } }) => {
-    const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
-    return new Map(
-      tables
-        .filter(({ name }) => !name.startsWith("_cf_"))
-        .map(({ name }) => [name, asText(sql.exec(`SELECT * FROM "${name}"`).toArray())] as const),
-    );
-  });
+function expectNothingIn(texts: ReadonlyMap<string, string>): void {
+  for (const [place, text] of texts) expect(found(text), place).toEqual([]);
 }
 
 async function read(response: Response | Promise<Response>): Promise<number> {
@@ -99,7 +73,7 @@ async function listenToQueue(of: TestWorkspace): Promise<void> {
     const sendBatch = SIGNALS.sendBatch.bind(SIGNALS);
     vi.spyOn(SIGNALS, "sendBatch").mockImplementation((messages, options) => {
       const batch = [...messages];
-      queued.push(asText(batch));
+      queued.push(JSON.stringify(batch));
       return sendBatch(batch, options);
     });
   });
@@ -223,30 +197,29 @@ test("every log line is one JSON object that names its event", () => {
 });
 
 test("no table of the control plane contains a key or secret", async () => {
-  const dump = await dumpD1();
-  expect([...dump.keys()]).toEqual(expect.arrayContaining(["api_keys", "audit_log", "workspaces"]));
-  expect(dump.get("api_keys")).toContain(withSecret.id);
-  expect(dump.get("api_keys")).toContain(withSecret.key.slice(0, 8));
-  expect(dump.get("audit_log")).toContain("key.created");
-  for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+  const texts = await textsOfD1();
+  expect(tableIn(texts, "api_keys")).toContain(withSecret.id);
+  expect(tableIn(texts, "api_keys")).toContain(withSecret.key.slice(0, 8));
+  expect(tableIn(texts, "audit_log")).toContain("key.created");
+  expectNothingIn(texts);
 });
 
 test("no table of the Quota Counter contains a key or secret, including the latest rejections", async () => {
   // The first alarm checks whether calls continue; the second writes their counts.
   for (let ring = 0; ring < 2; ring++) await runDurableObjectAlarm(workspace.counter);
-  const dump = await dumpObject(workspace.counter);
+  const texts = await textsOf(workspace.counter);
   for (const code of ["endpoint_mismatch", "source_invalid", "key_expired", "secret_wrong", "extra_room_exceeded"]) {
-    expect(dump.get("refusals")).toContain(code);
+    expect(tableIn(texts, "refusals")).toContain(code);
   }
-  expect(dump.get("revoked_keys")).toContain("key_");
-  for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+  expect(tableIn(texts, "revoked_keys")).toContain("key_");
+  expectNothingIn(texts);
 });
 
 test("no table of the Signal Store contains a key or secret, with open and with compressed lines", async () => {
   const lines = await readStore(workspace.id, ({ signals, held }) => [linesOf(signals), linesOf(held)]);
   expect(lines.map(({ length }) => length)).toEqual([40, 40]);
-  const open = await dumpObject(workspace.store);
-  expect(open.get("heads")).toContain("Marked Event");
+  const open = await textsOf(workspace.store);
+  expect(tableIn(open, "heads")).toContain("Marked Event");
   await runInDurableObject(workspace.store, (store) => {
     const { signals, held } = (store as unknown as { state: StoreState }).state;
     for (const log of [signals, held]) {
@@ -254,14 +227,14 @@ test("no table of the Signal Store contains a key or secret, with open and with 
       log.flush();
     }
   });
-  const compressed = await dumpObject(workspace.store);
-  expect(compressed.get("heads")).not.toContain("Marked Event");
+  const compressed = await textsOf(workspace.store);
+  expect(tableIn(compressed, "heads")).not.toContain("Marked Event");
   for (const table of ["signals_facts", "signals_payloads", "held_facts", "held_payloads"]) {
-    expect(compressed.get(table), table).toContain("Marked Event");
+    expect(tableIn(compressed, table), table).toContain("Marked Event");
   }
-  for (const dump of [open, compressed]) {
-    expect(dump.get("people")).toContain("jane@example.com");
-    for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+  for (const texts of [open, compressed]) {
+    expect(tableIn(texts, "people")).toContain("jane@example.com");
+    expectNothingIn(texts);
   }
 });
 

@@ -307,7 +307,7 @@ describe("a resumed job", () => {
   test("waits while the outbox is full, and continues a replay when there is room", async () => {
     const workspace = await withRule();
     await sendToDeadLetters(workspace, 2);
-    const full = vi.spyOn(Outbox.prototype, "isFull").mockReturnValue(true);
+    const full = vi.spyOn(Outbox.prototype, "isFull", "get").mockReturnValue(true);
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
     // A later call joins the waiting replay; for other dead letters it runs separately.
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });

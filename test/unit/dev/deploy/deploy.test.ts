@@ -5,19 +5,20 @@ import os from "node:os";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
 import {
-  environmentOf,
-  readAccount,
-  readSection,
+  argumentsOf,
   missingInAccount,
   missingInConfig,
   missingText,
+  readAccount,
+  readSections,
 } from "../../../../src/dev/deploy/deploy-steps.ts";
-import type { Wrangler, CloudflareAccount, DeployConfig, Section } from "../../../../src/dev/deploy/deploy-steps.ts";
+import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
 import { isLongRun } from "../../../support/amount.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
-const TOML = readFileSync(path.join(ROOT, "wrangler.toml"), "utf8");
-const BASE: DeployConfig = readSection(undefined).config;
+const FILE = path.join(ROOT, "wrangler.toml");
+const TOML = readFileSync(FILE, "utf8");
+const [{ config: BASE }] = readSections(FILE) as [Section];
 const ID = "0b6a1f6e-1111-4222-8333-444455556666";
 const QUEUES = ["signals", "deliveries", "signals-dlq"];
 
@@ -26,7 +27,11 @@ const configured = (vars: Record<string, string> = {}): DeployConfig => ({
   vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
   d1_databases: BASE.d1_databases.map((one) => ({ ...one, database_id: ID })),
 });
-const section = (config: DeployConfig, environment?: string): Section => ({ environment, config, hosts: [] });
+const section = (config: DeployConfig, environment?: string, hosts: string[] = []): Section => ({
+  environment,
+  config,
+  hosts,
+});
 /** What is missing in this section of the file; a top level that nobody has deployed is beside an environment's. */
 const inConfig = (config: DeployConfig, environment?: string) =>
   missingInConfig(
@@ -40,9 +45,7 @@ function inFile(toml: string, environment?: string): string[] {
   const file = path.join(folder, "wrangler.toml");
   try {
     writeFileSync(file, toml);
-    const base = readSection(undefined, file);
-    const others = (base.config.definedEnvironments ?? []).map((name) => readSection(name, file));
-    return missingInConfig([base, ...others], environment).map(({ what }) => what);
+    return missingInConfig(readSections(file), environment).map(({ what }) => what);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -295,8 +298,8 @@ const EVERYTHING = {
 
 const unreachable = () => Promise.reject(new Error("no such host"));
 const missing = async (says: Parameters<typeof wranglerSaying>[0], config = configured(), environment?: string) => {
-  const account = await readAccount(config, [], environment, wranglerSaying(says), unreachable);
-  return missingInAccount(config, account, environment);
+  const checked = section(config, environment);
+  return missingInAccount(checked, await readAccount(checked, wranglerSaying(says), unreachable));
 };
 
 type Answer = () => Response;
@@ -352,9 +355,9 @@ describe("the account", () => {
         if (response === null) throw new Error("no such host");
         return response();
       };
-      const config = configured();
-      const account = await readAccount(config, ["signals.example"], undefined, wranglerSaying(EVERYTHING), answer);
-      return missingInAccount(config, account, undefined).map(({ what }) => what);
+      const checked = section(configured(), undefined, ["signals.example"]);
+      const account = await readAccount(checked, wranglerSaying(EVERYTHING), answer);
+      return missingInAccount(checked, account).map(({ what }) => what);
     };
     const location = "https://acme.cloudflareaccess.com/cdn-cgi/x";
     const signIn: Answer = () => new Response(null, { status: 302, headers: { location } });
@@ -371,7 +374,7 @@ describe("the account", () => {
       asked.push(args.join(" "));
       return { code: 0, out: "[]" };
     };
-    const account: CloudflareAccount = await readAccount(configured(), [], "staging", wrangler, unreachable);
+    const account = await readAccount(section(configured(), "staging"), wrangler, unreachable);
     expect(account.queues).toEqual(Object.fromEntries(QUEUES.map((queue) => [queue, true])));
     expect(asked.toSorted()).toEqual([
       "d1 list --json",
@@ -386,20 +389,18 @@ describe("the account", () => {
 
 describe("the command line", () => {
   test("names an environment, or else CLOUDFLARE_ENV does, as in wrangler", () => {
-    expect([[], ["--env", "staging"], ["-e", "staging"]].map((args) => environmentOf(args, ""))).toEqual([
+    expect([[], ["--env", "staging"], ["-e", "staging"]].map((args) => argumentsOf(args, "").environment)).toEqual([
       undefined,
       "staging",
       "staging",
     ]);
-    expect([environmentOf([], "testing"), environmentOf(["--env", "staging"], "testing")]).toEqual([
-      "testing",
-      "staging",
-    ]);
+    expect(argumentsOf(["--check"], "testing")).toEqual({ environment: "testing", onlyCheck: true });
+    expect(argumentsOf(["--env", "staging"], "testing")).toEqual({ environment: "staging", onlyCheck: false });
   });
 
   test.each([["--var", "SIGN_IN:local"], ["--var=SIGN_IN:local"], ["--config", "x.toml"], ["--name", "x"], ["x"]])(
     "that would change what was checked is refused: %s",
-    (...args) => expect(() => environmentOf(["--env", "staging", ...args], "")).toThrow(/option|argument/),
+    (...args) => expect(() => argumentsOf(["--env", "staging", ...args], "")).toThrow(/option|argument/),
   );
 
   test("of a deployment is refused with the allowed arguments", () => {
@@ -424,9 +425,9 @@ test("a bucket with a jurisdiction is checked and created in that jurisdiction",
     ...configured(),
     r2_buckets: [{ binding: "COLD", bucket_name: "signals-cold", jurisdiction: "eu" }],
   };
-  const account = await readAccount(config, [], undefined, wrangler, unreachable);
+  const account = await readAccount(section(config), wrangler, unreachable);
   expect(asked).toContain("r2 bucket info signals-cold --jurisdiction eu");
-  expect(missingInAccount(config, account, undefined).map(({ how }) => how)).toContain(
+  expect(missingInAccount(section(config), account).map(({ how }) => how)).toContain(
     "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
   );
 });
