@@ -558,10 +558,10 @@ describe("invariant 5: an account and its history", () => {
           const externalId = `account-${++run}`;
           const updates = drawn
             .toSorted((a, b) => a.minute - b.minute)
-            .map((update, index) => ({ ...update, id: `sig_${index}`, ordinal: index + 1 }));
+            .map((sent, index) => ({ ...sent, id: `sig_${index}`, ordinal: index + 1 }));
           let accounts = new Accounts(sql);
-          for (const update of isInOrder ? updates : updates.toSorted((a, b) => a.place - b.place)) {
-            const { id: signalId, minute, ordinal, fields, isLast } = update;
+          for (const sent of isInOrder ? updates : updates.toSorted((a, b) => a.place - b.place)) {
+            const { id: signalId, minute, ordinal, fields, isLast } = sent;
             const claim = { receivedAtMs: START + minute * MINUTE, ordinal, signalId };
             expect(accounts.update({ externalId, fields, attributes: { last: signalId } }, claim)).toBeNull();
             if (!isLast) continue;

@@ -111,7 +111,9 @@ describe("a signal older than its plan's retention", () => {
       at(YOUNG, { type: "track", messageId: `t-${n}`, anonymousId: `visitor-${n}`, userId: `user-${n}` }),
     );
     await send(
-      ...[identify(1), identify(2), identify(3, 2)],
+      identify(1),
+      identify(2),
+      identify(3, 2),
       at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }),
       ...young,
     );
