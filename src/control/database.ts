@@ -18,6 +18,13 @@ export interface Change {
   nowMs: number;
 }
 
+/** The workspace that is changed, by whom and when. */
+export interface ControlContext {
+  db: ControlDatabase;
+  workspaceId: string;
+  by: Change;
+}
+
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -2,7 +2,7 @@
 import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
 import { auditEntry } from "./audit.ts";
 import { mappingRules, restores, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
 import type { RuleVersions } from "../domain/rules/rule-content.ts";
@@ -17,12 +17,7 @@ export type RestoreTarget = { atMs: number } | { undo: string };
 /**
  * Creates a restore and its audit entry. Marks an abandoned restore of the workspace, which was still preparing, as refused.
  */
-export async function createRestore(
-  db: ControlDatabase,
-  workspaceId: string,
-  target: RestoreTarget,
-  by: Change,
-): Promise<Restore> {
+export async function createRestore({ db, workspaceId, by }: ControlContext, target: RestoreTarget): Promise<Restore> {
   const created: Restore = {
     id: newId("rst", by.nowMs),
     workspaceId,
@@ -121,12 +116,7 @@ export async function endRestore(db: ControlDatabase, restore: Restore, lost: nu
 }
 
 /** Acknowledges the losses of a restore. Returns null if there is no such restore. */
-export async function acknowledgeRestore(
-  db: ControlDatabase,
-  workspaceId: string,
-  id: string,
-  by: Change,
-): Promise<Restore | null> {
+export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext, id: string): Promise<Restore | null> {
   const isThis = and(eq(restores.id, id), eq(restores.workspaceId, workspaceId), eq(restores.state, "done"));
   const isNews = and(isThis, isNull(restores.acknowledgedAt));
   const entry = { workspaceId, action: "workspace.restore_acknowledged", target: id } as const;

@@ -6,7 +6,7 @@
 import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import {
   RULE_COLUMNS,
   dropOldVersions,
@@ -29,10 +29,8 @@ type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefine
  * if they are concurrent or the rule was deleted in between.
  */
 export async function createRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   rule: RuleContent,
-  by: Change,
   id: string = newId("rule", by.nowMs),
 ): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
   const at = iso(by.nowMs);
@@ -75,11 +73,9 @@ interface ChangedOn {
  * @returns `not_found`: unknown rule; `rule_changed`: the rule has another version by now.
  */
 export async function updateRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   ruleId: string,
   change: RuleChange,
-  by: Change,
   { version, backTo }: ChangedOn = {},
 ): Promise<Result<StoredRule, "not_found" | "rule_changed" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
@@ -125,17 +121,14 @@ const UPDATE_ATTEMPTS = 5;
  * @returns `not_found`: unknown rule or version.
  */
 export async function restoreRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  context: ControlContext,
   ruleId: string,
   version: number,
-  by: Change,
   changedOn?: number,
 ): ReturnType<typeof updateRule> {
-  const found = await findRuleVersion(db, workspaceId, ruleId, version);
+  const found = await findRuleVersion(context.db, context.workspaceId, ruleId, version);
   if (found === null) return refuse("not_found");
-  const change = { version: changedOn, backTo: version };
-  return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
+  return updateRule(context, ruleId, contentOf(found.version), { version: changedOn, backTo: version });
 }
 
 /**
@@ -143,10 +136,8 @@ export async function restoreRule(
  * unknown rule.
  */
 export async function deleteRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
-  by: Change,
 ): Promise<boolean> {
   const rule = await findRule(db, workspaceId, ruleId);
   if (rule === null) return false;
@@ -218,11 +209,9 @@ interface RulesToWrite {
  * @returns ids of the added rules, in their order; null: the rules have changed since, and nothing was written.
  */
 export async function writeImport(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { added, changed }: RulesToWrite,
   rulesVersion: number,
-  by: Change,
 ): Promise<string[] | null> {
   const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
   const asRead = hasRow(workspaces, isCurrent);

@@ -4,7 +4,7 @@ import { newId } from "../platform/ids.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, isOneOf, iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, pageOf, type Change, type ControlContext, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
 import { and, asc, count, desc, eq, lt, ne, or, sql } from "drizzle-orm";
@@ -105,10 +105,8 @@ export async function findWorkspace(db: ControlDatabase, id: string): Promise<Wo
 
 /** Changes a workspace in D1 only; the caller then configures its objects. A change without effect leaves no audit entry. */
 export async function updateWorkspace(
-  db: ControlDatabase,
-  id: string,
+  { db, workspaceId: id, by }: ControlContext,
   change: WorkspaceChange,
-  by: Change,
 ): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
   const { plan, ...columns } = change;
   if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");

@@ -6,7 +6,7 @@ import type { DeletionReceipt, ExportRange } from "../store/protocol/store-opera
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
 import { answer, answerFound, count, idOf, instant } from "./answers.ts";
-import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
 import { operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Data care");
@@ -50,9 +50,8 @@ export const deletionRoutes = operator
       },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const email = storedEmail(c.req.param("person_email"));
-      return answer(c, deletion, withEmail(await deletePerson(c.env, db, workspace.id, email, by), email));
+      return answer(c, deletion, withEmail(await deletePerson(contextOf(c), email), email));
     },
   )
   .get(
@@ -118,7 +117,7 @@ export const exportRoutes = operator
   );
 
 async function answerFile(c: Context<OperatorEnv>, wanted: Omit<ExportRange, "cursor">): Promise<Response> {
-  const { name, contentType, body } = await exportFile(c.env, c.var.db, c.var.workspace, wanted, c.var.by);
+  const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, wanted);
   return c.body(body, 200, {
     "content-type": contentType,
     "content-disposition": `attachment; filename="${name}"`,

@@ -10,7 +10,7 @@ import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import { answer, answerFound, answerPage, count, idOf, instant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, type OperatorEnv } from "./environment.ts";
 import { notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
@@ -131,7 +131,7 @@ export const destinationRoutes = operator
       conflicts: ["too_many_destinations"],
     }),
     async (c) => {
-      const created = await destinations.createDestination(callOf(c), c.req.valid("json"));
+      const created = await destinations.createDestination(destinationsContext(c), c.req.valid("json"));
       return created.ok ? answer(c, createdDestination, withSecret(created.value), 201) : refusal(c, created.refusal);
     },
   )
@@ -170,7 +170,10 @@ export const destinationRoutes = operator
         ...(body.target && { target: body.target }),
         ...(body.events && { events: body.events }),
       };
-      return changed(c, await destinations.updateDestination(callOf(c), c.req.param("destination_id"), change));
+      return changed(
+        c,
+        await destinations.updateDestination(destinationsContext(c), c.req.param("destination_id"), change),
+      );
     },
   )
   .delete(
@@ -181,7 +184,7 @@ export const destinationRoutes = operator
       answers: { 204: { description: "Deleted." } },
     }),
     async (c) => {
-      const isDeleted = await destinations.deleteDestination(callOf(c), c.req.param("destination_id"));
+      const isDeleted = await destinations.deleteDestination(destinationsContext(c), c.req.param("destination_id"));
       return isDeleted ? c.body(null, 204) : notFound(c, "destination");
     },
   )
@@ -192,7 +195,7 @@ export const destinationRoutes = operator
       description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
       answers,
     }),
-    async (c) => changed(c, await destinations.pauseDestination(callOf(c), c.req.param("destination_id"))),
+    async (c) => changed(c, await destinations.pauseDestination(destinationsContext(c), c.req.param("destination_id"))),
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/resume",
@@ -201,7 +204,8 @@ export const destinationRoutes = operator
       description: "Also resumes a destination that the service has switched off.",
       answers,
     }),
-    async (c) => changed(c, await destinations.resumeDestination(callOf(c), c.req.param("destination_id"))),
+    async (c) =>
+      changed(c, await destinations.resumeDestination(destinationsContext(c), c.req.param("destination_id"))),
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret",
@@ -215,7 +219,7 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { overlap } = c.req.valid("json");
-      const rotated = await destinations.rotateSecret(callOf(c), c.req.param("destination_id"), overlap);
+      const rotated = await destinations.rotateSecret(destinationsContext(c), c.req.param("destination_id"), overlap);
       return rotated.ok ? answer(c, createdDestination, withSecret(rotated.value), 201) : refusal(c, rotated.refusal);
     },
   )
@@ -227,7 +231,7 @@ export const destinationRoutes = operator
       answers: { 201: { description: "The delivery.", schema: delivery } },
     }),
     async (c) => {
-      const sent = await destinations.sendTest(callOf(c), c.req.param("destination_id"));
+      const sent = await destinations.sendTest(destinationsContext(c), c.req.param("destination_id"));
       return sent.ok ? answer(c, delivery, withAttempts(sent.value), 201) : refusal(c, sent.refusal);
     },
   )
@@ -269,7 +273,7 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { destination_id: destinationId, delivery_id: id } = c.req.param();
-      const again = await destinations.deliverAgain(callOf(c), destinationId, id);
+      const again = await destinations.deliverAgain(destinationsContext(c), destinationId, id);
       return again.ok ? answer(c, delivery, withAttempts(again.value)) : refusal(c, again.refusal, "delivery");
     },
   )
@@ -296,14 +300,13 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { thresholds } = c.req.valid("json");
-      await destinations.changeThresholds(callOf(c), thresholds);
+      await destinations.changeThresholds(destinationsContext(c), thresholds);
       return answer(c, thresholdsAnswer, { thresholds });
     },
   );
 
-function callOf(c: Context<OperatorEnv>): destinations.DestinationsCall {
-  const { origin } = new URL(c.req.url);
-  return { ...c.var, env: c.env, origin };
+function destinationsContext(c: Context<OperatorEnv>): destinations.DestinationsContext {
+  return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
 }
 
 function shown({ maskedTarget, ...rest }: Destination) {

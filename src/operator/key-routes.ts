@@ -16,7 +16,7 @@ import {
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { answer, answerPage, camelKeys, idOf, instant, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, type OperatorEnv } from "./environment.ts";
 import { notFound, operationsOf, refused } from "./operation.ts";
 
 const operation = operationsOf("API keys");
@@ -95,10 +95,9 @@ export const keyRoutes = operator
       conflicts: [...KEY_LIMITS],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
       const key = { ...fields, expiresAt, payloadTemplate: template };
-      return answerCreated(c, await createKey(db, workspace.id, key, by));
+      return answerCreated(c, await createKey(contextOf(c), key));
     },
   )
   .post(
@@ -114,9 +113,8 @@ export const keyRoutes = operator
       conflicts: ["key_inactive", ...KEY_LIMITS],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
-      return answerCreated(c, await replaceKey(c.env, db, workspace.id, rotation, by));
+      return answerCreated(c, await replaceKey(contextOf(c), rotation));
     },
   )
   .patch(
@@ -129,9 +127,8 @@ export const keyRoutes = operator
       answers: { 200: { description: "The key.", schema: apiKey } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const days = c.req.valid("json").silent_after_days;
-      return answerKey(c, await watchForSilence(db, workspace.id, c.req.param("key_id"), days, by));
+      return answerKey(c, await watchForSilence(contextOf(c), c.req.param("key_id"), days));
     },
   )
   .get(
@@ -160,8 +157,7 @@ export const keyRoutes = operator
       answers: { 200: { description: "The inactive key.", schema: apiKey } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      return answerKey(c, await endKey(c.env, db, workspace.id, c.req.param("key_id"), by));
+      return answerKey(c, await endKey(contextOf(c), c.req.param("key_id")));
     },
   );
 

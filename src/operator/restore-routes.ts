@@ -5,7 +5,7 @@ import { counted } from "../domain/text.ts";
 import { time } from "../http/fields.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
 import { answer, count, idOf, isoInstant } from "./answers.ts";
-import { operator, storeOf } from "./environment.ts";
+import { contextOf, operator, storeOf } from "./environment.ts";
 import { conflict, notFound, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Workspaces");
@@ -66,10 +66,9 @@ export const restoreRoutes = operator
       conflicts: ["not_restorable", "signals_wait", "restore_unfinished"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { force: isForced, ...wanted } = c.req.valid("json");
       const target = "at" in wanted ? { atMs: Date.parse(wanted.at) } : wanted;
-      const done = await restoreWorkspace(c.env, db, workspace.id, target, { ...by, force: isForced });
+      const done = await restoreWorkspace(contextOf(c), target, isForced);
       if (done.ok) return answer(c, restored, { id: done.value.id, ...done.value.recovered });
       const { refusal } = done;
       if (refusal.reason === "no_such_restore") return notFound(c, "restore");
@@ -87,8 +86,7 @@ export const restoreRoutes = operator
       answers: { 200: { description: "What was done.", schema: recovered } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      return answer(c, recovered, await recoverWorkspace(c.env, db, workspace.id, by));
+      return answer(c, recovered, await recoverWorkspace(contextOf(c)));
     },
   )
   .get(
@@ -112,8 +110,7 @@ export const restoreRoutes = operator
       answers: { 200: { description: "The restore.", schema: restore } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const acknowledged = await acknowledgeRestore(db, workspace.id, c.req.param("restore_id"), by);
+      const acknowledged = await acknowledgeRestore(contextOf(c), c.req.param("restore_id"));
       if (acknowledged?.state !== "done") return notFound(c, "restore");
       await storeOf(c).removeUnknownObjects();
       return answer(c, restore, acknowledged);

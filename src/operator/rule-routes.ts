@@ -37,7 +37,7 @@ import {
   pageQuery,
   type DomainValue,
 } from "./answers.ts";
-import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
 const operation = operationsOf("Mapping rules");
@@ -152,8 +152,7 @@ export const ruleRoutes = operator
       conflicts: ["too_many_rules", "rules_too_large"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const created = await createRule(db, workspace.id, camelKeys(c.req.valid("json")), by);
+      const created = await createRule(contextOf(c), camelKeys(c.req.valid("json")));
       return created.ok ? answer(c, mappingRule, created.value, 201) : refused(c, "rule", created.refusal);
     },
   )
@@ -187,9 +186,8 @@ export const ruleRoutes = operator
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const change = camelKeys(c.req.valid("json"));
-      const updated = await updateRule(db, workspace.id, c.req.param("rule_id"), change, by);
+      const updated = await updateRule(contextOf(c), c.req.param("rule_id"), change);
       return updated.ok ? answer(c, mappingRule, updated.value) : refused(c, "rule", updated.refusal);
     },
   )
@@ -213,9 +211,8 @@ export const ruleRoutes = operator
       },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const end = { ruleId: c.req.param("rule_id"), scoringSignals: c.req.valid("query").scoring_signals };
-      const ended = await endRule(c.env, db, workspace.id, end, by);
+      const ended = await endRule(contextOf(c), end);
       if (ended === "not_found") return notFound(c, "rule");
       return ended === "deleted" ? c.body(null, 204) : answer(c, ruleJob, ended, 202);
     },
@@ -244,13 +241,13 @@ export const ruleRoutes = operator
       conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
+      const { db, workspace } = c.var;
       const imported = c.req.valid("json").items.map(importedOf);
       if (c.req.valid("query").dry_run === "true") {
         const plan = await planRuleImport(db, workspace.id, imported);
         return canBeDone(plan) ? answer(c, importResult, resultOf(plan, [])) : impossible(c, plan);
       }
-      const done = await importRules(db, workspace.id, imported, by);
+      const done = await importRules(contextOf(c), imported);
       if (done.ok) return answer(c, importResult, resultOf(done.value.plan, done.value.addedIds));
       return done.refusal.why === "not_possible" ? impossible(c, done.refusal.plan) : conflict(c, "rules_changed");
     },
@@ -281,9 +278,8 @@ export const ruleRoutes = operator
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { rule_id: ruleId, version: earlier } = c.req.param();
-      const restored = await restoreRule(db, workspace.id, ruleId, Number(earlier), by);
+      const restored = await restoreRule(contextOf(c), ruleId, Number(earlier));
       return restored.ok ? answer(c, mappingRule, restored.value) : refused(c, "version of a rule", restored.refusal);
     },
   )
@@ -326,8 +322,7 @@ export const ruleRoutes = operator
       answers: { 202: { description: "The application has started.", schema: ruleJob } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const job = await applyRule(c.env, db, workspace.id, c.req.param("rule_id"), by);
+      const job = await applyRule(contextOf(c), c.req.param("rule_id"));
       return answerFound(c, ruleJob, "rule", job, 202);
     },
   )

@@ -21,7 +21,7 @@ import {
   askedPage,
   pageQuery,
 } from "./answers.ts";
-import { operator, storeOf } from "./environment.ts";
+import { contextOf, operator, storeOf } from "./environment.ts";
 import { notFound, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Signals");
@@ -261,9 +261,8 @@ export const signalRoutes = operator
       answers: { 200: { description: "The number of replayed dead letters.", schema: replayed } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { ids = null } = c.req.valid("json");
-      const { isUnderWay, ...counts } = await replay(c.env, db, workspace.id, ids, by);
+      const { isUnderWay, ...counts } = await replay(contextOf(c), ids);
       return answer(c, replayed, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   )
@@ -276,8 +275,7 @@ export const signalRoutes = operator
       answers: { 200: { description: "The numbers of released and still held signals.", schema: released } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const { isUnderWay, ...counts } = await releaseForWorkspace(c.env, db, workspace.id, by);
+      const { isUnderWay, ...counts } = await releaseForWorkspace(contextOf(c));
       return answer(c, released, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   );

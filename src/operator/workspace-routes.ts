@@ -4,7 +4,7 @@ import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/wor
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
 import { answer, answerPage, idOf, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator } from "./environment.ts";
+import { contextOf, operator } from "./environment.ts";
 import { conflict, notFound, operationsOf, validationFailed } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
@@ -96,8 +96,8 @@ export const workspaceRoutes = operator
       answers: { 200: { description: "The changed workspace.", schema: workspaceAnswer } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const updated = await updateWorkspace(db, workspace.id, c.req.valid("json"), by);
+      const { db, workspace } = c.var;
+      const updated = await updateWorkspace(contextOf(c), c.req.valid("json"));
       if (!updated.ok) {
         return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
       }

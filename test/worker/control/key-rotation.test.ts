@@ -72,13 +72,13 @@ describe("design §5: rotation", () => {
 
   test("without an overlap the old key ends even if the rotation is interrupted after its first write", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     expect(await status(workspace, key)).toBe(202);
     const down = { getByName: () => ({ revoke: () => Promise.reject(new Error("the counter does not answer")) }) };
     const broken = { ...env, QUOTA_COUNTER: down as unknown as typeof env.QUOTA_COUNTER };
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
-    await expect(replaceKey(broken, controlDatabase(env.DB), workspaceId, rotation, by)).rejects.toThrow("not answer");
+    await expect(replaceKey(workspace.context({ env: broken, by }), rotation)).rejects.toThrow("not answer");
     expect((await listed(workspace, key.id))?.status).toBe("Inactive");
     vi.useFakeTimers({ toFake: ["Date"], now: by.nowMs + KEY_CACHE_MS });
     expect(await status(workspace, key)).toBe(401);
@@ -86,16 +86,16 @@ describe("design §5: rotation", () => {
 
   test("repeating the form completes an interrupted rotation without an overlap", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     const db = controlDatabase(env.DB);
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
-    expect(await rotateKey(db, workspaceId, { ...rotation, overlapMs: 0 }, by)).toMatchObject({ ok: true });
-    const again = await replaceKey(env, db, workspaceId, rotation, by);
+    expect(await rotateKey(workspace.context({ by }), { ...rotation, overlapMs: 0 })).toMatchObject({ ok: true });
+    const again = await replaceKey(workspace.context({ by }), rotation);
     expect(again).toMatchObject({ ok: false, refusal: { reason: "made_before", key: { successorOf: key.id } } });
     // The counter refuses the key at once, regardless of cached facts.
     expect(await workspace.counter.admit(admitCall(1, { keyId: key.id }))).toEqual({ outcome: "key_deactivated" });
-    expect(await findKey(db, workspaceId, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
+    expect(await findKey(db, workspace.id, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
 
   test("the successor has the old key's settings and a new secret; the audit log names it", async () => {
@@ -153,7 +153,7 @@ describe("design §5: rotation", () => {
 
   test("two concurrent rotations by one form create one successor, one audit entry and one end of the old key", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     const db = controlDatabase(env.DB);
     // Both calls have read that no successor exists before either writes.
     let arrived = 0;
@@ -167,7 +167,11 @@ describe("design §5: rotation", () => {
     const by = { actor: "jane@example.com", nowMs: Date.now() };
     const [first, second] = await Promise.all(
       [3_600_000, 24 * 3_600_000].map(async (overlapMs) => {
-        const rotated = await rotateKey(meeting, workspaceId, { keyId: key.id, overlapMs, formToken: "form" }, by);
+        const rotated = await rotateKey(workspace.context({ db: meeting, by }), {
+          keyId: key.id,
+          overlapMs,
+          formToken: "form",
+        });
         return { overlapMs, rotated };
       }),
     );

@@ -580,8 +580,7 @@ describe("§2.1, §3.1 API keys", () => {
   test("are listed as Inactive after they expire", async () => {
     const workspace = await onPlan();
     const key = { name: "K", endpointType: "signal_staging", secret: false, payloadTemplate: null } as const;
-    const by = { actor: "operator", nowMs: Date.now() };
-    await createKey(db, workspace.id, { ...key, expiresAt: new Date(Date.now() - 1).toISOString() }, by);
+    await createKey(workspace.context(), { ...key, expiresAt: new Date(Date.now() - 1).toISOString() });
     const [listed] = items(await workspace.ask("GET", "/keys"));
     expect(listed).toMatchObject({ status: "Inactive", deactivated_at: null, has_secret: false });
   });
@@ -612,8 +611,7 @@ describe("§2.1, §3.1 API keys", () => {
     const workspace = await newWorkspace();
     const end = (revoke: () => Promise<void>) => {
       const counters = { getByName: () => ({ revoke }) } as object as Env["QUOTA_COUNTER"];
-      const by = { actor: "operator", nowMs: Date.now() };
-      return endKey({ ...env, QUOTA_COUNTER: counters }, db, workspace.id, workspace.key.id, by);
+      return endKey(workspace.context({ env: { ...env, QUOTA_COUNTER: counters } }), workspace.key.id);
     };
     const isActive = async () => (await findKey(db, workspace.id, workspace.key.id))?.deactivatedAt === null;
     await expect(end(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");

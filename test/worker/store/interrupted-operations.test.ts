@@ -63,8 +63,6 @@ async function scoreOf(workspace: TestWorkspace): Promise<number | undefined> {
   return items[0]?.score;
 }
 
-const by = () => ({ actor: "operator", nowMs: Date.now() });
-
 async function entries(workspace: TestWorkspace, action: string): Promise<Entry[]> {
   const { results } = await env.DB.prepare(
     "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = ? ORDER BY id",
@@ -120,7 +118,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await workspace.operator("PATCH", "", { overages: true });
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
-        releaseForWorkspace(bindings, controlDatabase(bindings.DB), workspace.id, by()),
+        releaseForWorkspace(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) })),
       );
       isReached = interruption.hasHappened;
       await finishes(workspace, "held.released", { released: SIGNALS, still_held: 0 }, () =>
@@ -144,7 +142,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await sendToDeadLetters(workspace, SIGNALS);
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
-        replay(bindings, controlDatabase(bindings.DB), workspace.id, null, by()),
+        replay(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) }), null),
       );
       isReached = interruption.hasHappened;
       await finishes(workspace, "dead_letters.replayed", { replayed: SIGNALS }, () =>
@@ -168,7 +166,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await workspace.settled();
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
-        deletePerson(bindings, controlDatabase(bindings.DB), workspace.id, JANE, by()),
+        deletePerson(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) }), JANE),
       );
       isReached = interruption.hasHappened;
       const [entry] = await entries(workspace, "person.deleted");

@@ -3,8 +3,6 @@ import { createExecutionContext, evictDurableObject, runInDurableObject } from "
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
-import { controlDatabase } from "../../../../src/control/database.ts";
-import { findWorkspace } from "../../../../src/control/workspaces.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
@@ -27,7 +25,6 @@ beforeEach(async () => {
 
 const AT = Date.parse("2026-11-01T10:00:00.000Z");
 const AUTHORISED = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
-const db = controlDatabase(env.DB);
 
 function ask(path: string): Promise<Response> {
   return call(`/operator/workspaces/${workspace.id}/export/${path}`, { headers: AUTHORISED });
@@ -56,10 +53,8 @@ async function start(page: (range: ExportRange, read: () => Promise<ExportPage>)
   const store = signalStore(env, workspace.id);
   const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
   const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
-  const found = await findWorkspace(db, workspace.id);
-  if (found === null) throw new Error("no workspace");
   const by = { actor: "jane@example.com", nowMs: AT };
-  return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
+  return exportFile(workspace.context({ env: bindings, by }), "slug", { records: "signals", format: "ndjson" });
 }
 
 /** Moves all payloads to R2. */
