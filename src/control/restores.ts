@@ -50,7 +50,6 @@ export async function unfinishedRestore(db: ControlDatabase, workspaceId: string
   return (await db.select().from(restores).where(isUnfinished).get()) ?? null;
 }
 
-/** The latest restores of a workspace, newest first. */
 export async function listRestores(db: ControlDatabase, workspaceId: string, limit: number): Promise<Restore[]> {
   const ofWorkspace = eq(restores.workspaceId, workspaceId);
   return db.select().from(restores).where(ofWorkspace).orderBy(desc(restores.id)).limit(limit);
