@@ -130,8 +130,8 @@ export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext
 }
 
 /**
- * Version numbers skipped beyond the latest known one. Isolates cache rules by the workspace's version, and the
- * versions lost by the restore had other rules. Nobody makes more changes than this between backup and restore.
+ * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * by the workspace's version, and the lost versions had other rules.
  */
 const PASSED_OVER = 1_000;
 
