@@ -18,7 +18,7 @@ export interface Change {
   nowMs: number;
 }
 
-/** The workspace that is changed, by whom and when. */
+/** The changed workspace, and the actor and time of the change. */
 export interface ControlContext {
   db: ControlDatabase;
   workspaceId: string;

@@ -38,7 +38,6 @@ export async function addMember(
   return decided?.refusal ? refuse(decided.refusal) : ok(created);
 }
 
-/** Members by email. */
 export async function listMembers(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<Member>> {
   const rows = await db
     .select(COLUMNS)

@@ -65,7 +65,7 @@ export async function createKey(
 
 export interface Rotation {
   keyId: string;
-  /** How long the old key stays valid; 0 ends it now, and the caller also deactivates it (see rotateKey). */
+  /** Milliseconds for which the old key stays valid. 0 ends it now; then the caller also deactivates it (see rotateKey). */
   overlapMs: number;
   /** The successor's expiration; undefined keeps the old key's. */
   expiresAt?: string | null | undefined;

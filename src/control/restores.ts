@@ -50,7 +50,6 @@ export async function unfinishedRestore(db: ControlDatabase, workspaceId: string
   return (await db.select().from(restores).where(isUnfinished).get()) ?? null;
 }
 
-/** The latest restores of a workspace, newest first. */
 export async function listRestores(db: ControlDatabase, workspaceId: string, limit: number): Promise<Restore[]> {
   const ofWorkspace = eq(restores.workspaceId, workspaceId);
   return db.select().from(restores).where(ofWorkspace).orderBy(desc(restores.id)).limit(limit);
@@ -131,8 +130,8 @@ export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext
 }
 
 /**
- * Version numbers skipped beyond the latest known one. Isolates cache rules by the workspace's version, and the
- * versions lost by the restore had other rules. Nobody makes more changes than this between backup and restore.
+ * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * by the workspace's version, and the lost versions had other rules.
  */
 const PASSED_OVER = 1_000;
 

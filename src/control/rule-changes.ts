@@ -79,7 +79,7 @@ export async function updateRule(
   { version, backTo }: ChangedOn = {},
 ): Promise<Result<StoredRule, "not_found" | "rule_changed" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
-    // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
+    // oxlint-disable-next-line no-await-in-loop -- another attempt only if the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
     if (before === null) return refuse("not_found");
     const after = applyChange(before, change);
@@ -87,20 +87,20 @@ export async function updateRule(
     if (differences.length === 0) return ok(before);
     if (version !== undefined && before.version !== version) break;
     const isBefore = isRule(workspaceId, ruleId, before.version);
-    const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
-    const isToBe = hasRow(mappingRules, mayBe);
+    const isAllowed = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
+    const isChange = hasRow(mappingRules, isAllowed);
     const changes = Object.fromEntries(differences.map(({ field, ...difference }) => [field, difference]));
     const detail = { name: after.name, version: before.version + 1, ...(backTo && { back_to: backTo }), changes };
     const newest = { version: before.version + 1, updatedAt: iso(by.nowMs), updatedBy: by.actor };
     // oxlint-disable-next-line no-await-in-loop
     const [, , , updated] = await db.batch([
-      auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isToBe),
-      raiseRulesVersion(db, workspaceId, isToBe),
-      keepVersions(db, mayBe),
+      auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isChange),
+      raiseRulesVersion(db, workspaceId, isChange),
+      keepVersions(db, isAllowed),
       db
         .update(mappingRules)
         .set({ ...after, ...newest, size: ruleSize(after) })
-        .where(mayBe)
+        .where(isAllowed)
         .returning(RULE_COLUMNS),
       dropOldVersions(db, workspaceId),
     ]);
@@ -239,7 +239,7 @@ export async function writeImport(
         .update(mappingRules)
         .set({ ...FIELDS, version: sql`${mappingRules.version} + 1`, updatedAt: at, updatedBy: by.actor })
         .from(sql`json_each(${some}) AS row`)
-        // The plus makes each row find its rule by the id, instead of each of the workspace's rules its row.
+        // The plus makes SQLite look up each row's rule by id, instead of joining all rules of the workspace.
         .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, asRead)),
     ),
     ...inStatements(rows).map((some) =>
@@ -258,7 +258,7 @@ export async function writeImport(
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }
 
-/** Id of a rule in one of the rows that `inStatements` writes as JSON. */
+/** The fields of the rows that `inStatements` writes as JSON. */
 const ROW_ID = sql<string>`row.value ->> 'id'`;
 const FIELDS = {
   name: sql<string>`row.value ->> 'name'`,

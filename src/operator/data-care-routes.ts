@@ -17,17 +17,15 @@ const deletion = z
     email: z.string(),
     requested_at: instant,
     finished_at: instant.nullable(),
-    complete: z
-      .boolean()
-      .meta({ description: "False while the deletion runs, also in cold storage. The counts grow." }),
-    people: count.meta({ description: "0: nobody had this address." }),
+    complete: z.boolean().describe("False while the deletion runs, also in cold storage. The counts grow."),
+    people: count.describe("0: nobody had this address."),
     identities: count,
-    signals: count.meta({ description: "Signals of the person, including identify calls and linked signals." }),
-    anonymous: count.meta({ description: "Signals of the person's ids that were not linked yet." }),
+    signals: count.describe("Signals of the person, including identify calls and linked signals."),
+    anonymous: count.describe("Signals of the person's ids that were not linked yet."),
     held: count,
     dead_letters: count,
     scoring_signals: count,
-    cold_objects: count.meta({ description: "Objects of cold storage that held a copy of a deleted signal." }),
+    cold_objects: count.describe("Objects of cold storage that held a copy of a deleted signal."),
   })
   .meta({ id: "Deletion" });
 
@@ -78,10 +76,12 @@ function withEmail(receipt: DeletionReceipt, email: string) {
 }
 
 const exportQuery = z.strictObject({
-  format: z.enum(["ndjson", "csv"]).default("ndjson").meta({
-    description:
+  format: z
+    .enum(["ndjson", "csv"])
+    .default("ndjson")
+    .describe(
       "`ndjson`: one JSON object per line. `csv`: RFC 4180 with a header. Texts that begin with `=`, `+`, `-` or `@` get a leading `'`, so that no spreadsheet reads them as formulas.",
-  }),
+    ),
 });
 
 const STREAMED =

@@ -30,7 +30,7 @@ const wantedTypes = z
 const newDestination = z
   .strictObject({
     name,
-    type: type.meta({ description: "`email` only if this deployment sends email." }),
+    type: type.describe("`email` only if this deployment sends email."),
     target,
     events: wantedTypes,
   })
@@ -50,20 +50,17 @@ const destination = z
       example: "https://crm.example.com/hooks/signals",
     }),
     events: z.array(z.enum(eventTypes)),
-    state: z
-      .enum(["active", "paused", "disabled"])
-      .meta({ description: "`disabled`: the service has switched it off." }),
-    disabled_reason: z.enum(["gone", "failing"]).nullable().meta({
-      description: "`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days.",
-    }),
-    created_at: instant,
-    failing_since: instant.nullable().meta({ description: "Null: the last attempt succeeded." }),
-    last_delivered_at: instant.nullable(),
-    waiting: count.meta({ description: "Deliveries that will be tried, or tried again." }),
-    dropped: count.meta({ description: "Events that were dropped because too many waited." }),
-    old_secret_ends_at: instant
+    state: z.enum(["active", "paused", "disabled"]).describe("`disabled`: the service has switched it off."),
+    disabled_reason: z
+      .enum(["gone", "failing"])
       .nullable()
-      .meta({ description: "Until this time, deliveries are also signed with the old secret." }),
+      .describe("`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days."),
+    created_at: instant,
+    failing_since: instant.nullable().describe("Null: the last attempt succeeded."),
+    last_delivered_at: instant.nullable(),
+    waiting: count.describe("Deliveries that will be tried, or tried again."),
+    dropped: count.describe("Events that were dropped because too many waited."),
+    old_secret_ends_at: instant.nullable().describe("Until this time, deliveries are also signed with the old secret."),
   })
   .meta({ id: "Destination" });
 const createdDestination = z
@@ -82,29 +79,31 @@ const delivery = z
     event_id: idOf("evt", "Of the event. Sent as `webhook-id`."),
     type: z.enum([...eventTypes, ...destinationEventTypes]),
     state: z.enum(["waiting", "delivered", "failed"]),
-    end_reason: z.enum(["attempts_failed", "switched_off", "too_many", "person_deleted"]).nullable().meta({
-      description:
+    end_reason: z
+      .enum(["attempts_failed", "switched_off", "too_many", "person_deleted"])
+      .nullable()
+      .describe(
         "Why a delivery failed: all attempts failed, its destination was switched off, too many waited, or its person was deleted.",
-    }),
+      ),
     created_at: instant,
-    due_at: instant.nullable().meta({ description: "Time of the next attempt of a waiting delivery." }),
+    due_at: instant.nullable().describe("Time of the next attempt of a waiting delivery."),
     attempts: z
       .array(
         z.object({
           at: instant,
-          ms: z.number().meta({ description: "Time until the answer or the failure." }),
-          status: z.int().nullable().meta({ description: "Of the answer. Null: there was no answer." }),
-          error: z.string().nullable().meta({ description: "Null: the delivery succeeded." }),
-          answer: z.string().nullable().meta({ description: "The beginning of the answer, at most 1 KB." }),
+          ms: z.number().describe("Time until the answer or the failure."),
+          status: z.int().nullable().describe("Of the answer. Null: there was no answer."),
+          error: z.string().nullable().describe("Null: the delivery succeeded."),
+          answer: z.string().nullable().describe("The beginning of the answer, at most 1 KB."),
         }),
       )
-      .meta({ description: "Latest last." }),
+      .describe("Latest last."),
   })
   .meta({ id: "Delivery" });
 const deliveryDetail = z
   .object({
     ...delivery.shape,
-    body: z.string().nullable().meta({ description: "The body as it is sent. Null: its person was deleted." }),
+    body: z.string().nullable().describe("The body as it is sent. Null: its person was deleted."),
   })
   .meta({ id: "DeliveryDetail" });
 

@@ -27,14 +27,10 @@ const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in
 const newKey = z
   .strictObject({
     name,
-    endpoint_type: endpointType
-      .default("signal_staging")
-      .meta({ description: "The endpoints that the key may be used on." }),
-    expires_at: expiration.meta({ description: "Default: the key never expires." }),
-    secret: z.boolean().default(false).meta({ description: "Generate a shared secret that calls must carry." }),
-    payload_template: payloadTemplate
-      .nullish()
-      .meta({ description: "Required for `product_org`, refused for `signal_staging`." }),
+    endpoint_type: endpointType.default("signal_staging").describe("The endpoints that the key may be used on."),
+    expires_at: expiration.describe("Default: the key never expires."),
+    secret: z.boolean().default(false).describe("Generate a shared secret that calls must carry."),
+    payload_template: payloadTemplate.nullish().describe("Required for `product_org`, refused for `signal_staging`."),
   })
   .superRefine((key, ctx) => {
     const isGiven = (key.payload_template ?? null) !== null;
@@ -46,9 +42,9 @@ const newKey = z
 const keyRotation = z
   .strictObject({
     overlap: z.enum(OVERLAPS),
-    expires_at: expiration.meta({
-      description: "Expiration of the successor. Null: never. Default: the requested expiration of the old key.",
-    }),
+    expires_at: expiration.describe(
+      "Expiration of the successor. Null: never. Default: the requested expiration of the old key.",
+    ),
   })
   .meta({ id: "KeyRotation" });
 
@@ -59,26 +55,23 @@ const apiKey = z
     endpoint_type: endpointType,
     masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
     created_at: isoInstant,
-    expires_at: isoInstant.nullable().meta({
-      description: "When the key ends: at its expiration, or with its overlap after a rotation. Null: never.",
-    }),
-    status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
-    last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
+    expires_at: isoInstant
+      .nullable()
+      .describe("When the key ends: at its expiration, or with its overlap after a rotation. Null: never."),
+    status: z.enum(["Active", "Inactive"]).describe("Inactive: deactivated, or expired."),
+    last_used_at: instant.nullable().describe("The last authenticated webhook request."),
     deactivated_at: isoInstant.nullable(),
     has_secret: z.boolean(),
     payload_template: z.array(payloadMapping).nullable(),
     silent_after_days: silentAfterDays,
-    successor_of: z.string().nullable().meta({ description: "Id of the key that this key replaced by rotation." }),
+    successor_of: z.string().nullable().describe("Id of the key that this key replaced by rotation."),
   })
   .meta({ id: "ApiKey" });
 const createdKey = z
   .object({
     ...apiKey.shape,
-    key: z.string().meta({ description: "The full key. No other answer contains it." }),
-    secret: z
-      .string()
-      .optional()
-      .meta({ description: "The shared secret, for `X-Api-Secret`. No other answer contains it." }),
+    key: z.string().describe("The full key. No other answer contains it."),
+    secret: z.string().optional().describe("The shared secret, for `X-Api-Secret`. No other answer contains it."),
   })
   .meta({ id: "CreatedApiKey" });
 

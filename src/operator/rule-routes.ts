@@ -46,47 +46,48 @@ const mappingRule = z
   .object({
     id: idOf("rule", "Of the rule."),
     ...ruleFields,
-    version: z.int().meta({ description: "Grows with every change. Scoring signals name it." }),
+    version: z.int().describe("Grows with every change. Scoring signals name it."),
     created_at: isoInstant,
     updated_at: isoInstant,
-    updated_by: z.string().meta({ description: "The author of this version: a member's email, or `operator`." }),
+    updated_by: z.string().describe("The author of this version: a member's email, or `operator`."),
   })
   .meta({ id: "MappingRule" });
 
 const version = z
   .object({
     version: z.int(),
-    at: isoInstant.meta({ description: "When this version began." }),
-    by: z.string().meta({ description: "The author: a member's email, or `operator`." }),
+    at: isoInstant.describe("When this version began."),
+    by: z.string().describe("The author: a member's email, or `operator`."),
     ...ruleFields,
   })
   .meta({ id: "MappingRuleVersion" });
 
 const preview = z
   .object({
-    matches: count.meta({ description: "Signals that the rule matches." }),
-    scoring_signals: count.meta({
-      description:
-        "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
-    }),
-    people: count.meta({ description: "People with a matching signal." }),
-    points: z.int().meta({ description: "Sum of the changes of their scores." }),
+    matches: count.describe("Signals that the rule matches."),
+    scoring_signals: count.describe(
+      "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
+    ),
+    people: count.describe("People with a matching signal."),
+    points: z.int().describe("Sum of the changes of their scores."),
     samples: z
       .array(
         z.object({
           id: idOf("sig", "Of the signal."),
           event: z.string(),
           source: z.string(),
-          email: z.string().meta({ description: "Of the person." }),
+          email: z.string().describe("Of the person."),
           received_at: instant,
-          payload: z.unknown().meta({ description: "The JSON as it was sent." }),
+          payload: z.unknown().describe("The JSON as it was sent."),
         }),
       )
-      .meta({ description: `Matching signals, latest first, at most ${PREVIEW_SAMPLES}.` }),
-    scanned: count.meta({ description: "Signals that the preview has read." }),
-    complete: z.boolean().meta({
-      description: `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
-    }),
+      .describe(`Matching signals, latest first, at most ${PREVIEW_SAMPLES}.`),
+    scanned: count.describe("Signals that the preview has read."),
+    complete: z
+      .boolean()
+      .describe(
+        `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
+      ),
   })
   .meta({ id: "RulePreview" });
 
@@ -96,14 +97,14 @@ const ruleJob = z
     rule_version: z
       .int()
       .nullable()
-      .meta({ description: "The version that is applied. Null: the rule's scoring signals are removed." }),
+      .describe("The version that is applied. Null: the rule's scoring signals are removed."),
     status: z.enum(["queued", "running", "done"]),
-    scanned: count.meta({ description: "Signals read so far." }),
-    total: count.meta({ description: "Signals to read, as estimated at the start." }),
-    matched: count.meta({ description: "Signals that the rule matches." }),
-    added: count.meta({ description: "Missing scoring signals that were added." }),
-    changed: count.meta({ description: "Scoring signals of an earlier version that were updated." }),
-    removed: count.meta({ description: "Scoring signals that were removed, because the rule no longer matches." }),
+    scanned: count.describe("Signals read so far."),
+    total: count.describe("Signals to read, as estimated at the start."),
+    matched: count.describe("Signals that the rule matches."),
+    added: count.describe("Missing scoring signals that were added."),
+    changed: count.describe("Scoring signals of an earlier version that were updated."),
+    removed: count.describe("Scoring signals that were removed, because the rule no longer matches."),
     requested_at: instant,
     started_at: instant.nullable(),
     finished_at: instant.nullable(),
@@ -114,7 +115,7 @@ const importResult = z
   .object({
     added: count,
     changed: count,
-    unchanged: count.meta({ description: "Rules that already have this content." }),
+    unchanged: count.describe("Rules that already have this content."),
     items: z
       .array(
         z.object({
@@ -124,7 +125,7 @@ const importResult = z
           changes: z.array(z.string()).meta({ description: "Changed fields of a changed rule.", example: ["points"] }),
         }),
       )
-      .meta({ description: "In the order of the import." }),
+      .describe("In the order of the import."),
   })
   .meta({ id: "RuleImport" });
 
@@ -203,7 +204,7 @@ export const ruleRoutes = operator
         scoring_signals: z
           .enum(["keep", "remove"])
           .default("keep")
-          .meta({ description: "Whether the rule's scoring signals are kept or removed." }),
+          .describe("Whether the rule's scoring signals are kept or removed."),
       }),
       answers: {
         202: { description: "Deleted. Its scoring signals are being removed.", schema: ruleJob },
@@ -235,7 +236,7 @@ export const ruleRoutes = operator
         dry_run: z
           .enum(["true", "false"])
           .default("false")
-          .meta({ description: "Shows what the import would do, and changes nothing." }),
+          .describe("Shows what the import would do, and changes nothing."),
       }),
       answers: { 200: { description: "What the import did, or would do.", schema: importResult } },
       conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
@@ -299,7 +300,7 @@ export const ruleRoutes = operator
           .min(1)
           .max(PREVIEW_MAX_DAYS)
           .default(PREVIEW_DEFAULT_DAYS)
-          .meta({ description: "Reads signals that were received in this many last days." }),
+          .describe("Reads signals that were received in this many last days."),
       }),
       answers: { 200: { description: "What the rule matches.", schema: preview } },
     }),

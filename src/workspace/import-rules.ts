@@ -91,14 +91,11 @@ async function write(context: ControlContext, { steps, rulesVersion }: RuleImpor
   return writeImport(context, { added, changed }, rulesVersion);
 }
 
-const ignored = z.unknown().optional().meta({ description: "Ignored." });
+const ignored = z.unknown().optional().describe("Ignored.");
 
 export const importedRule = newRule
   .extend({
-    id: z
-      .string()
-      .optional()
-      .meta({ description: "Of the rule of the workspace to change. An unknown id is ignored." }),
+    id: z.string().optional().describe("Of the rule of the workspace to change. An unknown id is ignored."),
     version: ignored,
     created_at: ignored,
     updated_at: ignored,
@@ -108,7 +105,7 @@ export const importedRule = newRule
 
 export const ruleFile = z.strictObject({
   items: z.array(importedRule).min(1).max(WORKSPACE_MAX_RULES),
-  next: z.null().optional().meta({ description: "As on the last page of a list." }),
+  next: z.null().optional().describe("As on the last page of a list."),
 });
 
 /** An error of the file: of the rule at this index, from 0, or of the whole file. */

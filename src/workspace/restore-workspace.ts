@@ -131,7 +131,7 @@ async function prepare(
 async function drained(env: Env, workspaceId: string, looks: number): Promise<number> {
   const counter = quotaCounter(env, workspaceId);
   for (let look = 1; ; look++) {
-    // oxlint-disable-next-line no-await-in-loop -- looks again
+    // oxlint-disable-next-line no-await-in-loop -- checks again after a pause
     const waiting = await counter.close(Date.now() + CLOSED_MS);
     if (waiting === 0 || look >= looks) return waiting;
     // oxlint-disable-next-line no-await-in-loop
@@ -192,7 +192,7 @@ export interface Recovered {
   deletionsRepeated: number;
 }
 
-/** @throws where a restore has not restored all objects: it is to be repeated. */
+/** @throws if a restore has not restored all objects yet; it must be repeated. */
 export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceContext): Promise<Recovered> {
   const counter = quotaCounter(env, workspaceId);
   // Deactivated keys come first: until the counter knows them, it accepts calls with them.

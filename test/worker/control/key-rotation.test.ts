@@ -43,8 +43,8 @@ async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
 
 afterEach(() => vi.useRealTimers());
 
-describe("design §5: rotation", () => {
-  test("with an overlap both keys are accepted until the old key ends, to the millisecond", async () => {
+describe("a rotation", () => {
+  test("with an overlap keeps both keys until the old key ends, to the millisecond", async () => {
     const workspace = await newWorkspace();
     expect(await status(workspace, workspace.key)).toBe(202);
     const successor = await rotate(workspace, "1h");
@@ -61,7 +61,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, workspace.key.id))?.status).toBe("Inactive");
   });
 
-  test("without an overlap the old key ends before the answer is sent; the list shows which key is used", async () => {
+  test("without an overlap ends the old key before the answer is sent; the list shows which key is used", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "none");
     expect(await status(workspace, workspace.key)).toBe(401);
@@ -70,7 +70,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, successor.id))?.last_used_at).not.toBeNull();
   });
 
-  test("without an overlap the old key ends even if the rotation is interrupted after its first write", async () => {
+  test("without an overlap ends the old key even if the call is interrupted after its first write", async () => {
     const workspace = await newWorkspace();
     const { key } = workspace;
     expect(await status(workspace, key)).toBe(202);
@@ -84,7 +84,7 @@ describe("design §5: rotation", () => {
     expect(await status(workspace, key)).toBe(401);
   });
 
-  test("repeating the form completes an interrupted rotation without an overlap", async () => {
+  test("without an overlap is completed by repeating the form", async () => {
     const workspace = await newWorkspace();
     const { key } = workspace;
     const db = controlDatabase(env.DB);
@@ -98,7 +98,7 @@ describe("design §5: rotation", () => {
     expect(await findKey(db, workspace.id, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
 
-  test("the successor has the old key's settings and a new secret; the audit log names it", async () => {
+  test("gives the successor the old key's settings and a new secret; the audit log names it", async () => {
     const template = [{ target: "external_id", path: "id", type: "string", required: true }];
     const settings = { name: "CRM", endpoint_type: "product_org", payload_template: template };
     const workspace = await newWorkspace({ key: { ...settings, secret: true } });
@@ -115,7 +115,7 @@ describe("design §5: rotation", () => {
     ]);
   });
 
-  test("an overlap never prolongs the old key, and a second rotation keeps the earlier end", async () => {
+  test("never prolongs the old key, even if it is rotated twice", async () => {
     const endOf = async (workspace: TestWorkspace) => (await listed(workspace, workspace.key.id))?.expires_at ?? "";
     const expires_at = new Date(Date.now() + HOUR_MS).toISOString();
     const expiring = await newWorkspace({ key: { expires_at } });
@@ -135,7 +135,7 @@ describe("design §5: rotation", () => {
     expect([await status(workspace, workspace.key), await status(workspace, second)]).toEqual([401, 202]);
   });
 
-  test("the successor has the requested expiration, or the old key's if omitted", async () => {
+  test("gives the successor the requested expiration, or the old key's if omitted", async () => {
     const inDays = (days: number) => new Date(Date.now() + days * 24 * HOUR_MS).toISOString();
     const [near, far] = [inDays(2), inDays(90)];
     const workspace = await newWorkspace({ key: { expires_at: near } });
@@ -145,13 +145,13 @@ describe("design §5: rotation", () => {
     await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
   });
 
-  test("an ended key cannot be rotated", async () => {
+  test("of an ended key is refused", async () => {
     const workspace = await newWorkspace();
     await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
   });
 
-  test("two concurrent rotations by one form create one successor, one audit entry and one end of the old key", async () => {
+  test("whose form is sent twice at once creates one successor, one audit entry and one end of the old key", async () => {
     const workspace = await newWorkspace();
     const { key } = workspace;
     const db = controlDatabase(env.DB);

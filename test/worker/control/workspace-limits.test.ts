@@ -1,4 +1,4 @@
-/** What one workspace may keep in D1, which all workspaces share: API keys, payload templates, members, audit details. */
+/** Limits on what a workspace stores in D1, which all workspaces share: API keys, templates, members, audit details. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { auditEntry } from "../../../src/control/audit.ts";

@@ -587,13 +587,13 @@ describe("§2.1, §3.1 API keys", () => {
 
   test("store a payload template as given, with required fields marked", async () => {
     const external = { target: "external_id", path: "company.id", type: "string" };
-    const others = [
+    const more = [
       { target: "user_count", path: "seats", type: "number", required: true },
       { target: "attributes.region", path: "geo.region", type: "string", required: false },
     ];
-    const key = { name: "K", endpoint_type: "product_org", payload_template: [external, ...others] };
+    const key = { name: "K", endpoint_type: "product_org", payload_template: [external, ...more] };
     const { body } = await (await onPlan()).ask("POST", "/keys", key);
-    expect(body["payload_template"]).toEqual([{ ...external, required: true }, ...others]);
+    expect(body["payload_template"]).toEqual([{ ...external, required: true }, ...more]);
   });
 
   test("end at once when they are deactivated; a repeated call returns the same record", async () => {

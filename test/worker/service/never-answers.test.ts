@@ -101,13 +101,13 @@ describe("the sender gets a 503 with Retry-After", () => {
   });
 });
 
-describe("a message is retried and recorded once,", () => {
+describe("a message", () => {
   test.each([
-    ["the mapping rules", /^DB\./, "signals"],
-    ["the Signal Store", /STORE\.record/, "signals"],
-    ["the Quota Counter", /COUNTER\.settle/, "signals"],
-    ["the Signal Store, of which it is a dead letter,", /STORE\.record/, "signals-dlq"],
-  ])("when %s cannot be had", async (_, never, queue) => {
+    ["D1 does not answer", /^DB\./, "signals"],
+    ["the Signal Store does not answer", /STORE\.record/, "signals"],
+    ["the Quota Counter does not answer", /COUNTER\.settle/, "signals"],
+    ["its dead letter cannot be recorded", /STORE\.record/, "signals-dlq"],
+  ])("is retried and recorded once if %s", async (_, never, queue) => {
     const body = messageOf(workspace.id, [{ id: "sig_1", payload: VISIT }]);
     const { result } = await whileNever(never, () => consumeMessages([body], { queue }));
     expect(result.retryMessages).toHaveLength(1);
@@ -116,7 +116,7 @@ describe("a message is retried and recorded once,", () => {
     expect(recorded).toMatchObject(queue === "signals" ? { processed: 1 } : { deadLettered: 1 });
   });
 
-  test("but is not retried because of linking, which the store repeats alone", async () => {
+  test("is not retried if linking does not answer, because the store repeats it", async () => {
     const body = await identifyToLink();
     const { result } = await whileNever(/STORE\.link/, () => consumeMessages([body]));
     expect(result.explicitAcks).toHaveLength(1);
@@ -125,8 +125,8 @@ describe("a message is retried and recorded once,", () => {
   });
 });
 
-describe("work after an answer has a time limit:", () => {
-  test("reports of unauthenticated calls to the Quota Counter, which are then lost", async () => {
+describe("work after an answer", () => {
+  test("ends at a time limit if the Quota Counter does not take reports of refused calls, which are lost", async () => {
     const secret = await workspace.newKey({ secret: true });
     const log = vi.spyOn(console, "log");
     await whileNever(/COUNTER\.countRefused/, async () => {
@@ -137,7 +137,7 @@ describe("work after an answer has a time limit:", () => {
   });
 
   test.each(["take", "report"])(
-    "a delivery of which Destinations does not answer `%s`, and which comes again",
+    "ends at a time limit if Destinations does not answer `%s`; the delivery comes again",
     async (name) => {
       const parcel = { destinationId: "dst_1", type: "webhook", target: "http://192.0.2.1/", secrets: [], event: {} };
       const log = vi.spyOn(console, "log");
@@ -194,7 +194,7 @@ describe("a manager of a workspace", () => {
     ["D1", /^DB\./],
     ["the Quota Counter", /^QUOTA_COUNTER\./],
     ["the Signal Store", /^SIGNAL_STORE\./],
-  ])("is answered in half a minute when %s is not", async (_, never) => {
+  ])("gets an answer in half a minute if %s does not answer", async (_, never) => {
     const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
     const { result, tookMs } = await whileNever(never, () =>
       call(`/operator/workspaces/${workspace.id}/books`, { headers: { authorization } }),
@@ -204,7 +204,7 @@ describe("a manager of a workspace", () => {
   });
 
   test.each(["/operator/health", "/operator/metrics"])(
-    "is answered in half a minute at %s when D1 does not say which workspaces there are",
+    "gets an answer from %s in half a minute if D1 does not list the workspaces",
     async (path) => {
       const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
       const { result, tookMs } = await whileNever(/^DB\./, () => call(path, { headers: { authorization } }));
@@ -216,7 +216,7 @@ describe("a manager of a workspace", () => {
   test.each([
     ["Quota Counter", /^QUOTA_COUNTER\./],
     ["Signal Store", /^SIGNAL_STORE\./],
-  ])("is told within five seconds by a workspace's health that the %s does not answer", async (object, never) => {
+  ])("learns within five seconds from a workspace's health that the %s does not answer", async (object, never) => {
     const { result, tookMs } = await whileNever(never, () => workspace.operator("GET", "/health"));
     const says = expect.stringContaining(`${object} (Error: no answer within 5000 ms)`);
     expect(result).toEqual({ status: "stuck", alarms: [{ alarm: "unreachable", status: "stuck", says }] });
