@@ -305,8 +305,8 @@ export interface PackedMessage {
 
 /** Packs rows, in order, into messages. */
 export class MessagePacker {
-  #full: PackedMessage[] = [];
-  #open: PackedMessage | null = null;
+  /** Only the last one may have room for more rows. */
+  #messages: PackedMessage[] = [];
   #bytes = 0;
 
   get bytes(): number {
@@ -314,49 +314,41 @@ export class MessagePacker {
   }
 
   get isEmpty(): boolean {
-    return this.#open === null;
+    return this.#messages.length === 0;
   }
 
   get hasFull(): boolean {
-    return this.#full.length > 0;
+    return this.#messages.length > 1;
   }
 
   add({ row, bytes, text }: Pick<PackedRow, "row" | "bytes" | "text">): void {
-    const open = this.#open;
+    const last = this.#messages.at(-1);
     this.#bytes += bytes;
-    if (open !== null && open.bytes + bytes <= MESSAGE_MAX_BYTES) {
-      open.rows += text;
-      open.bytes += bytes;
-      open.lastRow = row;
+    if (last === undefined || last.bytes + bytes > MESSAGE_MAX_BYTES) {
+      this.#messages.push({ rows: text, bytes, lastRow: row });
       return;
     }
-    if (open !== null) this.#full.push(open);
-    this.#open = { rows: text, bytes, lastRow: row };
+    last.rows += text;
+    last.bytes += bytes;
+    last.lastRow = row;
   }
 
-  /** Removes and returns the first messages, within both limits. */
+  /** Removes and returns the first messages, within both limits, but at least one. */
   take(which: WhichMessages, maxMessages: number, maxBytes: number): PackedMessage[] {
-    const taken: PackedMessage[] = [];
-    let bytes = 0;
-    for (let next = this.#next(which); next !== null; next = this.#next(which)) {
-      if (taken.length === maxMessages || (taken.length > 0 && bytes + next.bytes > maxBytes)) break;
-      if (next === this.#open) this.#open = null;
-      else this.#full.shift();
-      bytes += next.bytes;
-      this.#bytes -= next.bytes;
-      taken.push(next);
+    const ready = which === "all" ? this.#messages : this.#messages.slice(0, -1);
+    let [count, sum] = [0, 0];
+    for (const { bytes } of ready.slice(0, maxMessages)) {
+      if (count > 0 && sum + bytes > maxBytes) break;
+      count++;
+      sum += bytes;
     }
-    return taken;
+    this.#bytes -= sum;
+    return this.#messages.splice(0, count);
   }
 
   clear(): void {
-    this.#full = [];
-    this.#open = null;
+    this.#messages = [];
     this.#bytes = 0;
-  }
-
-  #next(which: WhichMessages): PackedMessage | null {
-    return this.#full[0] ?? (which === "all" ? this.#open : null);
   }
 }
 
