@@ -33,8 +33,9 @@ export class ResentSignals {
       ) WITHOUT ROWID;`);
   }
 
-  /** Accepts as many held signals of the batch as now fit, and sends them. */
+  /** Accepts as many held signals of the batch as now fit, and sends them. An empty batch asks for the numbers of the job. */
   release(page: ResendPage, terms: ReleaseTerms, nowMs: number): ResendResult {
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
     const before = this.#ledger.at(nowMs);
     if (before === null || this.#isBlocked) return { ...this.#lastPage(page.job), next: "wait" };
     const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
@@ -45,6 +46,7 @@ export class ResentSignals {
 
   /** Sends the dead letters of the batch, uncounted: all, or none while nothing can be sent. */
   replay(page: ResendPage, nowMs: number): ResendResult {
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
     return this.#send(page, nowMs, () => page.signals);
   }
 

@@ -120,18 +120,14 @@ async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob)
   const { sql } = state;
   const scope = JSON.parse(job.scope) as ReturnScope;
   const page = readPage(state, job, scope);
-  if (page === null) return endJob(sql, job.id);
-  if (page.signals.length === 0) {
+  if (page !== null && page.signals.length === 0) {
     sql.exec("UPDATE returns SET cursor = ? WHERE id = ?", page.through, job.id);
     return;
   }
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
-  const part = {
-    job: job.id,
-    page: job.page,
-    through: page.through,
-    signals: page.signals.map(toResent),
-  };
+  // After the last page the store asks for the numbers only: after a crash the signals of a sent page may have left already.
+  const { signals, through: end } = page ?? { signals: [], through: job.cursor };
+  const part = { job: job.id, page: job.page, through: end, signals: signals.map(toResent) };
   const { sent, through, next } = await within(
     CALL_TIMEOUT_MS,
     scope.kind === "release" ? counter.release(part, scope) : counter.replay(part),

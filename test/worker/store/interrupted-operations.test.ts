@@ -130,7 +130,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       expect(await scoreOf(workspace)).toBe(2 * SIGNALS);
       /* oxlint-enable no-await-in-loop */
     }
-    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, numbers.
+    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, audit log.
     expect(calls).toBe(9);
   }, 120_000);
 
@@ -152,8 +152,8 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       expect(await scoreOf(workspace)).toBe(SIGNALS);
       /* oxlint-enable no-await-in-loop */
     }
-    // Of the Worker: entry, store. Of the store: two pages, numbers.
-    expect(calls).toBe(6);
+    // Of the Worker: entry, store. Of the store: two pages, their number, audit log.
+    expect(calls).toBe(7);
   }, 120_000);
 
   test("a deletion removes the person from the store and Destinations, or reports that it did not begin", async () => {
