@@ -86,11 +86,10 @@ export async function updateWorkspace(
   { db, workspaceId: id, by }: ControlContext,
   change: WorkspaceChange,
 ): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
-  const { plan, ...columns } = change;
-  if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");
-  const { name, overages } = columns;
+  const { plan: planId, name, overages } = change;
+  if (planId !== undefined && (await findPlan(db, planId)) === null) return refuse("plan_unknown");
   const isOtherConfig = or(
-    plan === undefined ? undefined : ne(workspaces.planId, plan),
+    planId === undefined ? undefined : ne(workspaces.planId, planId),
     overages === undefined ? undefined : ne(workspaces.overages, overages),
   );
   const isOther = or(name === undefined ? undefined : ne(workspaces.name, name), isOtherConfig);
@@ -101,10 +100,7 @@ export async function updateWorkspace(
     const entry = { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } } as const;
     await db.batch([
       auditEntry(db, by, entry, hasRow(workspaces, changes)),
-      db
-        .update(workspaces)
-        .set({ ...columns, planId: plan, configVersion: version })
-        .where(changes),
+      db.update(workspaces).set({ name, overages, planId, configVersion: version }).where(changes),
     ]);
   }
   const updated = await findWorkspace(db, id);
