@@ -132,7 +132,11 @@ test("§9: a detail is a sentence without any sent character, with an echo of at
 });
 
 test("any JSON value is accepted or refused", () => {
-  fc.assert(fc.property(fc.jsonValue(), (payload) => expect(validateSignal(payload).ok).toBeTypeOf("boolean")));
+  fc.assert(
+    fc.property(fc.jsonValue(), (payload) => {
+      expect(validateSignal(payload).ok).toBeTypeOf("boolean");
+    }),
+  );
 });
 
 test("a name's length is counted in code points", () => {
