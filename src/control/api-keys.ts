@@ -6,7 +6,7 @@ import { and, desc, eq, gt, isNotNull, isNull, lt, ne, or, sql, type SQL } from 
 import { alias } from "drizzle-orm/sqlite-core";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import { apiKeys } from "./control-schema.ts";
-import { hasRow, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, iso, isOneOf, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { KeyToWatch } from "../domain/events/key-notices.ts";
@@ -177,27 +177,21 @@ export async function loadTemplates(
 }
 
 /** Marks a key as deactivated in D1 (spec §3.1); the caller has revoked it in the Quota Counter. */
-export function deactivateKey(db: ControlDatabase, workspaceId: string, keyId: string, by: Change) {
-  const change = { set: { deactivatedAt: iso(by.nowMs) }, isNews: isNull(apiKeys.deactivatedAt) };
-  return changeKey(db, workspaceId, keyId, { ...change, action: "key.deactivated" }, by);
+export function deactivateKey(context: ControlContext, keyId: string) {
+  const change = { set: { deactivatedAt: iso(context.by.nowMs) }, isNews: isNull(apiKeys.deactivatedAt) };
+  return changeKey(context, keyId, { ...change, action: "key.deactivated" });
 }
 
-export function renameKey(db: ControlDatabase, workspaceId: string, keyId: string, name: string, by: Change) {
+export function renameKey(context: ControlContext, keyId: string, name: string) {
   const change = { set: { name }, isNews: ne(apiKeys.name, name), detail: { name } };
-  return changeKey(db, workspaceId, keyId, { ...change, action: "key.renamed" }, by);
+  return changeKey(context, keyId, { ...change, action: "key.renamed" });
 }
 
 /** Sets the inactivity alert of a key in days; null removes it. */
-export function watchForSilence(
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  days: number | null,
-  by: Change,
-) {
+export function watchForSilence(context: ControlContext, keyId: string, days: number | null) {
   const isNews = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
   const change = { set: { silentAfterDays: days }, isNews, detail: { silent_after_days: days } };
-  return changeKey(db, workspaceId, keyId, { ...change, action: "key.silence_changed" }, by);
+  return changeKey(context, keyId, { ...change, action: "key.silence_changed" });
 }
 
 interface KeyChange {
@@ -210,11 +204,9 @@ interface KeyChange {
 
 /** Returns null if the workspace has no such key. */
 async function changeKey(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   keyId: string,
   { set, isNews, ...entry }: KeyChange,
-  by: Change,
 ): Promise<ApiKey | null> {
   const isChanged = and(isKey(workspaceId, keyId), isNews);
   await db.batch([

@@ -18,6 +18,13 @@ export interface Change {
   nowMs: number;
 }
 
+/** The changed workspace, and the actor and time of the change. */
+export interface ControlContext {
+  db: ControlDatabase;
+  workspaceId: string;
+  by: Change;
+}
+
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -2,7 +2,7 @@
 import { and, eq, gte, lt, sql } from "drizzle-orm";
 import { auditEntry, newAuditId } from "./audit.ts";
 import { auditLog, deletions } from "./control-schema.ts";
-import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { hashOfName } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
@@ -27,9 +27,8 @@ const CLEARED_AT_ONCE = 100;
 
 /** Records a deletion before it begins. Returns the id of its audit entry. */
 export async function beginPersonDeletion(
-  db: ControlDatabase,
-  by: Change,
-  { id, workspaceId, email }: { id: string; workspaceId: string; email: string },
+  { db, workspaceId, by }: ControlContext,
+  { id, email }: { id: string; email: string },
 ): Promise<string> {
   const auditId = newAuditId(by);
   const emailHash = hashOfEmail(email);

@@ -6,7 +6,7 @@ import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, iso, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import { members, sessions } from "./control-schema.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import { and, asc, eq, exists, getTableColumns, gt, ne, not, or, sql, type SQL } from "drizzle-orm";
@@ -18,10 +18,8 @@ const { workspaceId: _, ...COLUMNS } = getTableColumns(members);
 export type Member = Omit<typeof members.$inferSelect, "workspaceId">;
 
 export async function addMember(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   member: { email: string; role: Role },
-  by: Change,
 ): Promise<Result<Member, "email_taken" | "too_many_members">> {
   const created: Member = { ...member, createdAt: iso(by.nowMs) };
   const { email, role } = created;
@@ -40,7 +38,6 @@ export async function addMember(
   return decided?.refusal ? refuse(decided.refusal) : ok(created);
 }
 
-/** Members by email. */
 export async function listMembers(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<Member>> {
   const rows = await db
     .select(COLUMNS)
@@ -60,10 +57,8 @@ export async function findMember(db: ControlDatabase, workspaceId: string, email
  * check.
  */
 export async function changeRole(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { email, role, from }: { email: string; role: Role; from?: Role },
-  by: Change,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
   const may = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
   const allowed = and(may, isStill(from));
@@ -77,10 +72,8 @@ export async function changeRole(
 
 /** @param from as for `changeRole`. */
 export async function removeMember(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   email: string,
-  by: Change,
   from?: Role,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
   const allowed = and(mayLoseOwner(db, workspaceId, email), isStill(from));

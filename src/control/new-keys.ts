@@ -8,7 +8,7 @@ import type { BatchItem } from "drizzle-orm/batch";
 import { isKey, toApiKey, type ApiKey } from "./api-keys.ts";
 import { auditEntry } from "./audit.ts";
 import { KEY_ENDS_AT, apiKeys } from "./control-schema.ts";
-import { hasRow, iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, iso, type Change, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeKey, keyEnds, keyStatus, composeSecret } from "../domain/keys/api-key.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -52,10 +52,8 @@ type KeyRefusal =
  * first creates a key. Null creates a key on every call.
  */
 export async function createKey(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   key: NewKey,
-  by: Change,
   formToken: string | null = null,
 ): Promise<Result<CreatedKey, KeyRefusal>> {
   const draft = await composeRow(workspaceId, key, by, { formToken, successorOf: null });
@@ -67,7 +65,7 @@ export async function createKey(
 
 export interface Rotation {
   keyId: string;
-  /** How long the old key stays valid; 0 ends it now, and the caller also deactivates it (see rotateKey). */
+  /** Milliseconds for which the old key stays valid. 0 ends it now; then the caller also deactivates it (see rotateKey). */
   overlapMs: number;
   /** The successor's expiration; undefined keeps the old key's. */
   expiresAt?: string | null | undefined;
@@ -81,10 +79,8 @@ export interface Rotation {
  * caller fails before that, the old key ends when the cached facts expire.
  */
 export async function rotateKey(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { keyId, overlapMs, expiresAt, formToken }: Rotation,
-  by: Change,
 ): Promise<Result<CreatedKey, KeyRefusal | { reason: "not_found" | "key_inactive" }>> {
   const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
   if (old === undefined) return refuse({ reason: "not_found" });

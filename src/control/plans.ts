@@ -31,7 +31,6 @@ export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf
   return pageOf(rows, page, (plan) => plan.id);
 }
 
-/** Names of all plans, by plan id. */
 export async function planNames(db: ControlDatabase): Promise<Map<string, string>> {
   const rows = await db.select({ id: plans.id, name: plans.name }).from(plans);
   return new Map(rows.map(({ id, name }) => [id, name]));
@@ -47,7 +46,6 @@ export async function plansFor(db: ControlDatabase, workspace: { id: string; pla
     .limit(PAGE_MAX_ITEMS);
 }
 
-/** Whether the workspace's owners and admins may choose the plan. */
 export async function isPlanOffered(db: ControlDatabase, planId: string, workspaceId: string): Promise<boolean> {
   const isOffered = and(eq(plans.id, planId), isOfferedTo(workspaceId));
   return (await db.select({ id: plans.id }).from(plans).where(isOffered).get()) !== undefined;

@@ -2,7 +2,7 @@
 import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
 import { auditEntry } from "./audit.ts";
 import { mappingRules, restores, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
 import type { RuleVersions } from "../domain/rules/rule-content.ts";
@@ -17,12 +17,7 @@ export type RestoreTarget = { atMs: number } | { undo: string };
 /**
  * Creates a restore and its audit entry. Marks an abandoned restore of the workspace, which was still preparing, as refused.
  */
-export async function createRestore(
-  db: ControlDatabase,
-  workspaceId: string,
-  target: RestoreTarget,
-  by: Change,
-): Promise<Restore> {
+export async function createRestore({ db, workspaceId, by }: ControlContext, target: RestoreTarget): Promise<Restore> {
   const created: Restore = {
     id: newId("rst", by.nowMs),
     workspaceId,
@@ -55,7 +50,6 @@ export async function unfinishedRestore(db: ControlDatabase, workspaceId: string
   return (await db.select().from(restores).where(isUnfinished).get()) ?? null;
 }
 
-/** The latest restores of a workspace, newest first. */
 export async function listRestores(db: ControlDatabase, workspaceId: string, limit: number): Promise<Restore[]> {
   const ofWorkspace = eq(restores.workspaceId, workspaceId);
   return db.select().from(restores).where(ofWorkspace).orderBy(desc(restores.id)).limit(limit);
@@ -121,12 +115,7 @@ export async function endRestore(db: ControlDatabase, restore: Restore, lost: nu
 }
 
 /** Acknowledges the losses of a restore. Returns null if there is no such restore. */
-export async function acknowledgeRestore(
-  db: ControlDatabase,
-  workspaceId: string,
-  id: string,
-  by: Change,
-): Promise<Restore | null> {
+export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext, id: string): Promise<Restore | null> {
   const isThis = and(eq(restores.id, id), eq(restores.workspaceId, workspaceId), eq(restores.state, "done"));
   const isNews = and(isThis, isNull(restores.acknowledgedAt));
   const entry = { workspaceId, action: "workspace.restore_acknowledged", target: id } as const;
@@ -141,8 +130,8 @@ export async function acknowledgeRestore(
 }
 
 /**
- * Version numbers skipped beyond the latest known one. Isolates cache rules by the workspace's version, and the
- * versions lost by the restore had other rules. Nobody makes more changes than this between backup and restore.
+ * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * by the workspace's version, and the lost versions had other rules.
  */
 const PASSED_OVER = 1_000;
 

@@ -6,7 +6,7 @@
 import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import {
   RULE_COLUMNS,
   dropOldVersions,
@@ -29,10 +29,8 @@ type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefine
  * if they are concurrent or the rule was deleted in between.
  */
 export async function createRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   rule: RuleContent,
-  by: Change,
   id: string = newId("rule", by.nowMs),
 ): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
   const at = iso(by.nowMs);
@@ -75,15 +73,13 @@ interface ChangedOn {
  * @returns `not_found`: unknown rule; `rule_changed`: the rule has another version by now.
  */
 export async function updateRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   ruleId: string,
   change: RuleChange,
-  by: Change,
   { version, backTo }: ChangedOn = {},
 ): Promise<Result<StoredRule, "not_found" | "rule_changed" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
-    // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
+    // oxlint-disable-next-line no-await-in-loop -- another attempt only if the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
     if (before === null) return refuse("not_found");
     const after = applyChange(before, change);
@@ -91,20 +87,20 @@ export async function updateRule(
     if (differences.length === 0) return ok(before);
     if (version !== undefined && before.version !== version) break;
     const isBefore = isRule(workspaceId, ruleId, before.version);
-    const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
-    const isToBe = hasRow(mappingRules, mayBe);
+    const isAllowed = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
+    const isChange = hasRow(mappingRules, isAllowed);
     const changes = Object.fromEntries(differences.map(({ field, ...difference }) => [field, difference]));
     const detail = { name: after.name, version: before.version + 1, ...(backTo && { back_to: backTo }), changes };
     const newest = { version: before.version + 1, updatedAt: iso(by.nowMs), updatedBy: by.actor };
     // oxlint-disable-next-line no-await-in-loop
     const [, , , updated] = await db.batch([
-      auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isToBe),
-      raiseRulesVersion(db, workspaceId, isToBe),
-      keepVersions(db, mayBe),
+      auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isChange),
+      raiseRulesVersion(db, workspaceId, isChange),
+      keepVersions(db, isAllowed),
       db
         .update(mappingRules)
         .set({ ...after, ...newest, size: ruleSize(after) })
-        .where(mayBe)
+        .where(isAllowed)
         .returning(RULE_COLUMNS),
       dropOldVersions(db, workspaceId),
     ]);
@@ -125,17 +121,14 @@ const UPDATE_ATTEMPTS = 5;
  * @returns `not_found`: unknown rule or version.
  */
 export async function restoreRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  context: ControlContext,
   ruleId: string,
   version: number,
-  by: Change,
   changedOn?: number,
 ): ReturnType<typeof updateRule> {
-  const found = await findRuleVersion(db, workspaceId, ruleId, version);
+  const found = await findRuleVersion(context.db, context.workspaceId, ruleId, version);
   if (found === null) return refuse("not_found");
-  const change = { version: changedOn, backTo: version };
-  return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
+  return updateRule(context, ruleId, contentOf(found.version), { version: changedOn, backTo: version });
 }
 
 /**
@@ -143,10 +136,8 @@ export async function restoreRule(
  * unknown rule.
  */
 export async function deleteRule(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
-  by: Change,
 ): Promise<boolean> {
   const rule = await findRule(db, workspaceId, ruleId);
   if (rule === null) return false;
@@ -218,11 +209,9 @@ interface RulesToWrite {
  * @returns ids of the added rules, in their order; null: the rules have changed since, and nothing was written.
  */
 export async function writeImport(
-  db: ControlDatabase,
-  workspaceId: string,
+  { db, workspaceId, by }: ControlContext,
   { added, changed }: RulesToWrite,
   rulesVersion: number,
-  by: Change,
 ): Promise<string[] | null> {
   const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
   const asRead = hasRow(workspaces, isCurrent);
@@ -250,7 +239,7 @@ export async function writeImport(
         .update(mappingRules)
         .set({ ...FIELDS, version: sql`${mappingRules.version} + 1`, updatedAt: at, updatedBy: by.actor })
         .from(sql`json_each(${some}) AS row`)
-        // The plus makes each row find its rule by the id, instead of each of the workspace's rules its row.
+        // The plus makes SQLite look up each row's rule by id, instead of joining all rules of the workspace.
         .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, asRead)),
     ),
     ...inStatements(rows).map((some) =>
@@ -269,7 +258,7 @@ export async function writeImport(
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }
 
-/** Id of a rule in one of the rows that `inStatements` writes as JSON. */
+/** The fields of the rows that `inStatements` writes as JSON. */
 const ROW_ID = sql<string>`row.value ->> 'id'`;
 const FIELDS = {
   name: sql<string>`row.value ->> 'name'`,

@@ -2,8 +2,7 @@
 import { controlDatabase } from "./database.ts";
 import { loadRules } from "./stored-rules.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
-import { compileRules } from "../domain/rules/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
+import { compileRules, type CompiledRules, type MappingRule } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { Lru } from "../platform/lru.ts";
 

@@ -18,7 +18,6 @@ const SWITCHER_WORKSPACES = 200;
 export type SignInProof = { tokenHash: string; driver: string } | { email: string };
 
 interface SignedIn {
-  /** Lower case. */
   email: string;
   /** The first SWITCHER_WORKSPACES workspaces of this member, by name. */
   workspaces: { slug: string; name: string; role: Role }[];

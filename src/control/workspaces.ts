@@ -4,44 +4,23 @@ import { newId } from "../platform/ids.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, isOneOf, iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { hasRow, isOneOf, iso, pageOf, type Change, type ControlContext, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
-import { and, asc, count, desc, eq, lt, ne, or, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, getTableColumns, lt, ne, or, sql } from "drizzle-orm";
 
-/** Times are ISO 8601 UTC. */
-export interface Workspace {
-  id: string;
-  slug: string;
-  name: string;
-  /** Id of the workspace's plan. */
+const { planId: plan, rulesVersion: _rulesVersion, restoring: _restoring, ...columns } = getTableColumns(workspaces);
+/** The columns of a `Workspace`, for a select with the plan joined. */
+export const WORKSPACE_COLUMNS = { ...columns, plan, retentionDays: plans.retentionDays };
+
+/** A workspace with the id of its plan and the plan's retention (control-schema.ts explains the fields). */
+export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId" | "rulesVersion" | "restoring"> {
   plan: string;
-  /** Whether signals beyond the plan's limit are accepted and metered (pay-as-you-go, spec §8). */
-  overages: boolean;
-  /** Start of the first billing period; periods are calendar months. */
-  anchor: string;
-  createdAt: string;
-  /** The plan's retention; null: signals are kept for ever. */
   retentionDays: number | null;
-  /** Version of plan and overages, see control-schema.ts. */
-  configVersion: number;
 }
 
-export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays" | "configVersion">;
+export type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
-
-/** The columns of a `Workspace`, for a select with the plan joined. */
-export const WORKSPACE_COLUMNS = {
-  id: workspaces.id,
-  slug: workspaces.slug,
-  name: workspaces.name,
-  plan: workspaces.planId,
-  overages: workspaces.overages,
-  anchor: workspaces.anchor,
-  createdAt: workspaces.createdAt,
-  retentionDays: plans.retentionDays,
-  configVersion: workspaces.configVersion,
-};
 
 /** Creates a workspace in D1 only; the caller then configures its objects. */
 export async function createWorkspace(
@@ -51,17 +30,16 @@ export async function createWorkspace(
 ): Promise<Result<Workspace, "plan_unknown" | "slug_taken">> {
   const found = await findPlan(db, workspace.plan);
   if (found === null) return refuse("plan_unknown");
-  const { retentionDays } = found;
   const { nowMs } = by;
-  const made = { createdAt: iso(nowMs), retentionDays, configVersion: nowMs };
-  const created: Workspace = { id: newId("ws", nowMs), ...workspace, ...made };
-  const { plan, retentionDays: _ofPlan, ...columns } = created;
-  const isThere = hasRow(workspaces, eq(workspaces.id, created.id));
-  const detail = { slug: created.slug, name: created.name, plan, overages: created.overages, anchor: created.anchor };
+  const row = { id: newId("ws", nowMs), ...workspace, createdAt: iso(nowMs), configVersion: nowMs };
+  const created: Workspace = { ...row, retentionDays: found.retentionDays };
+  const isThere = hasRow(workspaces, eq(workspaces.id, row.id));
+  const { slug, name, overages, anchor } = workspace;
+  const detail = { slug, name, plan: workspace.plan, overages, anchor };
   const [inserted] = await db.batch([
     db
       .insert(workspaces)
-      .values({ ...columns, planId: plan })
+      .values({ ...row, planId: workspace.plan })
       .onConflictDoNothing({ target: workspaces.slug })
       .returning({ id: workspaces.id }),
     auditEntry(db, by, { workspaceId: created.id, action: "workspace.created", target: created.id, detail }, isThere),
@@ -105,16 +83,13 @@ export async function findWorkspace(db: ControlDatabase, id: string): Promise<Wo
 
 /** Changes a workspace in D1 only; the caller then configures its objects. A change without effect leaves no audit entry. */
 export async function updateWorkspace(
-  db: ControlDatabase,
-  id: string,
+  { db, workspaceId: id, by }: ControlContext,
   change: WorkspaceChange,
-  by: Change,
 ): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
-  const { plan, ...columns } = change;
-  if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");
-  const { name, overages } = columns;
+  const { plan: planId, name, overages } = change;
+  if (planId !== undefined && (await findPlan(db, planId)) === null) return refuse("plan_unknown");
   const isOtherConfig = or(
-    plan === undefined ? undefined : ne(workspaces.planId, plan),
+    planId === undefined ? undefined : ne(workspaces.planId, planId),
     overages === undefined ? undefined : ne(workspaces.overages, overages),
   );
   const isOther = or(name === undefined ? undefined : ne(workspaces.name, name), isOtherConfig);
@@ -125,17 +100,13 @@ export async function updateWorkspace(
     const entry = { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } } as const;
     await db.batch([
       auditEntry(db, by, entry, hasRow(workspaces, changes)),
-      db
-        .update(workspaces)
-        .set({ ...columns, planId: plan, configVersion: version })
-        .where(changes),
+      db.update(workspaces).set({ name, overages, planId, configVersion: version }).where(changes),
     ]);
   }
   const updated = await findWorkspace(db, id);
   return updated === null ? refuse("not_found") : ok(updated);
 }
 
-/** Ids without a workspace. */
 export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
   const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf(workspaces.id, ids));
   const known = new Set(found.map(({ id }) => id));
@@ -153,15 +124,11 @@ export async function raiseConfigVersion(db: ControlDatabase, workspaceId: strin
     .where(eq(workspaces.id, workspaceId));
 }
 
-/** The configuration of a workspace's objects. */
-interface WorkspaceConfig {
-  quota: QuotaConfig;
-  /** In days; null keeps signals for ever. */
-  retentionDays: number | null;
-}
-
-/** Returns null for a workspace that does not exist. */
-export async function workspaceConfig(db: ControlDatabase, workspaceId: string): Promise<WorkspaceConfig | null> {
+/** The configuration of a workspace's objects. Returns null for a workspace that does not exist. */
+export async function workspaceConfig(
+  db: ControlDatabase,
+  workspaceId: string,
+): Promise<{ quota: QuotaConfig; retentionDays: number | null } | null> {
   const row = await db
     .select({
       anchor: workspaces.anchor,

@@ -150,7 +150,7 @@ export function newEvent<Type extends AnyEventType>(type: Type, data: EventData[
   return { id: newId("evt", nowMs), type, time: nowMs, data } as EventOf<Type>;
 }
 
-interface HandOnOptions {
+export interface HandOnOptions {
   workspaceId: string;
   destinations: {
     getByName(workspaceId: string): {

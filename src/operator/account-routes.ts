@@ -19,9 +19,7 @@ import { operationsOf } from "./operation.ts";
 const operation = operationsOf("Accounts");
 
 const externalId = z.string().meta({ example: "acme-42" });
-const fieldValue = z
-  .unknown()
-  .meta({ description: "The payload template defines the type. Null: no value was ever sent." });
+const fieldValue = z.unknown().describe("The payload template defines the type. Null: no value was ever sent.");
 const attributes = z.record(z.string(), z.unknown()).meta({ description: "By name.", example: { region: "emea" } });
 const values = {
   name: fieldValue,
@@ -35,9 +33,9 @@ const values = {
 const accountChange = z
   .object({
     field: z.enum(ACCOUNT_TARGETS.filter((target) => target !== "external_id")),
-    before: z.unknown().meta({ description: "Null: the field had no value before." }),
+    before: z.unknown().describe("Null: the field had no value before."),
     after: z.unknown(),
-    at: instant.meta({ description: "When the update was received." }),
+    at: instant.describe("When the update was received."),
     signal_id: z.string(),
   })
   .meta({ id: "AccountChange" });
@@ -49,7 +47,7 @@ const account = z
     attributes,
     first_seen: instant,
     last_seen: instant,
-    history: z.array(accountChange).meta({ description: `Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.` }),
+    history: z.array(accountChange).describe(`Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.`),
   })
   .meta({ id: "Account" });
 
@@ -62,13 +60,13 @@ const templateError = z
     target: z.string().meta({ example: "user_count" }),
     path: z.string().meta({ example: "seats" }),
     code: z.enum(["missing", "wrong_type", "out_of_reach"]),
-    detail: z.string().meta({ description: "One sentence, without the value." }),
+    detail: z.string().describe("One sentence, without the value."),
     sent: z.string().optional().meta({ description: "The beginning of the value, in quotes.", example: '"12 seats"' }),
   } satisfies Record<keyof TemplateError, z.ZodType>)
   .meta({ id: "TemplateError" });
 
 const accountQuery = filteredPageQuery({
-  external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().meta({ description: "Exactly this id." }),
+  external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("Exactly this id."),
 });
 
 /** A sample payload has the limits of the endpoint, so that the preview promises no more than the endpoint accepts. */
@@ -79,7 +77,7 @@ const sample = z
     abort: true,
   })
   .refine((payload) => byteLength(payload) <= SIGNAL_MAX_BYTES, `at most ${SIGNAL_MAX_BYTES} bytes`)
-  .meta({ description: "A payload as a sender would send it." });
+  .describe("A payload as a sender would send it.");
 
 export const accountRoutes = operator
   .createApp()

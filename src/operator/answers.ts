@@ -95,14 +95,14 @@ export function answerFound<Schema extends z.ZodType>(
 // --- Lists ---
 
 const PAGE = {
-  cursor: z.string().max(8_192).optional().meta({ description: "`next` of the previous page." }),
+  cursor: z.string().max(8_192).optional().describe("`next` of the previous page."),
   limit: z.coerce
     .number()
     .int()
     .min(1)
     .max(PAGE_MAX_ITEMS)
     .default(PAGE_DEFAULT_ITEMS)
-    .meta({ description: "Maximum number of items." }),
+    .describe("Maximum number of items."),
 };
 
 export const pageQuery = z.strictObject(PAGE);

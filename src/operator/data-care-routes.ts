@@ -6,7 +6,7 @@ import type { DeletionReceipt, ExportRange } from "../store/protocol/store-opera
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
 import { answer, answerFound, count, idOf, instant } from "./answers.ts";
-import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
 import { operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Data care");
@@ -17,17 +17,15 @@ const deletion = z
     email: z.string(),
     requested_at: instant,
     finished_at: instant.nullable(),
-    complete: z
-      .boolean()
-      .meta({ description: "False while the deletion runs, also in cold storage. The counts grow." }),
-    people: count.meta({ description: "0: nobody had this address." }),
+    complete: z.boolean().describe("False while the deletion runs, also in cold storage. The counts grow."),
+    people: count.describe("0: nobody had this address."),
     identities: count,
-    signals: count.meta({ description: "Signals of the person, including identify calls and linked signals." }),
-    anonymous: count.meta({ description: "Signals of the person's ids that were not linked yet." }),
+    signals: count.describe("Signals of the person, including identify calls and linked signals."),
+    anonymous: count.describe("Signals of the person's ids that were not linked yet."),
     held: count,
     dead_letters: count,
     scoring_signals: count,
-    cold_objects: count.meta({ description: "Objects of cold storage that held a copy of a deleted signal." }),
+    cold_objects: count.describe("Objects of cold storage that held a copy of a deleted signal."),
   })
   .meta({ id: "Deletion" });
 
@@ -50,9 +48,8 @@ export const deletionRoutes = operator
       },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const email = storedEmail(c.req.param("person_email"));
-      return answer(c, deletion, withEmail(await deletePerson(c.env, db, workspace.id, email, by), email));
+      return answer(c, deletion, withEmail(await deletePerson(contextOf(c), email), email));
     },
   )
   .get(
@@ -79,10 +76,12 @@ function withEmail(receipt: DeletionReceipt, email: string) {
 }
 
 const exportQuery = z.strictObject({
-  format: z.enum(["ndjson", "csv"]).default("ndjson").meta({
-    description:
+  format: z
+    .enum(["ndjson", "csv"])
+    .default("ndjson")
+    .describe(
       "`ndjson`: one JSON object per line. `csv`: RFC 4180 with a header. Texts that begin with `=`, `+`, `-` or `@` get a leading `'`, so that no spreadsheet reads them as formulas.",
-  }),
+    ),
 });
 
 const STREAMED =
@@ -118,7 +117,7 @@ export const exportRoutes = operator
   );
 
 async function answerFile(c: Context<OperatorEnv>, wanted: Omit<ExportRange, "cursor">): Promise<Response> {
-  const { name, contentType, body } = await exportFile(c.env, c.var.db, c.var.workspace, wanted, c.var.by);
+  const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, wanted);
   return c.body(body, 200, {
     "content-type": contentType,
     "content-disposition": `attachment; filename="${name}"`,

@@ -10,7 +10,7 @@ import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import { answer, answerFound, answerPage, count, idOf, instant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, type OperatorEnv } from "./environment.ts";
 import { notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
@@ -30,7 +30,7 @@ const wantedTypes = z
 const newDestination = z
   .strictObject({
     name,
-    type: type.meta({ description: "`email` only if this deployment sends email." }),
+    type: type.describe("`email` only if this deployment sends email."),
     target,
     events: wantedTypes,
   })
@@ -50,20 +50,17 @@ const destination = z
       example: "https://crm.example.com/hooks/signals",
     }),
     events: z.array(z.enum(eventTypes)),
-    state: z
-      .enum(["active", "paused", "disabled"])
-      .meta({ description: "`disabled`: the service has switched it off." }),
-    disabled_reason: z.enum(["gone", "failing"]).nullable().meta({
-      description: "`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days.",
-    }),
-    created_at: instant,
-    failing_since: instant.nullable().meta({ description: "Null: the last attempt succeeded." }),
-    last_delivered_at: instant.nullable(),
-    waiting: count.meta({ description: "Deliveries that will be tried, or tried again." }),
-    dropped: count.meta({ description: "Events that were dropped because too many waited." }),
-    old_secret_ends_at: instant
+    state: z.enum(["active", "paused", "disabled"]).describe("`disabled`: the service has switched it off."),
+    disabled_reason: z
+      .enum(["gone", "failing"])
       .nullable()
-      .meta({ description: "Until this time, deliveries are also signed with the old secret." }),
+      .describe("`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days."),
+    created_at: instant,
+    failing_since: instant.nullable().describe("Null: the last attempt succeeded."),
+    last_delivered_at: instant.nullable(),
+    waiting: count.describe("Deliveries that will be tried, or tried again."),
+    dropped: count.describe("Events that were dropped because too many waited."),
+    old_secret_ends_at: instant.nullable().describe("Until this time, deliveries are also signed with the old secret."),
   })
   .meta({ id: "Destination" });
 const createdDestination = z
@@ -82,29 +79,31 @@ const delivery = z
     event_id: idOf("evt", "Of the event. Sent as `webhook-id`."),
     type: z.enum([...eventTypes, ...destinationEventTypes]),
     state: z.enum(["waiting", "delivered", "failed"]),
-    end_reason: z.enum(["attempts_failed", "switched_off", "too_many", "person_deleted"]).nullable().meta({
-      description:
+    end_reason: z
+      .enum(["attempts_failed", "switched_off", "too_many", "person_deleted"])
+      .nullable()
+      .describe(
         "Why a delivery failed: all attempts failed, its destination was switched off, too many waited, or its person was deleted.",
-    }),
+      ),
     created_at: instant,
-    due_at: instant.nullable().meta({ description: "Time of the next attempt of a waiting delivery." }),
+    due_at: instant.nullable().describe("Time of the next attempt of a waiting delivery."),
     attempts: z
       .array(
         z.object({
           at: instant,
-          ms: z.number().meta({ description: "Time until the answer or the failure." }),
-          status: z.int().nullable().meta({ description: "Of the answer. Null: there was no answer." }),
-          error: z.string().nullable().meta({ description: "Null: the delivery succeeded." }),
-          answer: z.string().nullable().meta({ description: "The beginning of the answer, at most 1 KB." }),
+          ms: z.number().describe("Time until the answer or the failure."),
+          status: z.int().nullable().describe("Of the answer. Null: there was no answer."),
+          error: z.string().nullable().describe("Null: the delivery succeeded."),
+          answer: z.string().nullable().describe("The beginning of the answer, at most 1 KB."),
         }),
       )
-      .meta({ description: "Latest last." }),
+      .describe("Latest last."),
   })
   .meta({ id: "Delivery" });
 const deliveryDetail = z
   .object({
     ...delivery.shape,
-    body: z.string().nullable().meta({ description: "The body as it is sent. Null: its person was deleted." }),
+    body: z.string().nullable().describe("The body as it is sent. Null: its person was deleted."),
   })
   .meta({ id: "DeliveryDetail" });
 
@@ -131,7 +130,7 @@ export const destinationRoutes = operator
       conflicts: ["too_many_destinations"],
     }),
     async (c) => {
-      const created = await destinations.createDestination(callOf(c), c.req.valid("json"));
+      const created = await destinations.createDestination(destinationsContext(c), c.req.valid("json"));
       return created.ok ? answer(c, createdDestination, withSecret(created.value), 201) : refusal(c, created.refusal);
     },
   )
@@ -170,7 +169,10 @@ export const destinationRoutes = operator
         ...(body.target && { target: body.target }),
         ...(body.events && { events: body.events }),
       };
-      return changed(c, await destinations.updateDestination(callOf(c), c.req.param("destination_id"), change));
+      return changed(
+        c,
+        await destinations.updateDestination(destinationsContext(c), c.req.param("destination_id"), change),
+      );
     },
   )
   .delete(
@@ -181,7 +183,7 @@ export const destinationRoutes = operator
       answers: { 204: { description: "Deleted." } },
     }),
     async (c) => {
-      const isDeleted = await destinations.deleteDestination(callOf(c), c.req.param("destination_id"));
+      const isDeleted = await destinations.deleteDestination(destinationsContext(c), c.req.param("destination_id"));
       return isDeleted ? c.body(null, 204) : notFound(c, "destination");
     },
   )
@@ -192,7 +194,7 @@ export const destinationRoutes = operator
       description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
       answers,
     }),
-    async (c) => changed(c, await destinations.pauseDestination(callOf(c), c.req.param("destination_id"))),
+    async (c) => changed(c, await destinations.pauseDestination(destinationsContext(c), c.req.param("destination_id"))),
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/resume",
@@ -201,7 +203,8 @@ export const destinationRoutes = operator
       description: "Also resumes a destination that the service has switched off.",
       answers,
     }),
-    async (c) => changed(c, await destinations.resumeDestination(callOf(c), c.req.param("destination_id"))),
+    async (c) =>
+      changed(c, await destinations.resumeDestination(destinationsContext(c), c.req.param("destination_id"))),
   )
   .post(
     "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret",
@@ -215,7 +218,7 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { overlap } = c.req.valid("json");
-      const rotated = await destinations.rotateSecret(callOf(c), c.req.param("destination_id"), overlap);
+      const rotated = await destinations.rotateSecret(destinationsContext(c), c.req.param("destination_id"), overlap);
       return rotated.ok ? answer(c, createdDestination, withSecret(rotated.value), 201) : refusal(c, rotated.refusal);
     },
   )
@@ -227,7 +230,7 @@ export const destinationRoutes = operator
       answers: { 201: { description: "The delivery.", schema: delivery } },
     }),
     async (c) => {
-      const sent = await destinations.sendTest(callOf(c), c.req.param("destination_id"));
+      const sent = await destinations.sendTest(destinationsContext(c), c.req.param("destination_id"));
       return sent.ok ? answer(c, delivery, withAttempts(sent.value), 201) : refusal(c, sent.refusal);
     },
   )
@@ -269,7 +272,7 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { destination_id: destinationId, delivery_id: id } = c.req.param();
-      const again = await destinations.deliverAgain(callOf(c), destinationId, id);
+      const again = await destinations.deliverAgain(destinationsContext(c), destinationId, id);
       return again.ok ? answer(c, delivery, withAttempts(again.value)) : refusal(c, again.refusal, "delivery");
     },
   )
@@ -296,14 +299,13 @@ export const destinationRoutes = operator
     }),
     async (c) => {
       const { thresholds } = c.req.valid("json");
-      await destinations.changeThresholds(callOf(c), thresholds);
+      await destinations.changeThresholds(destinationsContext(c), thresholds);
       return answer(c, thresholdsAnswer, { thresholds });
     },
   );
 
-function callOf(c: Context<OperatorEnv>): destinations.DestinationsCall {
-  const { origin } = new URL(c.req.url);
-  return { ...c.var, env: c.env, origin };
+function destinationsContext(c: Context<OperatorEnv>): destinations.DestinationsContext {
+  return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
 }
 
 function shown({ maskedTarget, ...rest }: Destination) {

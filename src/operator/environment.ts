@@ -4,7 +4,7 @@ import { createFactory } from "hono/factory";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
-import { signalStore } from "../workspace/objects.ts";
+import { signalStore, type WorkspaceContext } from "../workspace/objects.ts";
 
 export interface OperatorEnv extends AppEnv {
   Variables: AppEnv["Variables"] & {
@@ -17,6 +17,11 @@ export interface OperatorEnv extends AppEnv {
 }
 
 export const operator = createFactory<OperatorEnv>();
+
+export function contextOf(c: Context<OperatorEnv>): WorkspaceContext {
+  const { db, workspace, by } = c.var;
+  return { env: c.env, db, workspaceId: workspace.id, by };
+}
 
 /** The Signal Store of the workspace of the path. */
 export function storeOf(c: Context<OperatorEnv>) {

@@ -22,37 +22,36 @@ import { booksAnswer } from "./usage-routes.ts";
 
 const operation = operationsOf("Health");
 
-const word = z.enum(["ok", "late", "stuck"]).meta({
-  description:
-    "`late`: look at it today. `stuck`: look at it now; it does not recover by itself, or senders notice it.",
-});
+const word = z
+  .enum(["ok", "late", "stuck"])
+  .describe("`late`: look at it today. `stuck`: look at it now; it does not recover by itself, or senders notice it.");
 
 const alarmList = z
   .array(
     z
       .object({
-        alarm: z.enum(ALARMS).meta({ description: "The heading of its section in docs/operate.md." }),
+        alarm: z.enum(ALARMS).describe("The heading of its section in docs/operate.md."),
         status: word,
-        says: z.string().meta({ description: "What is wrong, and what to do." }),
+        says: z.string().describe("What is wrong, and what to do."),
       })
       .meta({ id: "HealthAlarm" }),
   )
-  .meta({ description: "What is wrong, most severe first." });
-const filled = { bytes: count, max_bytes: count.meta({ description: "At this size nothing new is accepted." }) };
+  .describe("What is wrong, most severe first.");
+const filled = { bytes: count, max_bytes: count.describe("At this size nothing new is accepted.") };
 
 const figures = {
-  store: z.object(filled).meta({ description: "Size of the workspace's signals, people and accounts." }),
+  store: z.object(filled).describe("Size of the workspace's signals, people and accounts."),
   outbox: z.object({
     ...filled,
-    signals: count.meta({ description: "Accepted signals that wait to be processed." }),
-    oldest_at: instant.nullable().meta({ description: "When the oldest waiting signal was received." }),
+    signals: count.describe("Accepted signals that wait to be processed."),
+    oldest_at: instant.nullable().describe("When the oldest waiting signal was received."),
   }),
   dead_letters: z.object({ signals: count, latest_at: instant.nullable() }),
   failing_jobs: z.array(
     z.object({
       job: z.string().meta({ example: "cold" }),
       since: instant,
-      error: z.string().meta({ description: "Of the first failure." }),
+      error: z.string().describe("Of the first failure."),
     }),
   ),
   failing_destinations: z
@@ -60,21 +59,19 @@ const figures = {
       z.object({
         id: idOf("dst", "Of the destination."),
         name: z.string(),
-        since: instant.meta({ description: "No delivery has succeeded since then." }),
-        switched_off: z.enum(["gone", "failing"]).nullable().meta({
-          description: "`gone`: it answered 410. `failing`: no delivery succeeded for days. Null: it is still tried.",
-        }),
+        since: instant.describe("No delivery has succeeded since then."),
+        switched_off: z
+          .enum(["gone", "failing"])
+          .nullable()
+          .describe("`gone`: it answered 410. `failing`: no delivery succeeded for days. Null: it is still tried."),
         switched_off_at: instant.nullable(),
       }),
     )
-    .meta({
-      description: "Failing destinations, and those that the service has switched off. Paused ones are left out.",
-    }),
+    .describe("Failing destinations, and those that the service has switched off. Paused ones are left out."),
   books: booksAnswer,
-  duplicates_covered_seconds: count.meta({
-    description:
-      "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
-  }),
+  duplicates_covered_seconds: count.describe(
+    "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
+  ),
 };
 
 const workspaceHealth = z
@@ -84,16 +81,16 @@ const workspaceHealth = z
 const allHealth = z
   .object({
     status: word,
-    says: z.string().meta({ description: "The most severe alarm's sentence, or that all is well." }),
+    says: z.string().describe("The most severe alarm's sentence, or that all is well."),
     workspaces: z
       .object({ asked: count, not_asked: count, ok: count, late: count, stuck: count })
-      .meta({ description: "Numbers of workspaces on this page, by status." }),
+      .describe("Numbers of workspaces on this page, by status."),
     items: z
       .array(
         z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms: alarmList }),
       )
-      .meta({ description: "Workspaces that are not `ok`." }),
-    next_page: z.int().nullable().meta({ description: "Null on the last page." }),
+      .describe("Workspaces that are not `ok`."),
+    next_page: z.int().nullable().describe("Null on the last page."),
   })
   .meta({ id: "Health" });
 
@@ -208,7 +205,7 @@ const COST =
   "at list price $0.30 for a million workspaces, $0.45 with destinations.";
 
 const query = z.strictObject({
-  page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "Number of the page, from 1." }),
+  page: z.coerce.number().int().min(1).max(10_000).default(1).describe("Number of the page, from 1."),
 });
 
 export const healthRoutes = operator

@@ -16,7 +16,7 @@ import {
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { answer, answerPage, camelKeys, idOf, instant, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, type OperatorEnv } from "./environment.ts";
 import { notFound, operationsOf, refused } from "./operation.ts";
 
 const operation = operationsOf("API keys");
@@ -27,14 +27,10 @@ const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in
 const newKey = z
   .strictObject({
     name,
-    endpoint_type: endpointType
-      .default("signal_staging")
-      .meta({ description: "The endpoints that the key may be used on." }),
-    expires_at: expiration.meta({ description: "Default: the key never expires." }),
-    secret: z.boolean().default(false).meta({ description: "Generate a shared secret that calls must carry." }),
-    payload_template: payloadTemplate
-      .nullish()
-      .meta({ description: "Required for `product_org`, refused for `signal_staging`." }),
+    endpoint_type: endpointType.default("signal_staging").describe("The endpoints that the key may be used on."),
+    expires_at: expiration.describe("Default: the key never expires."),
+    secret: z.boolean().default(false).describe("Generate a shared secret that calls must carry."),
+    payload_template: payloadTemplate.nullish().describe("Required for `product_org`, refused for `signal_staging`."),
   })
   .superRefine((key, ctx) => {
     const isGiven = (key.payload_template ?? null) !== null;
@@ -46,9 +42,9 @@ const newKey = z
 const keyRotation = z
   .strictObject({
     overlap: z.enum(OVERLAPS),
-    expires_at: expiration.meta({
-      description: "Expiration of the successor. Null: never. Default: the requested expiration of the old key.",
-    }),
+    expires_at: expiration.describe(
+      "Expiration of the successor. Null: never. Default: the requested expiration of the old key.",
+    ),
   })
   .meta({ id: "KeyRotation" });
 
@@ -59,26 +55,23 @@ const apiKey = z
     endpoint_type: endpointType,
     masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
     created_at: isoInstant,
-    expires_at: isoInstant.nullable().meta({
-      description: "When the key ends: at its expiration, or with its overlap after a rotation. Null: never.",
-    }),
-    status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
-    last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
+    expires_at: isoInstant
+      .nullable()
+      .describe("When the key ends: at its expiration, or with its overlap after a rotation. Null: never."),
+    status: z.enum(["Active", "Inactive"]).describe("Inactive: deactivated, or expired."),
+    last_used_at: instant.nullable().describe("The last authenticated webhook request."),
     deactivated_at: isoInstant.nullable(),
     has_secret: z.boolean(),
     payload_template: z.array(payloadMapping).nullable(),
     silent_after_days: silentAfterDays,
-    successor_of: z.string().nullable().meta({ description: "Id of the key that this key replaced by rotation." }),
+    successor_of: z.string().nullable().describe("Id of the key that this key replaced by rotation."),
   })
   .meta({ id: "ApiKey" });
 const createdKey = z
   .object({
     ...apiKey.shape,
-    key: z.string().meta({ description: "The full key. No other answer contains it." }),
-    secret: z
-      .string()
-      .optional()
-      .meta({ description: "The shared secret, for `X-Api-Secret`. No other answer contains it." }),
+    key: z.string().describe("The full key. No other answer contains it."),
+    secret: z.string().optional().describe("The shared secret, for `X-Api-Secret`. No other answer contains it."),
   })
   .meta({ id: "CreatedApiKey" });
 
@@ -95,10 +88,9 @@ export const keyRoutes = operator
       conflicts: [...KEY_LIMITS],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
       const key = { ...fields, expiresAt, payloadTemplate: template };
-      return answerCreated(c, await createKey(db, workspace.id, key, by));
+      return answerCreated(c, await createKey(contextOf(c), key));
     },
   )
   .post(
@@ -114,9 +106,8 @@ export const keyRoutes = operator
       conflicts: ["key_inactive", ...KEY_LIMITS],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
-      return answerCreated(c, await replaceKey(c.env, db, workspace.id, rotation, by));
+      return answerCreated(c, await replaceKey(contextOf(c), rotation));
     },
   )
   .patch(
@@ -129,9 +120,8 @@ export const keyRoutes = operator
       answers: { 200: { description: "The key.", schema: apiKey } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const days = c.req.valid("json").silent_after_days;
-      return answerKey(c, await watchForSilence(db, workspace.id, c.req.param("key_id"), days, by));
+      return answerKey(c, await watchForSilence(contextOf(c), c.req.param("key_id"), days));
     },
   )
   .get(
@@ -160,8 +150,7 @@ export const keyRoutes = operator
       answers: { 200: { description: "The inactive key.", schema: apiKey } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      return answerKey(c, await endKey(c.env, db, workspace.id, c.req.param("key_id"), by));
+      return answerKey(c, await endKey(contextOf(c), c.req.param("key_id")));
     },
   );
 

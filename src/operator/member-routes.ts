@@ -4,7 +4,7 @@ import { addMember, changeRole, listMembers, removeMember } from "../control/mem
 import { ROLES } from "../domain/keys/role.ts";
 import { memberEmail } from "../domain/signal/identity.ts";
 import { answer, answerPage, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator } from "./environment.ts";
+import { contextOf, operator } from "./environment.ts";
 import { operationsOf, refused } from "./operation.ts";
 
 const operation = operationsOf("Members");
@@ -31,8 +31,7 @@ export const memberRoutes = operator
       conflicts: ["email_taken", "too_many_members"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const added = await addMember(db, workspace.id, c.req.valid("json"), by);
+      const added = await addMember(contextOf(c), c.req.valid("json"));
       return added.ok ? answer(c, member, added.value, 201) : refused(c, "member", added.refusal);
     },
   )
@@ -55,9 +54,8 @@ export const memberRoutes = operator
       conflicts: ["last_owner"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const change = { email: normalisedEmail(c.req.param("email")), ...c.req.valid("json") };
-      const changed = await changeRole(db, workspace.id, change, by);
+      const changed = await changeRole(contextOf(c), change);
       return changed.ok ? answer(c, member, changed.value) : refused(c, "member", changed.refusal);
     },
   )
@@ -65,8 +63,7 @@ export const memberRoutes = operator
     "/workspaces/:workspace_id/members/:email",
     operation({ summary: "Remove a member", answers: { 204: { description: "Removed." } }, conflicts: ["last_owner"] }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const removed = await removeMember(db, workspace.id, normalisedEmail(c.req.param("email")), by);
+      const removed = await removeMember(contextOf(c), normalisedEmail(c.req.param("email")));
       return removed.ok ? c.body(null, 204) : refused(c, "member", removed.refusal);
     },
   );

@@ -19,35 +19,31 @@ export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_D
 
 const terms = {
   name,
-  signal_limit: z.int().min(1).max(1e12).meta({ description: "Signals per billing period (the allowance)." }),
-  paid: z.boolean().meta({ description: "Only paid plans can lose the extra room." }),
+  signal_limit: z.int().min(1).max(1e12).describe("Signals per billing period (the allowance)."),
+  paid: z.boolean().describe("Only paid plans can lose the extra room."),
 };
 
 const optionalTerms = {
-  retention_days: retentionDays.meta({
-    description:
-      "Days for which a signal is kept after its receipt. Null: for ever. People, scores and scoring signals stay.",
-  }),
-  offered_to: z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable().meta({
-    description:
+  retention_days: retentionDays.describe(
+    "Days for which a signal is kept after its receipt. Null: for ever. People, scores and scoring signals stay.",
+  ),
+  offered_to: z
+    .array(z.string().max(255))
+    .max(PLAN_MAX_WORKSPACES)
+    .nullable()
+    .describe(
       "Ids of the workspaces whose owners and admins may choose the plan on their Usage page. Null: all workspaces. The operator API may put any workspace on any plan.",
-  }),
+    ),
   overage_price: z
     .strictObject({
-      per_thousand: z
-        .number()
-        .min(0)
-        .max(1e6)
-        .meta({ description: "Price of 1,000 overages, in units of the currency." }),
+      per_thousand: z.number().min(0).max(1e6).describe("Price of 1,000 overages, in units of the currency."),
       currency: z
         .string()
         .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
         .meta({ example: "EUR" }),
     })
     .nullable()
-    .meta({
-      description: "Price of overages that the Usage page shows. Null: no price is shown. This service bills nothing.",
-    }),
+    .describe("Price of overages that the Usage page shows. Null: no price is shown. This service bills nothing."),
 };
 
 const planBody = z.strictObject({

@@ -5,7 +5,7 @@ import { counted } from "../domain/text.ts";
 import { time } from "../http/fields.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
 import { answer, count, idOf, isoInstant } from "./answers.ts";
-import { operator, storeOf } from "./environment.ts";
+import { contextOf, operator, storeOf } from "./environment.ts";
 import { conflict, notFound, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Workspaces");
@@ -16,20 +16,20 @@ const LISTED = 50;
 const force = z
   .boolean()
   .default(false)
-  .meta({ description: "Restore although accepted signals wait to be recorded. They are lost." });
+  .describe("Restore although accepted signals wait to be recorded. They are lost.");
 const restoreId = idOf("rst", "Of the restore.");
 const body = z.union([
-  z.strictObject({ at: time.meta({ description: "A time of the last thirty days." }), force }),
-  z.strictObject({ undo: z.string().meta({ description: "Id of the restore to undo." }), force }),
+  z.strictObject({ at: time.describe("A time of the last thirty days."), force }),
+  z.strictObject({ undo: z.string().describe("Id of the restore to undo."), force }),
 ]);
 
 const recovered = z.object({
-  lost: count.nullable().meta({
-    description: "Accepted signals that this and earlier restores have lost. Null: there was no restore to finish.",
-  }),
-  deletions_repeated: count.meta({ description: "Deletions of people since that time that were started again." }),
-  revoked: count.meta({ description: "Deactivated keys that were active in the restored Quota Counter." }),
-  rules_passed_over: z.boolean().meta({ description: "Whether mapping rules got later versions." }),
+  lost: count
+    .nullable()
+    .describe("Accepted signals that this and earlier restores have lost. Null: there was no restore to finish."),
+  deletions_repeated: count.describe("Deletions of people since that time that were started again."),
+  revoked: count.describe("Deactivated keys that were active in the restored Quota Counter."),
+  rules_passed_over: z.boolean().describe("Whether mapping rules got later versions."),
 });
 const restored = z.object({ id: restoreId, ...recovered.shape });
 
@@ -39,11 +39,11 @@ const restore = z
     requested_at: isoInstant,
     to: isoInstant
       .nullable()
-      .meta({ description: "The time that the workspace is restored to. Null: the restore undoes `undoes`." }),
+      .describe("The time that the workspace is restored to. Null: the restore undoes `undoes`."),
     undoes: z.string().nullable(),
-    state: z.enum(["preparing", "restoring", "done", "refused"]).meta({
-      description: "`restoring`: it has begun and not finished. `refused`: nothing was changed.",
-    }),
+    state: z
+      .enum(["preparing", "restoring", "done", "refused"])
+      .describe("`restoring`: it has begun and not finished. `refused`: nothing was changed."),
     lost: count.nullable(),
     acknowledged_at: isoInstant.nullable(),
   })
@@ -66,10 +66,9 @@ export const restoreRoutes = operator
       conflicts: ["not_restorable", "signals_wait", "restore_unfinished"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { force: isForced, ...wanted } = c.req.valid("json");
       const target = "at" in wanted ? { atMs: Date.parse(wanted.at) } : wanted;
-      const done = await restoreWorkspace(c.env, db, workspace.id, target, { ...by, force: isForced });
+      const done = await restoreWorkspace(contextOf(c), target, isForced);
       if (done.ok) return answer(c, restored, { id: done.value.id, ...done.value.recovered });
       const { refusal } = done;
       if (refusal.reason === "no_such_restore") return notFound(c, "restore");
@@ -87,8 +86,7 @@ export const restoreRoutes = operator
       answers: { 200: { description: "What was done.", schema: recovered } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      return answer(c, recovered, await recoverWorkspace(c.env, db, workspace.id, by));
+      return answer(c, recovered, await recoverWorkspace(contextOf(c)));
     },
   )
   .get(
@@ -112,8 +110,7 @@ export const restoreRoutes = operator
       answers: { 200: { description: "The restore.", schema: restore } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const acknowledged = await acknowledgeRestore(db, workspace.id, c.req.param("restore_id"), by);
+      const acknowledged = await acknowledgeRestore(contextOf(c), c.req.param("restore_id"));
       if (acknowledged?.state !== "done") return notFound(c, "restore");
       await storeOf(c).removeUnknownObjects();
       return answer(c, restore, acknowledged);

@@ -37,7 +37,7 @@ import {
   pageQuery,
   type DomainValue,
 } from "./answers.ts";
-import { operator, storeOf, type OperatorEnv } from "./environment.ts";
+import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operationsOf, refused, validationFailed } from "./operation.ts";
 
 const operation = operationsOf("Mapping rules");
@@ -46,47 +46,48 @@ const mappingRule = z
   .object({
     id: idOf("rule", "Of the rule."),
     ...ruleFields,
-    version: z.int().meta({ description: "Grows with every change. Scoring signals name it." }),
+    version: z.int().describe("Grows with every change. Scoring signals name it."),
     created_at: isoInstant,
     updated_at: isoInstant,
-    updated_by: z.string().meta({ description: "The author of this version: a member's email, or `operator`." }),
+    updated_by: z.string().describe("The author of this version: a member's email, or `operator`."),
   })
   .meta({ id: "MappingRule" });
 
 const version = z
   .object({
     version: z.int(),
-    at: isoInstant.meta({ description: "When this version began." }),
-    by: z.string().meta({ description: "The author: a member's email, or `operator`." }),
+    at: isoInstant.describe("When this version began."),
+    by: z.string().describe("The author: a member's email, or `operator`."),
     ...ruleFields,
   })
   .meta({ id: "MappingRuleVersion" });
 
 const preview = z
   .object({
-    matches: count.meta({ description: "Signals that the rule matches." }),
-    scoring_signals: count.meta({
-      description:
-        "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
-    }),
-    people: count.meta({ description: "People with a matching signal." }),
-    points: z.int().meta({ description: "Sum of the changes of their scores." }),
+    matches: count.describe("Signals that the rule matches."),
+    scoring_signals: count.describe(
+      "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
+    ),
+    people: count.describe("People with a matching signal."),
+    points: z.int().describe("Sum of the changes of their scores."),
     samples: z
       .array(
         z.object({
           id: idOf("sig", "Of the signal."),
           event: z.string(),
           source: z.string(),
-          email: z.string().meta({ description: "Of the person." }),
+          email: z.string().describe("Of the person."),
           received_at: instant,
-          payload: z.unknown().meta({ description: "The JSON as it was sent." }),
+          payload: z.unknown().describe("The JSON as it was sent."),
         }),
       )
-      .meta({ description: `Matching signals, latest first, at most ${PREVIEW_SAMPLES}.` }),
-    scanned: count.meta({ description: "Signals that the preview has read." }),
-    complete: z.boolean().meta({
-      description: `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
-    }),
+      .describe(`Matching signals, latest first, at most ${PREVIEW_SAMPLES}.`),
+    scanned: count.describe("Signals that the preview has read."),
+    complete: z
+      .boolean()
+      .describe(
+        `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
+      ),
   })
   .meta({ id: "RulePreview" });
 
@@ -96,14 +97,14 @@ const ruleJob = z
     rule_version: z
       .int()
       .nullable()
-      .meta({ description: "The version that is applied. Null: the rule's scoring signals are removed." }),
+      .describe("The version that is applied. Null: the rule's scoring signals are removed."),
     status: z.enum(["queued", "running", "done"]),
-    scanned: count.meta({ description: "Signals read so far." }),
-    total: count.meta({ description: "Signals to read, as estimated at the start." }),
-    matched: count.meta({ description: "Signals that the rule matches." }),
-    added: count.meta({ description: "Missing scoring signals that were added." }),
-    changed: count.meta({ description: "Scoring signals of an earlier version that were updated." }),
-    removed: count.meta({ description: "Scoring signals that were removed, because the rule no longer matches." }),
+    scanned: count.describe("Signals read so far."),
+    total: count.describe("Signals to read, as estimated at the start."),
+    matched: count.describe("Signals that the rule matches."),
+    added: count.describe("Missing scoring signals that were added."),
+    changed: count.describe("Scoring signals of an earlier version that were updated."),
+    removed: count.describe("Scoring signals that were removed, because the rule no longer matches."),
     requested_at: instant,
     started_at: instant.nullable(),
     finished_at: instant.nullable(),
@@ -114,7 +115,7 @@ const importResult = z
   .object({
     added: count,
     changed: count,
-    unchanged: count.meta({ description: "Rules that already have this content." }),
+    unchanged: count.describe("Rules that already have this content."),
     items: z
       .array(
         z.object({
@@ -124,7 +125,7 @@ const importResult = z
           changes: z.array(z.string()).meta({ description: "Changed fields of a changed rule.", example: ["points"] }),
         }),
       )
-      .meta({ description: "In the order of the import." }),
+      .describe("In the order of the import."),
   })
   .meta({ id: "RuleImport" });
 
@@ -152,8 +153,7 @@ export const ruleRoutes = operator
       conflicts: ["too_many_rules", "rules_too_large"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const created = await createRule(db, workspace.id, camelKeys(c.req.valid("json")), by);
+      const created = await createRule(contextOf(c), camelKeys(c.req.valid("json")));
       return created.ok ? answer(c, mappingRule, created.value, 201) : refused(c, "rule", created.refusal);
     },
   )
@@ -187,9 +187,8 @@ export const ruleRoutes = operator
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const change = camelKeys(c.req.valid("json"));
-      const updated = await updateRule(db, workspace.id, c.req.param("rule_id"), change, by);
+      const updated = await updateRule(contextOf(c), c.req.param("rule_id"), change);
       return updated.ok ? answer(c, mappingRule, updated.value) : refused(c, "rule", updated.refusal);
     },
   )
@@ -205,7 +204,7 @@ export const ruleRoutes = operator
         scoring_signals: z
           .enum(["keep", "remove"])
           .default("keep")
-          .meta({ description: "Whether the rule's scoring signals are kept or removed." }),
+          .describe("Whether the rule's scoring signals are kept or removed."),
       }),
       answers: {
         202: { description: "Deleted. Its scoring signals are being removed.", schema: ruleJob },
@@ -213,9 +212,8 @@ export const ruleRoutes = operator
       },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const end = { ruleId: c.req.param("rule_id"), scoringSignals: c.req.valid("query").scoring_signals };
-      const ended = await endRule(c.env, db, workspace.id, end, by);
+      const ended = await endRule(contextOf(c), end);
       if (ended === "not_found") return notFound(c, "rule");
       return ended === "deleted" ? c.body(null, 204) : answer(c, ruleJob, ended, 202);
     },
@@ -238,19 +236,19 @@ export const ruleRoutes = operator
         dry_run: z
           .enum(["true", "false"])
           .default("false")
-          .meta({ description: "Shows what the import would do, and changes nothing." }),
+          .describe("Shows what the import would do, and changes nothing."),
       }),
       answers: { 200: { description: "What the import did, or would do.", schema: importResult } },
       conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
+      const { db, workspace } = c.var;
       const imported = c.req.valid("json").items.map(importedOf);
       if (c.req.valid("query").dry_run === "true") {
         const plan = await planRuleImport(db, workspace.id, imported);
         return canBeDone(plan) ? answer(c, importResult, resultOf(plan, [])) : impossible(c, plan);
       }
-      const done = await importRules(db, workspace.id, imported, by);
+      const done = await importRules(contextOf(c), imported);
       if (done.ok) return answer(c, importResult, resultOf(done.value.plan, done.value.addedIds));
       return done.refusal.why === "not_possible" ? impossible(c, done.refusal.plan) : conflict(c, "rules_changed");
     },
@@ -281,9 +279,8 @@ export const ruleRoutes = operator
       conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { rule_id: ruleId, version: earlier } = c.req.param();
-      const restored = await restoreRule(db, workspace.id, ruleId, Number(earlier), by);
+      const restored = await restoreRule(contextOf(c), ruleId, Number(earlier));
       return restored.ok ? answer(c, mappingRule, restored.value) : refused(c, "version of a rule", restored.refusal);
     },
   )
@@ -303,7 +300,7 @@ export const ruleRoutes = operator
           .min(1)
           .max(PREVIEW_MAX_DAYS)
           .default(PREVIEW_DEFAULT_DAYS)
-          .meta({ description: "Reads signals that were received in this many last days." }),
+          .describe("Reads signals that were received in this many last days."),
       }),
       answers: { 200: { description: "What the rule matches.", schema: preview } },
     }),
@@ -326,8 +323,7 @@ export const ruleRoutes = operator
       answers: { 202: { description: "The application has started.", schema: ruleJob } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const job = await applyRule(c.env, db, workspace.id, c.req.param("rule_id"), by);
+      const job = await applyRule(contextOf(c), c.req.param("rule_id"));
       return answerFound(c, ruleJob, "rule", job, 202);
     },
   )

@@ -21,12 +21,12 @@ import {
   askedPage,
   pageQuery,
 } from "./answers.ts";
-import { operator, storeOf } from "./environment.ts";
+import { contextOf, operator, storeOf } from "./environment.ts";
 import { notFound, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Signals");
 
-const payload = z.unknown().meta({ description: "The JSON as it was sent." });
+const payload = z.unknown().describe("The JSON as it was sent.");
 
 const deadLetter = z
   .object({ id: idOf("sig", "Of the signal."), reason: z.string(), received_at: instant, dead_at: instant, payload })
@@ -41,7 +41,7 @@ const eventGroup = z
     anonymous: count,
     first_seen: instant,
     last_seen: instant,
-    sample: z.object({ id: z.string(), payload }).meta({ description: "The latest signal of the group." }),
+    sample: z.object({ id: z.string(), payload }).describe("The latest signal of the group."),
   })
   .meta({ id: "EventGroup" });
 
@@ -64,8 +64,8 @@ const trace = z
     key_id: z.string(),
     key_name: z.string().nullable(),
     verdict: z.enum(ADMITTED_VERDICTS),
-    ordinal: z.int().meta({ description: "The signal's number in its billing period." }),
-    signal_limit: count.meta({ description: "The plan's limit at that moment." }),
+    ordinal: z.int().describe("The signal's number in its billing period."),
+    signal_limit: count.describe("The plan's limit at that moment."),
     recorded_at: instant.nullable(),
     duplicate_of: z.string().nullable(),
     held_until: instant.nullable(),
@@ -75,13 +75,14 @@ const trace = z
     person: z
       .object({
         email: z.string(),
-        by: z.enum(["email", "user_id", "anonymous_id"]).meta({ description: "What named the person." }),
+        by: z.enum(["email", "user_id", "anonymous_id"]).describe("What named the person."),
         linked_at: instant.nullable(),
       })
       .nullable(),
-    email_problem: z.string().nullable().meta({
-      description: "Why the payload's email names nobody. Null: it names somebody, or there is no email.",
-    }),
+    email_problem: z
+      .string()
+      .nullable()
+      .describe("Why the payload's email names nobody. Null: it names somebody, or there is no email."),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -89,22 +90,21 @@ const trace = z
         rule_version: z.int(),
         scoring_signal: z.string(),
         points: z.int(),
-        scored: z.boolean().meta({
-          description: "False: the rule scores a person once a day or once ever, and had scored this person already.",
-        }),
-        scored_by: z.string().nullable().meta({ description: "The signal that scored instead of this signal." }),
+        scored: z
+          .boolean()
+          .describe("False: the rule scores a person once a day or once ever, and had scored this person already."),
+        scored_by: z.string().nullable().describe("The signal that scored instead of this signal."),
       }),
     ),
     points: z.int(),
-    deleted_at: instant.nullable().meta({ description: "When the signal's person was deleted, with their data." }),
+    deleted_at: instant.nullable().describe("When the signal's person was deleted, with their data."),
     payload,
-    in_cold_storage: z.boolean().meta({
-      description:
-        "Whether the payload is in cold storage, as long as nobody knows the visitor. The payload is null while cold storage does not answer.",
-    }),
-    payload_lost: z
+    in_cold_storage: z
       .boolean()
-      .meta({ description: "Whether a restore of the workspace from a backup has lost the payload." }),
+      .describe(
+        "Whether the payload is in cold storage, as long as nobody knows the visitor. The payload is null while cold storage does not answer.",
+      ),
+    payload_lost: z.boolean().describe("Whether a restore of the workspace from a backup has lost the payload."),
   })
   .meta({ id: "SignalTrace" });
 
@@ -117,10 +117,12 @@ const person = z
     last_seen: instant,
     identities: z
       .array(z.object({ kind: z.enum(["anonymous_id", "user_id"]), value: z.string(), linked_at: instant }))
-      .meta({ description: `Newest first, at most ${PERSON_IDENTITIES_LISTED}.` }),
-    identities_dropped: z.int().meta({
-      description: `Older ids that were dropped: a person keeps the latest ${grouped(PERSON_MAX_IDS)} of each kind. A dropped id comes back when an identify call names it again.`,
-    }),
+      .describe(`Newest first, at most ${PERSON_IDENTITIES_LISTED}.`),
+    identities_dropped: z
+      .int()
+      .describe(
+        `Older ids that were dropped: a person keeps the latest ${grouped(PERSON_MAX_IDS)} of each kind. A dropped id comes back when an identify call names it again.`,
+      ),
     scoring_signals: z
       .array(
         z.object({
@@ -132,17 +134,19 @@ const person = z
           at: instant,
         }),
       )
-      .meta({ description: `Newest first, at most ${PERSON_SCORES_LISTED}.` }),
+      .describe(`Newest first, at most ${PERSON_SCORES_LISTED}.`),
   })
   .meta({ id: "Person" });
 
 /** Maximum dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
-const underWay = z.boolean().optional().meta({
-  description:
+const underWay = z
+  .boolean()
+  .optional()
+  .describe(
     "True if the work takes longer than a few seconds: it continues in the background, and the audit log gets the numbers.",
-});
+  );
 const replayed = z.object({ replayed: z.int(), under_way: underWay });
 const released = z.object({ released: z.int(), still_held: z.int(), under_way: underWay });
 
@@ -155,12 +159,9 @@ const email = z
   .optional();
 
 const signalQuery = filteredPageQuery({
-  event: z.string().min(1).optional().meta({ description: "Exactly this event name." }),
+  event: z.string().min(1).optional().describe("Exactly this event name."),
   email,
-  status: z
-    .enum(SIGNAL_STATUSES)
-    .optional()
-    .meta({ description: "Signals in flight are not listed; follow them by id." }),
+  status: z.enum(SIGNAL_STATUSES).optional().describe("Signals in flight are not listed; follow them by id."),
 });
 
 const peopleQuery = filteredPageQuery({
@@ -171,9 +172,9 @@ const peopleQuery = filteredPageQuery({
     .min(1)
     .max(IDENTITY_MAX_LENGTH)
     .optional()
-    .meta({
-      description: `Part of a person's email, ${traitsInWords(SEARCHED_TRAITS, "or")}, in any letter case, with or without accents.`,
-    }),
+    .describe(
+      `Part of a person's email, ${traitsInWords(SEARCHED_TRAITS, "or")}, in any letter case, with or without accents.`,
+    ),
 });
 
 export const signalRoutes = operator
@@ -261,9 +262,8 @@ export const signalRoutes = operator
       answers: { 200: { description: "The number of replayed dead letters.", schema: replayed } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
       const { ids = null } = c.req.valid("json");
-      const { isUnderWay, ...counts } = await replay(c.env, db, workspace.id, ids, by);
+      const { isUnderWay, ...counts } = await replay(contextOf(c), ids);
       return answer(c, replayed, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   )
@@ -276,8 +276,7 @@ export const signalRoutes = operator
       answers: { 200: { description: "The numbers of released and still held signals.", schema: released } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const { isUnderWay, ...counts } = await releaseForWorkspace(c.env, db, workspace.id, by);
+      const { isUnderWay, ...counts } = await releaseForWorkspace(contextOf(c));
       return answer(c, released, { ...counts, ...(isUnderWay && { underWay: true }) });
     },
   );

@@ -18,34 +18,33 @@ const period = {
   period_end: instant,
   signal_limit: count,
   overages: z.boolean(),
-  accepted: count.meta({
-    description:
-      "Within the limit, or with overages enabled; also released signals. Unlike in the books, without held signals.",
-  }),
-  held: count.meta({ description: "Beyond the limit, in the extra room." }),
+  accepted: count.describe(
+    "Within the limit, or with overages enabled; also released signals. Unlike in the books, without held signals.",
+  ),
+  held: count.describe("Beyond the limit, in the extra room."),
   rejected: count,
-  overage: count.meta({ description: "Accepted beyond the limit with overages enabled." }),
-  streak: count.meta({ description: "Consecutive periods over the allowance." }),
+  overage: count.describe("Accepted beyond the limit with overages enabled."),
+  streak: count.describe("Consecutive periods over the allowance."),
 };
 const usage = z
   .object({
     ...period,
     extra_room_removed: z.boolean(),
-    history: z.array(z.object(period)).meta({ description: "Closed periods, newest first." }),
+    history: z.array(z.object(period)).describe("Closed periods, newest first."),
   })
   .meta({ id: "Usage" });
 
 export const booksAnswer = z
   .object({
-    accepted: count.meta({ description: "All signals answered with 202. Unlike in usage, including held signals." }),
+    accepted: count.describe("All signals answered with 202. Unlike in usage, including held signals."),
     processed: count,
     duplicates: count,
-    held: count.meta({ description: "Held now, without released and purged signals." }),
-    purged: count.meta({ description: "Signals that were held when their period ended." }),
+    held: count.describe("Held now, without released and purged signals."),
+    purged: count.describe("Signals that were held when their period ended."),
     dead_lettered: count,
-    lost: count.meta({ description: "Accepted signals that a restore of the workspace from a backup has lost." }),
-    in_flight: z.int().meta({ description: "Answered with 202 and not recorded yet." }),
-    balanced: z.boolean().meta({ description: "Every signal answered with 202 is recorded or on its way." }),
+    lost: count.describe("Accepted signals that a restore of the workspace from a backup has lost."),
+    in_flight: z.int().describe("Answered with 202 and not recorded yet."),
+    balanced: z.boolean().describe("Every signal answered with 202 is recorded or on its way."),
   })
   .meta({ id: "Books" });
 
@@ -57,20 +56,15 @@ const rejection = z
     key_name: z.string().nullable(),
     status: z.int(),
     code: z.string(),
-    cause: z
+    cause: z.string().nullable().describe("The cause of a 401, such as `secret_wrong`, which the sender is not told."),
+    detail: z
       .string()
-      .nullable()
-      .meta({ description: "The cause of a 401, such as `secret_wrong`, which the sender is not told." }),
-    detail: z.string().meta({
-      description: "What the sender of the first call was told, without text that it repeated from the body.",
-    }),
-    request_id: z.string().meta({ description: "Of the first call." }),
-    calls: count.meta({
-      description: "Calls refused for this reason. A call an hour or more after the previous one begins a new entry.",
-    }),
-    signals: count.meta({
-      description: "Signals refused in these calls. A call with an unknown number of signals counts as one.",
-    }),
+      .describe("What the sender of the first call was told, without text that it repeated from the body."),
+    request_id: z.string().describe("Of the first call."),
+    calls: count.describe(
+      "Calls refused for this reason. A call an hour or more after the previous one begins a new entry.",
+    ),
+    signals: count.describe("Signals refused in these calls. A call with an unknown number of signals counts as one."),
   })
   .meta({ id: "Rejection" });
 
@@ -78,7 +72,7 @@ const booksQuery = z.strictObject({
   period: z
     .union([z.literal("current"), time])
     .optional()
-    .meta({ description: "`current`, or the start of a period. Default: since the workspace was created." }),
+    .describe("`current`, or the start of a period. Default: since the workspace was created."),
 });
 
 export const usageRoutes = operator

@@ -4,7 +4,7 @@ import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/wor
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
 import { answer, answerPage, idOf, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator } from "./environment.ts";
+import { contextOf, operator } from "./environment.ts";
 import { conflict, notFound, operationsOf, validationFailed } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
@@ -15,16 +15,16 @@ const slug = z
   .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "lower-case letters, digits and inner hyphens; at most 63")
   .meta({ description: "The workspace's part of the pages' addresses.", example: "acme" });
 const plan = z.string().min(1).meta({ description: "Id of a plan.", example: "growth" });
-const overages = z.boolean().meta({ description: "Pay-as-you-go beyond the signal limit." });
+const overages = z.boolean().describe("Pay-as-you-go beyond the signal limit.");
 
 const newWorkspace = z.strictObject({
   slug,
   name,
   plan,
   overages: overages.default(false),
-  anchor: time.optional().meta({
-    description: "Start of the first billing period. Periods are calendar months from this time. Default: now.",
-  }),
+  anchor: time
+    .optional()
+    .describe("Start of the first billing period. Periods are calendar months from this time. Default: now."),
 });
 const workspaceChange = z.strictObject({ plan, overages, name }).partial();
 
@@ -37,9 +37,7 @@ const workspaceAnswer = z
     overages: z.boolean(),
     anchor: isoInstant,
     created_at: isoInstant,
-    retention_days: retentionDays.meta({
-      description: "Days for which the plan keeps a signal. Null: signals are kept for ever.",
-    }),
+    retention_days: retentionDays.describe("Days for which the plan keeps a signal. Null: signals are kept for ever."),
   })
   .meta({ id: "Workspace" });
 
@@ -96,8 +94,8 @@ export const workspaceRoutes = operator
       answers: { 200: { description: "The changed workspace.", schema: workspaceAnswer } },
     }),
     async (c) => {
-      const { db, workspace, by } = c.var;
-      const updated = await updateWorkspace(db, workspace.id, c.req.valid("json"), by);
+      const { db, workspace } = c.var;
+      const updated = await updateWorkspace(contextOf(c), c.req.valid("json"));
       if (!updated.ok) {
         return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
       }

@@ -1,4 +1,5 @@
 /** What the handlers of the pages know about a request, and the factory that they are made with. */
+import type { WorkspaceContext } from "../workspace/objects.ts";
 import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
@@ -38,6 +39,10 @@ export function clientNetwork(c: Context<PagesEnv>): string {
 /** Who changes something, and when, for the audit log. */
 export function byMember(c: Context<PagesEnv>): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
+}
+
+export function contextOf(c: Context<PagesEnv>): WorkspaceContext {
+  return { env: c.env, db: c.get("db"), workspaceId: c.get("workspace").id, by: byMember(c) };
 }
 
 /** The workspace's path, `/w/{slug}`. */

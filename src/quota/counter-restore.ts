@@ -9,21 +9,30 @@ import { closedPeriods, type Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { CountedBefore, RestoredCounter } from "./protocol.ts";
 
+/**
+ * Losses of a billing period. Signals that were answered with 202 stay counted as accepted, which keeps the books balanced
+ * (docs/operate.md).
+ */
+export interface Correction {
+  periodStartMs: number;
+  /** Accepted signals that the restored ledger does not count. */
+  forgotten: number;
+  /** Accepted signals that neither the outbox nor the Signal Store has. */
+  lost: number;
+}
+
 export class CounterRestore {
   readonly #storage: DurableObjectStorage;
-  readonly #state: LedgerState;
+  readonly #ledger: LedgerState;
   readonly #outbox: Outbox;
-  readonly #corrections: Corrections;
   #closedUntilMs = 0;
 
-  constructor(
-    storage: DurableObjectStorage,
-    { state, outbox, corrections }: { state: LedgerState; outbox: Outbox; corrections: Corrections },
-  ) {
+  constructor(storage: DurableObjectStorage, ledger: LedgerState, outbox: Outbox) {
     this.#storage = storage;
-    this.#state = state;
+    this.#ledger = ledger;
     this.#outbox = outbox;
-    this.#corrections = corrections;
+    storage.sql.exec(`CREATE TABLE IF NOT EXISTS corrections (
+      period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
   }
 
   /**
@@ -44,12 +53,21 @@ export class CounterRestore {
     this.#closedUntilMs = 0;
   }
 
+  /** @throws unless calls are refused; otherwise the counts would be outdated at once. */
   before(): CountedBefore {
-    const { ledger } = this.#state;
-    return {
-      highestRow: (ledger?.nextRow ?? 1) - 1,
-      accepted: this.#corrections.accepted(this.#ordinals(ledger)),
-    };
+    this.expectClosed();
+    const { current } = this.#ledger;
+    const accepted = this.#ordinals(current);
+    const corrections = this.#storage.sql.exec<{ period_start: number; forgotten: number }>(
+      "SELECT period_start, forgotten FROM corrections",
+    );
+    for (const { period_start: start, forgotten } of corrections) accepted[start] = (accepted[start] ?? 0) + forgotten;
+    return { highestRow: (current?.nextRow ?? 1) - 1, accepted };
+  }
+
+  /** @throws unless calls are refused; otherwise the signals of new calls would be lost without being counted. */
+  expectClosed(): void {
+    if (!this.isClosed) throw new Error("The Quota Counter takes calls.");
   }
 
   /**
@@ -57,11 +75,11 @@ export class CounterRestore {
    * returns the same counts, because no row is settled before the restore ends.
    */
   after(highestRow: number, nowMs: number): RestoredCounter {
-    this.#state.update(nowMs, (ledger) => {
+    this.#ledger.update(nowMs, (ledger) => {
       ledger.nextRow = Math.max(ledger.nextRow, highestRow + 1);
       return { save: true };
     });
-    const accepted = this.#ordinals(this.#state.ledger);
+    const accepted = this.#ordinals(this.#ledger.current);
     const unsettled = this.#outbox.unsettledRows();
     for (const { row, periodStartMs, signals, isResent } of unsettled) {
       if (row > highestRow && !isResent) accepted[periodStartMs] = (accepted[periodStartMs] ?? 0) - signals;
@@ -71,49 +89,19 @@ export class CounterRestore {
 
   /** Stores the losses of all restores and accepts calls again. */
   correct(corrections: readonly Correction[]): void {
-    this.#storage.transactionSync(() => this.#corrections.write(corrections));
+    const { sql } = this.#storage;
+    this.#storage.transactionSync(() => {
+      sql.exec("DELETE FROM corrections");
+      for (const { periodStartMs, forgotten, lost } of corrections) {
+        sql.exec("INSERT INTO corrections VALUES (?, ?, ?)", periodStartMs, forgotten, lost);
+      }
+    });
     this.open();
   }
 
-  /** Signals with ordinals, by billing period. */
-  #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
-    const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
-    return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
-  }
-}
-
-/**
- * Losses of a billing period. Signals that were answered with 202 stay counted as accepted, which keeps the books balanced
- * (docs/operate.md).
- */
-export interface Correction {
-  periodStartMs: number;
-  /** Accepted signals that the restored ledger does not count. */
-  forgotten: number;
-  /** Accepted signals that neither the outbox nor the Signal Store has. */
-  lost: number;
-}
-
-export class Corrections {
-  readonly #sql: SqlStorage;
-
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
-    sql.exec(`CREATE TABLE IF NOT EXISTS corrections (
-      period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
-  }
-
-  /** Replaces all corrections. Runs in a transaction. */
-  write(corrections: readonly Correction[]): void {
-    this.#sql.exec("DELETE FROM corrections");
-    for (const { periodStartMs, forgotten, lost } of corrections) {
-      this.#sql.exec("INSERT INTO corrections VALUES (?, ?, ?)", periodStartMs, forgotten, lost);
-    }
-  }
-
-  /** Sums over all periods, or of one period. */
-  sums(periodStartMs?: number): Omit<Correction, "periodStartMs"> {
-    return this.#sql
+  /** Sums of the corrections over all periods, or of one period. */
+  corrections(periodStartMs?: number): Omit<Correction, "periodStartMs"> {
+    return this.#storage.sql
       .exec<{ forgotten: number; lost: number }>(
         "SELECT total(forgotten) AS forgotten, total(lost) AS lost FROM corrections WHERE period_start = ifnull(?, period_start)",
         periodStartMs ?? null,
@@ -121,13 +109,9 @@ export class Corrections {
       .one();
   }
 
-  /** Adds the signals that the ledger does not count to `ordinals`. */
-  accepted(ordinals: SignalsByPeriod): SignalsByPeriod {
-    const rows = this.#sql.exec<{ period_start: number; forgotten: number }>(
-      "SELECT period_start, forgotten FROM corrections",
-    );
-    const accepted = { ...ordinals };
-    for (const { period_start: start, forgotten } of rows) accepted[start] = (accepted[start] ?? 0) + forgotten;
-    return accepted;
+  /** Signals with ordinals, by billing period. */
+  #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
+    const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
+    return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
   }
 }

@@ -8,11 +8,10 @@
  * While the Signal Store is full, the drain sends one probe message a minute. When the probe is settled, there is room
  * again. A restart forgets that the store is full; its first messages find it out again.
  */
-import { retryDelaySeconds } from "../platform/time-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { within } from "../platform/time-limit.ts";
+import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import { writeMessage } from "../wire/message.ts";
-import { STORE_PROBE_MS } from "./incoming-calls.ts";
+import type { CounterAlarm } from "./counter-alarm.ts";
 import type { Outbox } from "./outbox.ts";
 import {
   MessagePacker,
@@ -28,22 +27,21 @@ export const SEND_TIMEOUT_MS = 10_000;
 /** Age at which an unsettled row is sent again. It is longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 
+/** Interval of probes while the Signal Store is full. */
+export const STORE_PROBE_MS = 60_000;
+
 const EVER = Number.MAX_SAFE_INTEGER;
-
-type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
-
-type Rows = Pick<Outbox, "messages" | "oldest">;
 
 interface DrainOptions {
   workspaceId: string;
-  send: SendMessages;
+  /** Sends messages to the queue. */
+  send: (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
   /** Minimum time between two partly filled messages, in milliseconds. */
   paceMs: number;
-  /** Sets the alarm that calls `run`, unless it is already set to an earlier time. */
-  alarmBy: (atMs: number) => void;
 }
 
 interface Probing {
+  /** Time of the next probe. */
   atMs: number;
   /** Last row of the last probe; 0: no probe yet. */
   lastRow: number;
@@ -52,25 +50,25 @@ interface Probing {
 }
 
 export class Drain {
-  readonly #outbox: Rows;
+  readonly #outbox: Pick<Outbox, "messages" | "oldest">;
+  readonly #alarm: Pick<CounterAlarm, "workBy">;
   readonly #options: DrainOptions;
   readonly #unsent: UnsentRows;
   #sentAtMs = Number.NEGATIVE_INFINITY;
-  #paceTimer = false;
-  #fullTimer = false;
+  readonly #timers = new Set<WhichMessages>();
   #running: Promise<void> | null = null;
   #failedSends = 0;
   /** Time of the last resend of unsettled rows. A restart resends all of them. */
   #resentAtMs = Date.now();
-  /** Lower bound of the age of unsettled rows; null: unknown. It avoids a read of the table for each message. */
-  #noneOlderMs: number | null = null;
   /** Null while the store has room, as far as the drain knows. */
   #probing: Probing | null = null;
   /** Increased when sending stops or starts over, so that a send in progress no longer moves the position. */
   #round = 0;
 
-  constructor(outbox: Rows, options: DrainOptions) {
+  /** @param alarm calls `run`. */
+  constructor(outbox: Pick<Outbox, "messages" | "oldest">, alarm: Pick<CounterAlarm, "workBy">, options: DrainOptions) {
     this.#outbox = outbox;
+    this.#alarm = alarm;
     this.#options = options;
     this.#unsent = new UnsentRows(outbox);
     // Rows from before the start wait for the pace, so that they share messages with the call that started the object.
@@ -97,7 +95,7 @@ export class Drain {
     this.#probing = { atMs: Date.now() + STORE_PROBE_MS, lastRow: 0, answered: true };
     this.#round++;
     this.#unsent.forget();
-    this.#options.alarmBy(this.#probing.atMs);
+    this.#alarm.workBy(this.#probing.atMs);
   }
 
   /** Sends every unsettled row, from the oldest. */
@@ -116,7 +114,6 @@ export class Drain {
    */
   async run(): Promise<void> {
     await this.#running;
-    this.#noneOlderMs = null;
     await this.#start("all");
   }
 
@@ -133,50 +130,39 @@ export class Drain {
       if (this.#probing === null) await this.#sendUnsent(which);
       else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
-      this.#options.alarmBy(this.#probing?.atMs ?? this.#nextResendMs());
+      this.#alarm.workBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {
       this.#failedSends++;
       this.#unsent.forget();
       const workspace = this.#options.workspaceId;
       logEvent("drain_failed", { workspace, failed: this.#failedSends, error: errorText(error) });
-      this.#options.alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
+      this.#alarm.workBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
     }
   }
 
   /** Schedules the next send. While the queue fails or the store is full, only the alarm sends. */
   #schedule(): void {
-    if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null) return;
-    if (this.#unsent.isEmpty) return;
-    if (!this.#paceTimer) {
-      this.#paceTimer = true;
-      const waitMs = this.#sentAtMs + this.#options.paceMs - Date.now();
-      setTimeout(
-        () => {
-          this.#paceTimer = false;
-          void this.#start("all");
-        },
-        Math.min(this.#options.paceMs, Math.max(0, waitMs)),
-      );
-    }
-    if (!this.#fullTimer && this.#unsent.hasFullMessage) {
-      this.#fullTimer = true;
-      setTimeout(() => {
-        this.#fullTimer = false;
-        void this.#start("full");
-      }, 0);
-    }
+    if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null || this.#unsent.isEmpty) return;
+    const { paceMs } = this.#options;
+    const waitMs = this.#sentAtMs + paceMs - Date.now();
+    this.#startAfter("all", Math.min(paceMs, Math.max(0, waitMs)));
+    if (this.#unsent.hasFullMessage) this.#startAfter("full", 0);
   }
 
-  /** A lower bound of the time of the next resend; infinity: no unsettled row. */
+  #startAfter(which: WhichMessages, ms: number): void {
+    if (this.#timers.has(which)) return;
+    this.#timers.add(which);
+    setTimeout(() => {
+      this.#timers.delete(which);
+      // The other timer's send may have failed in the meantime.
+      if (this.#failedSends === 0) void this.#start(which);
+    }, ms);
+  }
+
+  /** Time of the next resend; infinity: no unsettled row. */
   #nextResendMs(): number {
-    const knownMs = this.#resendMs(this.#noneOlderMs);
-    if (knownMs > Date.now() && knownMs < Number.POSITIVE_INFINITY) return knownMs;
-    this.#noneOlderMs = this.#outbox.oldest()?.atMs ?? null;
-    return this.#resendMs(this.#noneOlderMs);
-  }
-
-  #resendMs(oldestMs: number | null): number {
-    return oldestMs === null ? Number.POSITIVE_INFINITY : Math.max(oldestMs, this.#resentAtMs) + RESEND_AFTER_MS;
+    const oldest = this.#outbox.oldest();
+    return oldest === null ? Number.POSITIVE_INFINITY : Math.max(oldest.atMs, this.#resentAtMs) + RESEND_AFTER_MS;
   }
 
   async #sendUnsent(which: WhichMessages): Promise<void> {
@@ -197,7 +183,7 @@ export class Drain {
     const round = this.#round;
     let afterRow = 0;
     for (;;) {
-      const messages = this.#read(afterRow, admittedUntil, SEND_BATCH_MAX_MESSAGES);
+      const messages = this.#outbox.messages({ afterRow, admittedUntil, maxMessages: SEND_BATCH_MAX_MESSAGES });
       if (messages.length === 0) return;
       // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one sendBatch in memory
       afterRow = await this.#send(messages);
@@ -212,15 +198,11 @@ export class Drain {
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
     Object.assign(probing, { lastRow: afterRow, answered: false });
-    const messages = this.#read(afterRow, EVER, 1);
+    const messages = this.#outbox.messages({ afterRow, admittedUntil: EVER, maxMessages: 1 });
     probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
     // The outbox is empty, so there is nothing left to probe with.
     if (messages.length === 0 && afterRow === 0 && this.#probing === probing) this.#probing = null;
-  }
-
-  #read(afterRow: number, admittedUntil: number, maxMessages: number): PackedMessage[] {
-    return this.#outbox.messages({ afterRow, admittedUntil, maxMessages });
   }
 
   /** @returns the number of the last row sent. */
@@ -290,7 +272,7 @@ class UnsentRows {
     if (!this.#inTableOnly) return this.#inMemory.take(which, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
     const messages = this.#outbox.messages({
       afterRow: this.#sentUpTo,
-      admittedUntil: Number.MAX_SAFE_INTEGER,
+      admittedUntil: EVER,
       maxMessages: SEND_BATCH_MAX_MESSAGES,
     });
     // The table holds no more unsent rows: keep new rows in memory again.

@@ -1,143 +1,194 @@
 /**
- * Decides calls: deactivated key, then request rate, then quota. Calls that arrive within a few milliseconds share a commit
- * (design §6, §7). The object decides again what the edge has decided from its caches.
+ * Decides calls: deactivated key, then request rate, then quota. Calls of several senders share a commit (design §6, §7,
+ * §14). The object decides again what the edge has decided from its caches.
  */
-import type { Refusal, RefusedCalls } from "../domain/keys/refusal.ts";
+import type { RefusedCalls } from "../domain/keys/refusal.ts";
 import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
-import {
-  FULL_BUCKET,
-  requestsLeft,
-  takeRequest,
-  type RateBucket,
-  type RateDecision,
-  type RateState,
-  type RequestRate,
-} from "../domain/quota/request-rate.ts";
-import { storedDetail } from "../http/problem.ts";
+import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { AcceptedCall, CallCounts } from "./call-counts.ts";
+import { STORE_PROBE_MS } from "./drain.ts";
+import type { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { Ledger } from "./ledger.ts";
-import { RowPacker, type PackedRow } from "./outbox.ts";
+import { type Outbox, RowPacker } from "./outbox.ts";
 import type { AdmitCall, AdmitResult, PeriodState, RefusedCall, RefusedResult } from "./protocol.ts";
+import { reasonOf, refusedCall, type Refusals } from "./refusals.ts";
 
-interface IncomingCallsOptions {
-  workspaceId: string;
-  storage: DurableObjectStorage;
+interface Parts {
   revoked: RevokedKeys;
-  state: LedgerState;
-  counts: CallCounts;
-  isOutboxFull: () => boolean;
+  rates: RequestBuckets;
+  calls: CallsByDay;
+  refusals: Refusals;
+  ledger: LedgerState;
+  outbox: Outbox;
 }
 
+/** A call within its key's request rate, and the state of that rate after it. */
+interface CountedCall {
+  call: AdmitCall;
+  rate: RateState;
+}
+
+type RateLimited = AdmitResult & { outcome: "rate_limited" };
+
+const DEACTIVATED = reasonOf({ code: "unauthorized", cause: "key_deactivated" });
+
+/** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
+const OUTBOX_FULL = {
+  code: "unavailable",
+  detail: "As many signals as there is room for wait to be stored.",
+} as const;
+
 export class IncomingCalls {
-  readonly #options: IncomingCallsOptions;
-  readonly #buckets: RequestBuckets;
+  readonly #workspaceId: string;
+  readonly #parts: Parts;
   readonly #commits: SharedCommits<CountedCall, AdmitResult>;
 
-  /** @param rate requests per second and burst of each key. */
-  constructor(rate: RequestRate, options: IncomingCallsOptions) {
-    this.#options = options;
-    this.#buckets = new RequestBuckets(rate);
+  constructor(ctx: DurableObjectState, parts: Parts) {
+    this.#workspaceId = ctx.id.name ?? "";
+    this.#parts = parts;
     this.#commits = new SharedCommits(
       (calls) => this.#commit(calls),
-      () => options.storage.sync(),
+      () => ctx.storage.sync(),
     );
   }
 
   /** @throws if the commit fails; then no call of the commit has been counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
-    const { state, revoked, counts } = this.#options;
-    if (state.ledger === null) return { outcome: "unconfigured" };
-    if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    counts.used(call.keyId, nowMs);
-    if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
-    counts.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
-    if (taken.allowed) return this.#commits.submit({ call, rate });
-    const { retryAfterMs } = taken;
-    counts.refused([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
-    return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
+    const { ledger, revoked, rates, calls } = this.#parts;
+    if (ledger.current === null) return { outcome: "unconfigured" };
+    if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    if (!call.firstSlice) {
+      calls.used(call.keyId, nowMs);
+      return this.#commits.submit({ call, rate: rates.left(call.keyId, nowMs) });
+    }
+    const { rate, refusal } = this.#takeRequest(call, countSignals(call), nowMs);
+    return refusal ?? this.#commits.submit({ call, rate });
   }
 
   /** Handles a call that the edge refused. */
   refused(call: RefusedCall, nowMs: number): RefusedResult {
-    const { revoked, counts } = this.#options;
-    if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    counts.used(call.keyId, nowMs);
-    counts.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
-    const { retryAfterMs } = taken;
-    const refused = taken.allowed
-      ? refusedFor(call, { ...call, cause: null }, call.signals, nowMs)
-      : refusedCall(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
-    counts.refused([refused], nowMs);
-    const period = this.#period(nowMs);
-    return taken.allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
+    const { revoked, refusals } = this.#parts;
+    if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    const { rate, refusal } = this.#takeRequest(call, call.signals, nowMs);
+    if (refusal !== null) return refusal;
+    const { code, detail } = call;
+    refusals.add([refusedCall(call, { code, detail }, call.signals, nowMs)], nowMs);
+    return { outcome: "noted", rate, period: this.#period(nowMs) };
   }
 
-  #commit(calls: CountedCall[]): AdmitResult[] {
-    const { workspaceId, revoked, state, counts, isOutboxFull } = this.#options;
-    const nowMs = Date.now();
-    let decided: Omit<CommitDecisions, "rows"> = { results: [], refused: [], accepted: [] };
-    try {
-      state.update(nowMs, (ledger) => {
-        const { rows, ...rest } = decideAdmissions(ledger, calls, {
-          nowMs,
-          revoked: revoked.ids,
-          full: isOutboxFull(),
-        });
-        decided = rest;
-        return { rows };
-      });
-    } catch (error) {
-      logEvent("commit_failed", { workspace: workspaceId, calls: calls.length, error: errorText(error) });
-      throw error;
-    }
-    counts.accepted(decided.accepted, nowMs);
-    counts.refused(decided.refused, nowMs);
-    return decided.results;
+  /** Takes the call from its key's request rate. @param signals of the call, for the list of refused calls. */
+  #takeRequest(
+    call: Pick<AdmitCall, "keyId" | "requestId" | "requests">,
+    signals: number,
+    nowMs: number,
+  ): { rate: RateState; refusal: RateLimited | null } {
+    const { rates, calls, refusals } = this.#parts;
+    calls.used(call.keyId, nowMs);
+    refusals.called(call.keyId, 1, nowMs);
+    const { allowed, retryAfterMs, remaining, resetMs } = rates.take(call.keyId, nowMs, call.requests);
+    const rate = { remaining, resetMs };
+    if (allowed) return { rate, refusal: null };
+    const reason = reasonOf({ code: "rate_limited", retryAfterMs });
+    refusals.add([refusedCall(call, reason, signals, nowMs)], nowMs);
+    return { rate, refusal: { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) } };
   }
 
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
-    const { counts } = this.#options;
-    counts.called(call.keyId, 1, nowMs);
-    counts.refused([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
+    const { refusals } = this.#parts;
+    refusals.called(call.keyId, 1, nowMs);
+    refusals.add([refusedCall(call, DEACTIVATED, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
+  }
+
+  /** Decides the calls in order of arrival, and stores the verdicts. */
+  #commit(counted: readonly CountedCall[]): AdmitResult[] {
+    const { ledger, calls, refusals, outbox } = this.#parts;
+    const nowMs = Date.now();
+    let results: AdmitResult[] = [];
+    const refused: RefusedCalls[] = [];
+    try {
+      ledger.update(nowMs, (changed) => {
+        const packer = new RowPacker(
+          {
+            at: nowMs,
+            period_start: changed.periodStartMs,
+            period_end: changed.periodEndMs,
+            limit: changed.signalLimit,
+          },
+          changed.nextRow,
+          ordinalsTaken(changed),
+        );
+        const { isFull } = outbox;
+        results = counted.map((call) => this.#decide(call, { ledger: changed, packer, refused, isFull, nowMs }));
+        return { rows: packer.rows() };
+      });
+    } catch (error) {
+      logEvent("commit_failed", { workspace: this.#workspaceId, calls: counted.length, error: errorText(error) });
+      throw error;
+    }
+    for (const [index, { call }] of counted.entries()) {
+      const result = results[index];
+      if (result?.outcome !== "counted" || ordinalsTaken(result) === 0) continue;
+      calls.accepted(call.keyId, call.firstSlice ? 1 : 0, nowMs);
+    }
+    refusals.add(refused, nowMs);
+    return results;
+  }
+
+  /** Decides one call: changes the ledger's counts, and adds rows and refusals to the commit. */
+  #decide({ call, rate }: CountedCall, { ledger, packer, refused, isFull, nowMs }: Commit): AdmitResult {
+    if (this.#parts.revoked.has(call.keyId)) {
+      refused.push(refusedCall(call, DEACTIVATED, 1, nowMs));
+      return { outcome: "key_deactivated" };
+    }
+    const signals = countSignals(call);
+    // The later slices of a body are admitted even if the outbox is full, because the first one was.
+    if (isFull && call.firstSlice) {
+      refused.push(refusedCall(call, OUTBOX_FULL, signals, nowMs));
+      return { outcome: "full", retryAfterMs: STORE_PROBE_MS, rate, period: periodState(ledger) };
+    }
+    for (const { signals: invalid, ...reason } of call.invalid) refused.push(refusedCall(call, reason, invalid, nowMs));
+    const used = ordinalsTaken(ledger);
+    const run = decideQuotaRun(used, signals, ledger);
+    packer.add(call.chunks, run.accepted, run.held);
+    ledger.accepted += run.accepted;
+    ledger.held += run.held;
+    ledger.rejected += run.rejected;
+    ledger.admitted += ordinalsTaken(run);
+    ledger.overage += overageOfRun(used, run.accepted, ledger);
+    const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
+    if (refusal) refused.push(refusedCall(call, reasonOf(refusal), run.rejected, nowMs));
+    const { configVersion } = ledger;
+    return { outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion };
   }
 
   /** The period after closing an ended one. */
   #period(nowMs: number): PeriodState | null {
-    const { state } = this.#options;
-    const { ledger } = state;
-    const now = ledger !== null && ledger.periodEndMs <= nowMs ? state.ledgerAt(nowMs) : ledger;
+    const { ledger } = this.#parts;
+    const { current } = ledger;
+    const now = current !== null && current.periodEndMs <= nowMs ? ledger.at(nowMs) : current;
     return now && periodState(now);
   }
 }
 
-/** Request rate of each key, in memory only: an object that was idle long enough to be evicted has full buckets anyway. */
-export class RequestBuckets {
-  readonly #rate: RequestRate;
-  readonly #buckets = new Map<string, RateBucket>();
+/** A commit in preparation. */
+interface Commit {
+  ledger: Ledger;
+  packer: RowPacker;
+  refused: RefusedCalls[];
+  isFull: boolean;
+  nowMs: number;
+}
 
-  constructor(rate: RequestRate) {
-    this.#rate = rate;
-  }
+export function countSignals(call: AdmitCall): number {
+  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
+}
 
-  /** @param requests number of requests that the call counts as. */
-  take(
-    keyId: string,
-    nowMs: number,
-    requests = 1,
-  ): { taken: Pick<RateDecision, "allowed" | "retryAfterMs">; rate: RateState } {
-    const decision = takeRequest(this.#buckets.get(keyId) ?? FULL_BUCKET, nowMs, this.#rate, requests);
-    this.#buckets.set(keyId, decision.bucket);
-    return { taken: decision, rate: { remaining: decision.remaining, resetMs: decision.resetMs } };
-  }
-
-  left(keyId: string, nowMs: number): RateState {
-    return requestsLeft(this.#buckets.get(keyId) ?? FULL_BUCKET, nowMs, this.#rate);
-  }
+function periodState(ledger: Ledger): PeriodState {
+  const ceiling = quotaCeiling(ledger);
+  const used = ordinalsTaken(ledger);
+  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
 }
 
 /** Minimum time between two shared commits. The wait is short compared with the way from a sender, and a commit costs a row. */
@@ -209,141 +260,5 @@ export class SharedCommits<Call, Result> {
     // A failed write ends the object, so its error needs no handling here.
     await this.#durable().catch(() => undefined);
     this.#inProgress--;
-  }
-}
-
-/** Interval of probes while the Signal Store is full. */
-export const STORE_PROBE_MS = 60_000;
-
-/** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
-const OUTBOX_FULL = {
-  code: "unavailable",
-  cause: null,
-  detail: "As many signals as there is room for wait to be stored.",
-  retryAfterMs: STORE_PROBE_MS,
-} as const;
-
-/** A call within its key's request rate, and the state of that rate after it. */
-interface CountedCall {
-  call: AdmitCall;
-  rate: RateState;
-}
-
-interface CommitDecisions {
-  /** One result per call, in the order of the calls. */
-  results: AdmitResult[];
-  rows: PackedRow[];
-  refused: RefusedCalls[];
-  /** Calls with at least one accepted or held signal. */
-  accepted: AcceptedCall[];
-}
-
-interface AdmissionTime {
-  nowMs: number;
-  /** Ids of deactivated keys. */
-  revoked: ReadonlySet<string>;
-  /** Whether the outbox is full. Later slices of a body are admitted even then if the first slice was. */
-  full: boolean;
-}
-
-/**
- * Decides the calls of one commit in order of arrival. Stores nothing.
- * @param ledger its counts are changed.
- */
-function decideAdmissions(
-  ledger: Ledger,
-  calls: readonly CountedCall[],
-  { nowMs, revoked, full }: AdmissionTime,
-): CommitDecisions {
-  const results: AdmitResult[] = [];
-  const refused: RefusedCalls[] = [];
-  const accepted: AcceptedCall[] = [];
-  const packer = new RowPacker(
-    { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
-    ledger.nextRow,
-    ordinalsTaken(ledger),
-  );
-  for (const { call, rate } of calls) {
-    if (revoked.has(call.keyId)) {
-      refused.push(refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs));
-      results.push({ outcome: "key_deactivated" });
-      continue;
-    }
-    const signals = countSignals(call);
-    if (full && call.firstSlice) {
-      const { retryAfterMs, ...refusal } = OUTBOX_FULL;
-      refused.push(refusedFor(call, refusal, signals, nowMs));
-      results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
-      continue;
-    }
-    for (const { signals: invalid, ...refusal } of call.invalid) {
-      refused.push(refusedFor(call, { ...refusal, cause: null }, invalid, nowMs));
-    }
-    const used = ordinalsTaken(ledger);
-    const run = decideQuotaRun(used, signals, ledger);
-    packer.add(call.chunks, run.accepted, run.held);
-    const kept = ordinalsTaken(run);
-    if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0 });
-    ledger.accepted += run.accepted;
-    ledger.held += run.held;
-    ledger.rejected += run.rejected;
-    ledger.admitted += kept;
-    ledger.overage += overageOfRun(used, run.accepted, ledger);
-    const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
-    if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
-    const { configVersion } = ledger;
-    results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion });
-  }
-  return { results, rows: packer.rows(), refused, accepted };
-}
-
-export function countSignals(call: AdmitCall): number {
-  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
-}
-
-function periodState(ledger: Ledger): PeriodState {
-  const ceiling = quotaCeiling(ledger);
-  const used = ordinalsTaken(ledger);
-  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
-}
-
-type Caller = Pick<AdmitCall, "keyId" | "requestId">;
-
-/** An entry of the rejections list. */
-function refusedCall(caller: Caller, refusal: Refusal, signals: number, atMs: number): RefusedCalls {
-  const cause = "cause" in refusal ? refusal.cause : null;
-  return refusedFor(caller, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);
-}
-
-export function refusedFor(
-  { keyId, requestId }: Caller,
-  { code, cause, detail }: Pick<RefusedCalls, "code" | "cause" | "detail">,
-  signals: number,
-  atMs: number,
-): RefusedCalls {
-  return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
-}
-
-/** Ids of deactivated keys (design §5). A key is added before its deactivation returns, and is never removed. */
-export class RevokedKeys {
-  readonly #sql: SqlStorage;
-  readonly #ids = new Set<string>();
-
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
-    sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID");
-    for (const row of sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys")) this.#ids.add(row.key_id);
-  }
-
-  get ids(): ReadonlySet<string> {
-    return this.#ids;
-  }
-
-  /** @returns the number of keys that were not revoked before. */
-  add(keyIds: readonly string[], atMs: number): number {
-    const news = keyIds.filter((keyId) => !this.#ids.has(keyId));
-    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys SELECT value, ? FROM json_each(?)", atMs, JSON.stringify(news));
-    for (const keyId of news) this.#ids.add(keyId);
-    return news.length;
   }
 }

@@ -2,19 +2,11 @@
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
-import type { CounterNews } from "./counter-news.ts";
-import {
-  applyConfig,
-  closeEndedPeriods,
-  createDaysTable,
-  createLedgerTables,
-  endDay,
-  firstRowAfterStart,
-  type Ledger,
-  loadLedger,
-  openLedger,
-  saveLedger,
-} from "./ledger.ts";
+import type { CounterAlarm } from "./counter-alarm.ts";
+import type { CounterNotices } from "./counter-notices.ts";
+import type { Drain } from "./drain.ts";
+import * as tables from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
 import type { Outbox, PackedRow } from "./outbox.ts";
 
 interface LedgerChange {
@@ -26,42 +18,37 @@ interface LedgerChange {
   events?: WorkspaceEvent[];
 }
 
-export interface LedgerStateOptions {
+interface Parts {
   outbox: Outbox;
-  news: CounterNews;
-  /** Called after each change with the rows that it wrote. */
-  changed: (rows: readonly PackedRow[], nowMs: number) => void;
+  drain: Drain;
+  notices: CounterNotices;
+  alarm: CounterAlarm;
 }
 
 export class LedgerState {
   readonly #storage: DurableObjectStorage;
-  readonly #outbox: Outbox;
-  readonly #news: CounterNews;
-  readonly #changed: LedgerStateOptions["changed"];
+  readonly #parts: Parts;
   #ledger: Ledger | null;
   /** Whether the count of refused signals is newer than the stored ledger. */
   #unsaved = false;
 
-  constructor(storage: DurableObjectStorage, { outbox, news, changed }: LedgerStateOptions) {
+  constructor(storage: DurableObjectStorage, parts: Parts) {
     this.#storage = storage;
-    this.#outbox = outbox;
-    this.#news = news;
-    this.#changed = changed;
-    createLedgerTables(storage.sql);
-    createDaysTable(storage.sql);
-    const ledger = loadLedger(storage.sql, outbox.lastCounts());
+    this.#parts = parts;
+    tables.createLedgerTables(storage.sql);
+    const ledger = tables.loadLedger(storage.sql, parts.outbox.lastCounts());
     // A clock that was set back must not produce used numbers.
-    const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
+    const nextRow = Math.max(ledger?.nextRow ?? 0, tables.firstRowAfterStart(Date.now()));
     this.#ledger = ledger && { ...ledger, nextRow };
   }
 
   /** The ledger as of the last change; null: not configured yet. */
-  get ledger(): Readonly<Ledger> | null {
+  get current(): Readonly<Ledger> | null {
     return this.#ledger;
   }
 
   /** The ledger after closing the period and day that ended by `nowMs`. */
-  ledgerAt(nowMs: number): Readonly<Ledger> | null {
+  at(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
   }
@@ -70,22 +57,22 @@ export class LedgerState {
   configure(config: QuotaConfig, nowMs: number): void {
     const ledger = this.#ledger;
     const save = () => ({ save: true });
-    if (ledger === null) this.#change(openLedger(config, nowMs), nowMs, save);
+    if (ledger === null) this.#change(tables.openLedger(config, nowMs), nowMs, save);
     else if (config.configVersion > ledger.configVersion) {
-      this.#change(ledger, nowMs, save, (sql, changed) => applyConfig(sql, changed, config, nowMs));
+      this.#change(ledger, nowMs, save, (sql, changed) => tables.applyConfig(sql, changed, config, nowMs));
     }
   }
 
   /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
   want(wanted: WantedEvents, nowMs: number): void {
-    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
+    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
       if (levels) ledger.notified = usageNews({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
-    this.#news.want(wanted);
+    this.#parts.notices.want(wanted);
   }
 
   /**
@@ -98,35 +85,44 @@ export class LedgerState {
 
   /** Stores counts that no row carries yet: writes at most one row. */
   save(): void {
-    if (this.#unsaved && this.#ledger !== null) saveLedger(this.#storage.sql, this.#ledger);
+    if (this.#unsaved && this.#ledger !== null) tables.saveLedger(this.#storage.sql, this.#ledger);
     this.#unsaved = false;
   }
 
   /** @param close closes the periods that ended by `nowMs`. */
-  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
+  #change(
+    before: Ledger,
+    nowMs: number,
+    change: (ledger: Ledger) => LedgerChange,
+    close = tables.closeEndedPeriods,
+  ): void {
+    const { outbox, drain, notices, alarm } = this.#parts;
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;
     try {
       this.#storage.transactionSync(() => {
         const closed = close(this.#storage.sql, ledger, nowMs);
-        const newDay = endDay(this.#storage.sql, ledger, nowMs);
+        const isNewDay = tables.endDay(this.#storage.sql, ledger, nowMs);
         const changed = change(ledger);
         rows = changed.rows ?? [];
         ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
-        this.#outbox.write(rows, ledger);
-        const events = this.#news.ofChange(before, ledger, closed, nowMs);
-        this.#news.raised.raise(changed.events === undefined ? events : [...events, ...changed.events]);
-        save = closed.length > 0 || newDay || changed.save === true || ledger.notified !== before.notified;
-        if (save) saveLedger(this.#storage.sql, ledger);
+        outbox.write(rows, ledger);
+        notices.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
+        save = closed.length > 0 || isNewDay || changed.save === true || ledger.notified !== before.notified;
+        if (save) tables.saveLedger(this.#storage.sql, ledger);
       });
     } catch (error) {
-      this.#outbox.rolledBack();
-      this.#news.raised.reload();
+      outbox.rolledBack();
+      notices.raised.reload();
       throw error;
     }
     this.#ledger = ledger;
     this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
-    this.#changed(rows, nowMs);
+    notices.handOn.start();
+    if (rows.length === 0) return;
+    // The alarm sends the rows if the object crashes before the drain does.
+    alarm.watch(nowMs);
+    drain.committed(rows);
   }
 }

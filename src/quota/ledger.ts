@@ -39,32 +39,31 @@ export interface EndedPeriod extends ClosedPeriod {
   extraRoomRemoved: boolean;
 }
 
-interface LedgerRow {
-  [column: string]: number;
-  signal_limit: number;
-  anchor_ms: number;
-  period_start_ms: number;
-  period_end_ms: number;
-  accepted: number;
-  held: number;
-  rejected: number;
-  overage: number;
-  streak: number;
-  admitted: number;
-  next_row: number;
-  day_ms: number;
-  notified: number;
-  late: number;
-  paid: number;
-  overages: number;
-  extra_room_removed: number;
-  config_version: number;
-}
-
-const SAVE = `INSERT OR REPLACE INTO ledger (id, signal_limit, anchor_ms, period_start_ms, period_end_ms, accepted, held,
-    rejected, overage, streak, admitted, next_row, day_ms, notified, late, paid, overages, extra_room_removed,
-    config_version)
-  VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+/** The column of each field. */
+const COLUMNS: Record<keyof Ledger, string> = {
+  signalLimit: "signal_limit",
+  anchorMs: "anchor_ms",
+  periodStartMs: "period_start_ms",
+  periodEndMs: "period_end_ms",
+  accepted: "accepted",
+  held: "held",
+  rejected: "rejected",
+  overage: "overage",
+  streak: "streak",
+  admitted: "admitted",
+  nextRow: "next_row",
+  dayMs: "day_ms",
+  notified: "notified",
+  late: "late",
+  paid: "paid",
+  overages: "overages",
+  extraRoomRemoved: "extra_room_removed",
+  configVersion: "config_version",
+};
+const FIELDS = Object.keys(COLUMNS) as (keyof Ledger)[];
+const SAVE = `INSERT OR REPLACE INTO ledger (id, ${Object.values(COLUMNS).join(", ")})
+  VALUES (1${", ?".repeat(FIELDS.length)})`;
+const LOAD = `SELECT ${FIELDS.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ")} FROM ledger`;
 
 export function createLedgerTables(sql: SqlStorage): void {
   sql.exec(`
@@ -80,7 +79,11 @@ export function createLedgerTables(sql: SqlStorage): void {
       period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
-    );`);
+    );
+    CREATE TABLE IF NOT EXISTS usage_days (
+      period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL,
+      rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)
+    ) WITHOUT ROWID;`);
 }
 
 /**
@@ -93,55 +96,23 @@ export function firstRowAfterStart(nowMs: number): number {
 
 /** @param last the last row of the outbox. */
 export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
-  const row = sql.exec<LedgerRow>("SELECT * FROM ledger").toArray()[0];
+  const [row] = sql.exec<Record<keyof Ledger, number>>(LOAD).toArray();
   if (row === undefined) return null;
-  const ledger = {
-    signalLimit: row.signal_limit,
-    anchorMs: row.anchor_ms,
-    periodStartMs: row.period_start_ms,
-    periodEndMs: row.period_end_ms,
-    accepted: row.accepted,
-    held: row.held,
-    rejected: row.rejected,
-    overage: row.overage,
-    streak: row.streak,
-    admitted: row.admitted,
-    nextRow: row.next_row,
-    dayMs: row.day_ms,
-    notified: row.notified,
-    late: row.late === 1,
-    paid: row.paid === 1,
-    overages: row.overages === 1,
-    extraRoomRemoved: row.extra_room_removed === 1,
-    configVersion: row.config_version,
+  const { late, paid, overages, extraRoomRemoved, ...numbers } = row;
+  const flags = {
+    late: late === 1,
+    paid: paid === 1,
+    overages: overages === 1,
+    extraRoomRemoved: extraRoomRemoved === 1,
   };
+  const ledger = { ...numbers, ...flags };
   if (last === null || last.row < ledger.nextRow) return ledger;
   const { row: number, ...counts } = last;
   return { ...ledger, ...counts, nextRow: number + 1 };
 }
 
 export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
-  sql.exec(
-    SAVE,
-    ledger.signalLimit,
-    ledger.anchorMs,
-    ledger.periodStartMs,
-    ledger.periodEndMs,
-    ledger.accepted,
-    ledger.held,
-    ledger.rejected,
-    ledger.overage,
-    ledger.streak,
-    ledger.admitted,
-    ledger.nextRow,
-    ledger.dayMs,
-    ledger.notified,
-    Number(ledger.late),
-    Number(ledger.paid),
-    Number(ledger.overages),
-    Number(ledger.extraRoomRemoved),
-    ledger.configVersion,
-  );
+  sql.exec(SAVE, ...FIELDS.map((field) => Number(ledger[field])));
 }
 
 export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
@@ -168,26 +139,18 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
   while (ledger.periodEndMs <= nowMs) {
     const day = entryOf(ledger);
     if (day !== null) writeDay(sql, day);
-    const after = closePeriod(ledger, {
-      count: ordinalsTaken(ledger),
-      signalLimit: ledger.signalLimit,
-      paid: ledger.paid,
-      overages: ledger.overages,
-    });
-    sql.exec(
-      "INSERT OR REPLACE INTO closed_periods VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      ledger.periodStartMs,
-      ledger.periodEndMs,
-      ledger.signalLimit,
-      Number(ledger.overages),
-      ledger.accepted,
-      ledger.held,
-      ledger.rejected,
-      ledger.overage,
-      after.streak,
-    );
     const { periodStartMs, periodEndMs, signalLimit, overages, overage } = ledger;
-    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...verdictCounts(ledger), overage, ...after });
+    const after = closePeriod(ledger, { ...ledger, count: ordinalsTaken(ledger) });
+    const counts = verdictCounts(ledger);
+    const values = [periodStartMs, periodEndMs, signalLimit, Number(overages)];
+    values.push(counts.accepted, counts.held, counts.rejected, overage, after.streak);
+    sql.exec(
+      `INSERT OR REPLACE INTO closed_periods
+         (period_start_ms, period_end_ms, signal_limit, overages, accepted, held, rejected, overage, streak)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ...values,
+    );
+    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...counts, overage, ...after });
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);
     Object.assign(ledger, after, {
       periodStartMs: next.startMs,
@@ -256,35 +219,18 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   return { ...usage, history: closedPeriods(sql) };
 }
 
-type ClosedPeriodRow = Record<
-  keyof VerdictCounts | "period_start_ms" | "period_end_ms" | "signal_limit" | "overages" | "overage" | "streak",
-  number
->;
-
 /** The closed periods, newest first. */
 export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
-  return sql
-    .exec<ClosedPeriodRow>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")
-    .toArray()
-    .map((row) => ({
-      periodStartMs: row.period_start_ms,
-      periodEndMs: row.period_end_ms,
-      signalLimit: row.signal_limit,
-      overages: row.overages === 1,
-      ...verdictCounts(row),
-      overage: row.overage,
-      streak: row.streak,
-    }));
+  const rows = sql.exec<Record<keyof ClosedPeriod, number>>(
+    `SELECT period_start_ms AS periodStartMs, period_end_ms AS periodEndMs, signal_limit AS signalLimit, overages, accepted,
+       held, rejected, overage, streak
+     FROM closed_periods ORDER BY period_start_ms DESC`,
+  );
+  return rows.toArray().map((row) => ({ ...row, overages: row.overages === 1 }));
 }
 
 /** Retention of usage by day, in days: thirteen months, for a comparison with last year. */
 const USAGE_DAYS_KEPT = 400;
-
-export function createDaysTable(sql: SqlStorage): void {
-  sql.exec(`CREATE TABLE IF NOT EXISTS usage_days (
-    period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL,
-    rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)) WITHOUT ROWID`);
-}
 
 function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejected }: UsageDay): void {
   sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
@@ -304,20 +250,13 @@ export function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolea
 }
 
 export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
-  const sinceMs = usage.history[0]?.periodStartMs ?? usage.periodStartMs;
-  const days = sql
-    .exec<Record<keyof VerdictCounts | "period_start_ms" | "day_ms", number>>(
-      "SELECT * FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms",
-      sinceMs,
-    )
-    .toArray()
-    .map((row) => ({
-      periodStartMs: row.period_start_ms,
-      dayMs: row.day_ms,
-      ...verdictCounts(row),
-    }));
-  const first = sql
+  const days = sql.exec<Record<keyof UsageDay, number>>(
+    `SELECT period_start_ms AS periodStartMs, day_ms AS dayMs, accepted, held, rejected
+     FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms`,
+    usage.history[0]?.periodStartMs ?? usage.periodStartMs,
+  );
+  const [first] = sql
     .exec<{ day_ms: number }>("SELECT day_ms FROM usage_days ORDER BY period_start_ms, day_ms LIMIT 1")
-    .toArray()[0];
-  return { usage, days, firstDayMs: first?.day_ms ?? null };
+    .toArray();
+  return { usage, days: days.toArray(), firstDayMs: first?.day_ms ?? null };
 }

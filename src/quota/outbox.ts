@@ -5,11 +5,12 @@
  * The last row also holds the ledger's counts (see ledger.ts). When it is settled it stays as a blank row, which the next commit
  * overwrites. So a single signal costs one row when it comes and one row when it is settled.
  */
-import { MESSAGE_MAX_BYTES } from "../limits.ts";
+import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
+import { uuidv7Ms } from "../platform/ids.ts";
 import type { Counts } from "./ledger.ts";
 import type { AdmitChunk, UnsettledRow } from "./protocol.ts";
-import type { OutboxRow } from "../wire/admission.ts";
-import { ROW_HEADER_BYTES, firstSignals, isUnreadable, writeRow } from "../wire/message.ts";
+import type { Admission, OutboxRow } from "../wire/admission.ts";
+import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
 
 const INSERT = `INSERT INTO outbox
     (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, resent, body)
@@ -29,16 +30,21 @@ export interface SendRange {
 
 export class Outbox {
   readonly #sql: SqlStorage;
-  readonly #unsettled: Unsettled;
+  /**
+   * Unsettled signals by billing period; null: not counted yet. They are kept in memory, because there may be very many rows
+   * while the queue is down.
+   */
+  #unsettled: Map<number, number> | null = null;
   /** Number of the last row, which holds the counts; 0: the table is empty. */
   #lastRow = 0;
   /** Number of the last row if it is settled and blank, otherwise null. */
   #blankRow: number | null = null;
-  readonly #fill: Fill;
+  readonly #maxBytes: () => number;
 
-  constructor(sql: SqlStorage) {
+  /** @param maxBytes size of the database at which the outbox is full. */
+  constructor(sql: SqlStorage, maxBytes: () => number) {
     this.#sql = sql;
-    this.#fill = new Fill(() => sql.databaseSize);
+    this.#maxBytes = maxBytes;
     // `body` is the last column, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
@@ -47,7 +53,6 @@ export class Outbox {
     // Rows that cannot be parsed, because of a bug. They are kept for inspection and no longer block other rows.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
-    this.#unsettled = new Unsettled(sql);
     this.#findLastRow();
   }
 
@@ -67,14 +72,13 @@ export class Outbox {
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
       this.#lastRow = row;
-      this.#fill.written(bytes);
-      this.#unsettled.add(periodStart, count);
+      this.#addUnsettled(periodStart, count);
     }
   }
 
   /** Called after a rollback. */
   rolledBack(): void {
-    this.#unsettled.forget();
+    this.#unsettled = null;
     this.#findLastRow();
   }
 
@@ -106,7 +110,7 @@ export class Outbox {
   #took(settled: Iterable<Taken>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
-      this.#unsettled.add(period_start, -count);
+      this.#addUnsettled(period_start, -count);
       any = true;
     }
     return any;
@@ -145,7 +149,7 @@ export class Outbox {
         )
         .one();
       this.settle([row]);
-      this.#unsettled.add(moved.period_start, moved.count);
+      this.#addUnsettled(moved.period_start, moved.count);
       signals += moved.count;
     }
     return signals;
@@ -182,14 +186,28 @@ export class Outbox {
     return this.#sql.databaseSize;
   }
 
-  /** Whether the database has at least `maxBytes`. */
-  isFull(maxBytes: number): boolean {
-    return this.#fill.reaches(maxBytes);
+  get isFull(): boolean {
+    return this.#sql.databaseSize >= this.#maxBytes();
   }
 
   /** Unsettled signals, in total or of one period. */
   unsettled(periodStartMs?: number): number {
-    return this.#unsettled.signals(periodStartMs);
+    const byPeriod = (this.#unsettled ??= this.#countUnsettled());
+    if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
+    return [...byPeriod.values()].reduce((sum, signals) => sum + signals, 0);
+  }
+
+  #countUnsettled(): Map<number, number> {
+    const rows = this.#sql.exec<Taken>(
+      `SELECT period_start, sum(count) AS count
+       FROM (SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows)
+       GROUP BY period_start`,
+    );
+    return new Map(rows.toArray().map(({ period_start, count }) => [period_start, count]));
+  }
+
+  #addUnsettled(periodStartMs: number, signals: number): void {
+    this.#unsettled?.set(periodStartMs, (this.#unsettled.get(periodStartMs) ?? 0) + signals);
   }
 
   #findLastRow(): void {
@@ -198,72 +216,6 @@ export class Outbox {
       .toArray();
     this.#lastRow = last?.row ?? 0;
     this.#blankRow = last?.bytes === 0 ? last.row : null;
-  }
-}
-
-// Tracks the size of the database. Reading it takes as long as writing a row, and each commit needs it, so it is read only
-// if the bytes written since the last read may have filled the database.
-
-/** Upper bound of the bytes that other tables write between two reads. */
-const BESIDES_BYTES = 50_000_000;
-
-export class Fill {
-  readonly #databaseBytes: () => number;
-  /** Size at the last read. */
-  #knownBytes = Number.POSITIVE_INFINITY;
-  #writtenBytes = 0;
-
-  constructor(databaseBytes: () => number) {
-    this.#databaseBytes = databaseBytes;
-  }
-
-  /** Adds the bytes of written rows, without unused space in their pages. */
-  written(bytes: number): void {
-    this.#writtenBytes += bytes;
-  }
-
-  reaches(maxBytes: number): boolean {
-    if (this.#knownBytes + 2 * this.#writtenBytes + BESIDES_BYTES < maxBytes) return false;
-    this.#knownBytes = this.#databaseBytes();
-    this.#writtenBytes = 0;
-    return this.#knownBytes >= maxBytes;
-  }
-}
-
-/**
- * Unsettled signals by billing period. They are counted on first use and then kept in memory, because there may be very many
- * rows while the queue is down.
- */
-class Unsettled {
-  readonly #sql: SqlStorage;
-  #byPeriod: Map<number, number> | null = null;
-
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
-  }
-
-  add(periodStartMs: number, signals: number): void {
-    this.#byPeriod?.set(periodStartMs, (this.#byPeriod.get(periodStartMs) ?? 0) + signals);
-  }
-
-  /** Called after a rollback: the next use counts again. */
-  forget(): void {
-    this.#byPeriod = null;
-  }
-
-  signals(periodStartMs: number | undefined): number {
-    const byPeriod = (this.#byPeriod ??= this.#count());
-    if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
-    return [...byPeriod.values()].reduce((sum, signals) => sum + signals, 0);
-  }
-
-  #count(): Map<number, number> {
-    const rows = this.#sql.exec<{ period_start: number; count: number }>(
-      "SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows",
-    );
-    const byPeriod = new Map<number, number>();
-    for (const { period_start, count } of rows) byPeriod.set(period_start, (byPeriod.get(period_start) ?? 0) + count);
-    return byPeriod;
   }
 }
 
@@ -353,8 +305,8 @@ export interface PackedMessage {
 
 /** Packs rows, in order, into messages. */
 export class MessagePacker {
-  #full: PackedMessage[] = [];
-  #open: PackedMessage | null = null;
+  /** Only the last one may have room for more rows. */
+  #messages: PackedMessage[] = [];
   #bytes = 0;
 
   get bytes(): number {
@@ -362,48 +314,94 @@ export class MessagePacker {
   }
 
   get isEmpty(): boolean {
-    return this.#open === null;
+    return this.#messages.length === 0;
   }
 
   get hasFull(): boolean {
-    return this.#full.length > 0;
+    return this.#messages.length > 1;
   }
 
   add({ row, bytes, text }: Pick<PackedRow, "row" | "bytes" | "text">): void {
-    const open = this.#open;
+    const last = this.#messages.at(-1);
     this.#bytes += bytes;
-    if (open !== null && open.bytes + bytes <= MESSAGE_MAX_BYTES) {
-      open.rows += text;
-      open.bytes += bytes;
-      open.lastRow = row;
+    if (last === undefined || last.bytes + bytes > MESSAGE_MAX_BYTES) {
+      this.#messages.push({ rows: text, bytes, lastRow: row });
       return;
     }
-    if (open !== null) this.#full.push(open);
-    this.#open = { rows: text, bytes, lastRow: row };
+    last.rows += text;
+    last.bytes += bytes;
+    last.lastRow = row;
   }
 
-  /** Removes and returns the first messages, within both limits. */
+  /** Removes and returns the first messages, within both limits, but at least one. */
   take(which: WhichMessages, maxMessages: number, maxBytes: number): PackedMessage[] {
-    const taken: PackedMessage[] = [];
-    let bytes = 0;
-    for (let next = this.#next(which); next !== null; next = this.#next(which)) {
-      if (taken.length === maxMessages || (taken.length > 0 && bytes + next.bytes > maxBytes)) break;
-      if (next === this.#open) this.#open = null;
-      else this.#full.shift();
-      bytes += next.bytes;
-      this.#bytes -= next.bytes;
-      taken.push(next);
+    const ready = which === "all" ? this.#messages : this.#messages.slice(0, -1);
+    let [count, sum] = [0, 0];
+    for (const { bytes } of ready.slice(0, maxMessages)) {
+      if (count > 0 && sum + bytes > maxBytes) break;
+      count++;
+      sum += bytes;
     }
-    return taken;
+    this.#bytes -= sum;
+    return this.#messages.splice(0, count);
   }
 
   clear(): void {
-    this.#full = [];
-    this.#open = null;
+    this.#messages = [];
     this.#bytes = 0;
   }
+}
 
-  #next(which: WhichMessages): PackedMessage | null {
-    return this.#full[0] ?? (which === "all" ? this.#open : null);
+// Search for a signal in the outbox by its id.
+
+/** Maximum difference between the clocks of edge and counter. */
+const CLOCK_SKEW_MS = 5_000;
+/** Maximum time from a signal's id to its commit: the edge creates a new id for each attempt and gives up after this time. */
+const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
+
+/**
+ * Returns the admission of a signal in the outbox, or null. The id contains a time, which limits the search even if very
+ * many rows wait. SQLite compares the bodies, so only matching rows reach JavaScript. Resent signals are not found here; the
+ * Signal Store still has them.
+ */
+export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
+  const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
+  if (idMs === null) return null;
+  const [fromMs, untilMs] = [idMs - CLOCK_SKEW_MS, idMs + COMMIT_MAX_DELAY_MS + CLOCK_SKEW_MS];
+  const rows = sql.exec<{ body: string }>(
+    "SELECT body FROM outbox WHERE row >= ? AND row < ? AND at BETWEEN ? AND ? AND instr(body, ?) > 0 ORDER BY row",
+    firstRowSince(sql, fromMs),
+    firstRowSince(sql, untilMs + 1),
+    fromMs,
+    untilMs,
+    `"${signalId}"`,
+  );
+  // A payload may quote another signal's id, so several rows can contain the text.
+  for (const { body } of rows) {
+    const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
+    const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
+    if (found !== undefined) return found.admission;
   }
+  return null;
+}
+
+/**
+ * Binary search for the first row that is not older than `atMs`. Row numbers are ordered by time but have gaps; the search
+ * takes at most 53 reads.
+ */
+function firstRowSince(sql: SqlStorage, atMs: number): number {
+  // Two queries, because each reads one end of the table. A single query for both would scan it.
+  const first = sql.exec<{ row: number | null }>("SELECT min(row) AS row FROM outbox").one();
+  const last = sql.exec<{ row: number | null }>("SELECT max(row) AS row FROM outbox").one();
+  if (first.row === null || last.row === null) return 0;
+  let [low, high] = [first.row, last.row + 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { row, at } = sql
+      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE row >= ? ORDER BY row LIMIT 1", middle)
+      .one();
+    if (at < atMs) low = row + 1;
+    else high = middle;
+  }
+  return low;
 }

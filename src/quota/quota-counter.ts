@@ -11,22 +11,22 @@ import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
-import { HandOn, newEvent } from "../notifications/raised-events.ts";
-import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
+import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
+import { newEvent } from "../notifications/raised-events.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { uuidv7Ms } from "../platform/ids.ts";
+import { RestorableObject } from "../platform/restorable-object.ts";
 import type { Admission } from "../wire/admission.ts";
-import { readMessage, writeMessage } from "../wire/message.ts";
-import { CallCounts } from "./call-counts.ts";
-import { type Correction, Corrections, CounterRestore } from "./counter-restore.ts";
-import { CounterNews } from "./counter-news.ts";
+import { CounterAlarm } from "./counter-alarm.ts";
+import { CounterNotices } from "./counter-notices.ts";
+import { type Correction, CounterRestore } from "./counter-restore.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
-import { IncomingCalls, RevokedKeys } from "./incoming-calls.ts";
-import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
+import { IncomingCalls } from "./incoming-calls.ts";
+import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
+import { LedgerState } from "./ledger-state.ts";
 import { readUsage, readUsageByDay } from "./ledger.ts";
-import { Outbox } from "./outbox.ts";
+import { findInFlight, Outbox } from "./outbox.ts";
 import type * as Protocol from "./protocol.ts";
+import { Refusals } from "./refusals.ts";
 import { ResentSignals } from "./resent-signals.ts";
 
 /** Age at which an unreadable row is set aside: after three attempts to record it. */
@@ -34,59 +34,44 @@ export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 /** Age of the oldest unrecorded signal that raises a notification. A healthy backlog is a hundred times younger. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
-/**
- * Interval at which the alarm checks whether calls still arrive. An idle object stays in memory for ten seconds and must
- * write its call counts before. An alarm costs a row; a pending timer costs as much in less than a second.
- */
-export const WATCH_MS = 9_000;
-
 export class QuotaCounter extends RestorableObject {
-  readonly #revoked: RevokedKeys;
+  readonly #workspaceId: string;
+  readonly #alarm: CounterAlarm;
   readonly #outbox: Outbox;
-  readonly #news: CounterNews;
-  readonly #state: LedgerState;
-  readonly #counts: CallCounts;
-  readonly #calls: IncomingCalls;
-  readonly #resent: ResentSignals;
-  readonly #alarm: Alarm;
-  readonly #handOn: HandOn;
   readonly #drain: Drain;
-  readonly #corrections: Corrections;
+  readonly #notices: CounterNotices;
+  readonly #ledger: LedgerState;
+  readonly #revoked: RevokedKeys;
+  readonly #callsByDay: CallsByDay;
+  readonly #refusals: Refusals;
+  readonly #incoming: IncomingCalls;
   readonly #restore: CounterRestore;
-  /** Calls since the last alarm. */
-  #callsSinceRing = 0;
-  /** Time at which the alarm does all of its work, even under load. After a start the time is unknown, so it is 0. */
-  #workDueMs = 0;
+  readonly #resent: ResentSignals;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    const { sql } = ctx.storage;
-    const workspaceId = ctx.id.name ?? "";
-    const common = { workspaceId, alarmBy: (atMs: number): void => this.#wakeBy(atMs) };
-    const outbox = (this.#outbox = new Outbox(sql));
-    const revoked = (this.#revoked = new RevokedKeys(sql));
-    const news = (this.#news = new CounterNews(sql));
-    const state = (this.#state = new LedgerState(ctx.storage, { outbox, news, changed: this.#changed }));
-    const corrections = (this.#corrections = new Corrections(sql));
-    this.#restore = new CounterRestore(ctx.storage, { state, outbox, corrections });
-    const counts = (this.#counts = new CallCounts(ctx.storage, { workspaceId, news, changed: this.#refused }));
-    const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
-    this.#resent = new ResentSignals(sql, { state, isBlocked: () => this.#restore.isClosed || isOutboxFull() });
-    this.#calls = new IncomingCalls(configuredRate(env), {
+    const { storage } = ctx;
+    const workspaceId = (this.#workspaceId = ctx.id.name ?? "");
+    const alarm = (this.#alarm = new CounterAlarm(ctx));
+    const outbox = (this.#outbox = new Outbox(storage.sql, () => configuredOutboxBytes(this.env)));
+    const drain = (this.#drain = new Drain(outbox, alarm, {
       workspaceId,
-      storage: ctx.storage,
-      revoked,
-      state,
-      counts,
-      isOutboxFull,
-    });
-    this.#alarm = new Alarm(ctx);
-    this.#handOn = new HandOn(news.raised, { ...common, destinations: env.DESTINATIONS });
-    this.#drain = new Drain(outbox, {
-      ...common,
-      send: (messages) => this.env.SIGNALS.sendBatch(messages),
       paceMs: configuredPaceMs(env),
-    });
+      send: (messages) => this.env.SIGNALS.sendBatch(messages),
+    }));
+    const notices = (this.#notices = new CounterNotices(storage.sql, {
+      workspaceId,
+      alarmBy: (atMs) => alarm.workBy(atMs),
+      destinations: env.DESTINATIONS,
+    }));
+    const ledger = (this.#ledger = new LedgerState(storage, { outbox, drain, notices, alarm }));
+    const revoked = (this.#revoked = new RevokedKeys(storage.sql));
+    const rates = new RequestBuckets(configuredRate(env));
+    const calls = (this.#callsByDay = new CallsByDay(storage));
+    const refusals = (this.#refusals = new Refusals(storage, { calls, notices, alarm }));
+    this.#incoming = new IncomingCalls(ctx, { revoked, rates, calls, refusals, ledger, outbox });
+    this.#restore = new CounterRestore(storage, ledger, outbox);
+    this.#resent = new ResentSignals(storage.sql, ledger, outbox, this.#restore);
   }
 
   /**
@@ -96,17 +81,18 @@ export class QuotaCounter extends RestorableObject {
    */
   configure({ configVersion, ...config }: Omit<QuotaConfig, "configVersion"> & Partial<QuotaConfig>): void {
     const nowMs = Date.now();
-    const newVersion = Math.max(nowMs, 1 + (this.#state.ledger?.configVersion ?? 0));
-    this.#state.configure({ ...config, configVersion: configVersion ?? newVersion }, nowMs);
-    this.#wakeBy(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
+    const newVersion = Math.max(nowMs, 1 + (this.#ledger.current?.configVersion ?? 0));
+    this.#ledger.configure({ ...config, configVersion: configVersion ?? newVersion }, nowMs);
+    this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
   /** Sets the notification types to raise, from the next commit. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
-    this.#state.want(wanted, nowMs);
+    this.#ledger.want(wanted, nowMs);
     // The alarm checks whether unsettled signals are late.
-    if (this.#news.wants("processing.late") && this.#outbox.oldest() !== null) this.#wakeBy(nowMs + SAFETY_ALARM_MS);
+    if (this.#notices.wants("processing.late") && this.#outbox.oldest() !== null)
+      this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
   }
 
   /** After it returns, no call with the key is accepted anywhere, because every call asks this object (spec §5.4). */
@@ -130,15 +116,14 @@ export class QuotaCounter extends RestorableObject {
     this.#restore.open();
   }
 
-  /** Returns the counts before a restore. @throws unless calls are refused; otherwise the counts would be outdated at once. */
+  /** Returns the counts before a restore. @throws unless calls are refused. */
   beforeRestore(): Protocol.CountedBefore {
-    if (!this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
     return this.#restore.before();
   }
 
-  /** @throws unless calls are refused; otherwise the signals of new calls would be lost without being counted. */
+  /** @throws unless calls are refused. */
   override async restoreTo(id: string, bookmark: string): Promise<void> {
-    if (this.awaitsRestore(id) && !this.#restore.isClosed) throw new Error("The Quota Counter takes calls.");
+    if (this.awaitsRestore(id)) this.#restore.expectClosed();
     await super.restoreTo(id, bookmark);
   }
 
@@ -151,7 +136,7 @@ export class QuotaCounter extends RestorableObject {
   correct(corrections: Correction[]): void {
     this.#restore.correct(corrections);
     // A restored object may have lost its alarm.
-    this.#wakeBy(Date.now() + SAFETY_ALARM_MS);
+    this.#alarm.workBy(Date.now() + SAFETY_ALARM_MS);
   }
 
   /**
@@ -160,8 +145,8 @@ export class QuotaCounter extends RestorableObject {
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
-    this.#callsSinceRing++;
-    return this.#calls.admit(call, Date.now());
+    this.#alarm.called();
+    return this.#incoming.admit(call, Date.now());
   }
 
   /**
@@ -169,16 +154,16 @@ export class QuotaCounter extends RestorableObject {
    * answer says so instead of the edge's refusal.
    */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
-    this.#callsSinceRing++;
-    return this.#calls.refused(call, Date.now());
+    this.#alarm.called();
+    return this.#incoming.refused(call, Date.now());
   }
 
   /** Counts calls that failed to authenticate, as summed up by an isolate. They do not count as use of the key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
-    this.#callsSinceRing++;
-    for (const { keyId, calls: count } of calls) this.#counts.called(keyId, count, nowMs);
-    this.#counts.refused(calls, nowMs);
+    this.#alarm.called();
+    for (const { keyId, calls: count } of calls) this.#refusals.called(keyId, count, nowMs);
+    this.#refusals.add(calls, nowMs);
   }
 
   /** Removes rows from the outbox whose signals the Signal Store has recorded. Idempotent. */
@@ -205,7 +190,7 @@ export class QuotaCounter extends RestorableObject {
   }
 
   usage(): Protocol.Usage | null {
-    const ledger = this.#state.ledgerAt(Date.now());
+    const ledger = this.#ledger.at(Date.now());
     return ledger && readUsage(this.ctx.storage.sql, ledger);
   }
 
@@ -216,33 +201,34 @@ export class QuotaCounter extends RestorableObject {
 
   /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
-    return this.#counts.lastUsed();
+    return this.#callsByDay.lastUsed();
   }
 
   keyCalls(keyId: string): Protocol.KeyCalls {
-    return this.#counts.keyCalls(keyId, Date.now());
+    const rejections = this.rejections(REJECTIONS_KEPT).filter((entry) => entry.keyId === keyId);
+    return { ...this.#callsByDay.ofKey(keyId), rejections };
   }
 
   rejections(limit: number): Rejection[] {
-    return this.#counts.latestRejections(limit, Date.now());
+    return this.#refusals.latest(limit, Date.now());
   }
 
   /** @param periodStartMs start of a billing period; undefined: since the workspace began. */
   books(periodStartMs?: number): Protocol.CounterBooks {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((usageOf) => usageOf?.periodStartMs === periodStartMs);
-    const admitted = periodStartMs === undefined ? this.#state.ledger?.admitted : period && ordinalsTaken(period);
-    const { forgotten, lost } = this.#corrections.sums(periodStartMs);
+    const admitted = periodStartMs === undefined ? this.#ledger.current?.admitted : period && ordinalsTaken(period);
+    const { forgotten, lost } = this.#restore.corrections(periodStartMs);
     return { admitted: (admitted ?? 0) + forgotten, unsettled: this.#outbox.unsettled(periodStartMs), lost };
   }
 
   backlog(): Protocol.Backlog {
-    const { forgotten, lost } = this.#corrections.sums();
+    const { forgotten, lost } = this.#restore.corrections();
     return {
       storeFull: this.#drain.storeFull,
       outboxMaxBytes: configuredOutboxBytes(this.env),
-      hasDestinations: this.#news.hasDestinations,
-      admitted: (this.#state.ledger?.admitted ?? 0) + forgotten,
+      hasDestinations: this.#notices.hasDestinations,
+      admitted: (this.#ledger.current?.admitted ?? 0) + forgotten,
       lostSignals: lost,
       unreadableSignals: this.#outbox.unreadableSignals(),
       unsettledSignals: this.#outbox.unsettled(),
@@ -252,48 +238,39 @@ export class QuotaCounter extends RestorableObject {
   }
 
   inFlight(signalId: string): Admission | null {
-    return findInFlight(this.ctx.storage.sql, this.ctx.id.name ?? "", signalId);
+    return findInFlight(this.ctx.storage.sql, this.#workspaceId, signalId);
   }
 
   /**
    * The single alarm: drain, resend, end of period. Never throws, because the platform gives up an alarm after six failures.
    */
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
     const nowMs = Date.now();
-    const isLoad = this.#callsSinceRing > 1;
-    this.#callsSinceRing = 0;
-    const untilWorkMs = this.#workDueMs - nowMs;
-    // A wait of more than a minute means that the clock was set back.
-    if (isLoad && untilWorkMs > 0 && untilWorkMs <= SAFETY_ALARM_MS) {
-      return this.#alarm.by(nowMs + Math.min(WATCH_MS, untilWorkMs));
-    }
-    this.#workDueMs = nowMs + SAFETY_ALARM_MS;
-    // More calls are likely. Setting the alarm here spares each of them from setting it.
-    if (isLoad) this.#alarm.by(nowMs + WATCH_MS);
+    if (!this.#alarm.fired(nowMs)) return;
     try {
       this.#setAsideUnreadable(nowMs);
-      const ledger = this.#state.ledgerAt(nowMs);
+      const ledger = this.#ledger.at(nowMs);
       this.#noteLateness(nowMs);
-      if (ledger !== null) this.#wakeBy(ledger.periodEndMs);
-      this.#state.save();
-      this.#counts.write(nowMs);
+      if (ledger !== null) this.#alarm.workBy(ledger.periodEndMs);
+      this.#ledger.save();
+      this.#callsByDay.write();
+      this.#refusals.write(nowMs);
     } catch (error) {
-      logEvent("alarm_failed", { workspace: this.ctx.id.name ?? "", error: errorText(error) });
-      this.#wakeBy(nowMs + SAFETY_ALARM_MS);
+      logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
+      this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
     }
-    await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
+    await Promise.all([this.#drain.run(), this.#notices.handOn.runIfDue()]);
   }
 
   /** Raises a notification when signals wait too long to be recorded; the next one follows only after the delay has ended. */
   #noteLateness(nowMs: number): void {
-    if (!this.#news.wants("processing.late")) return;
+    if (!this.#notices.wants("processing.late")) return;
     const oldest = this.#outbox.oldest();
     const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
     const late = lateMs <= nowMs;
-    if (!late) this.#wakeBy(lateMs);
-    if (late === this.#state.ledger?.late) return;
-    this.#state.update(nowMs, (ledger) => {
+    if (!late) this.#alarm.workBy(lateMs);
+    if (late === this.#ledger.current?.late) return;
+    this.#ledger.update(nowMs, (ledger) => {
       ledger.late = late;
       if (!late || oldest === null) return { save: true };
       const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: this.#outbox.unsettled() };
@@ -307,84 +284,10 @@ export class QuotaCounter extends RestorableObject {
       const signals = this.ctx.storage.transactionSync(() =>
         this.#outbox.setAsideUnreadable(nowMs - UNREADABLE_AFTER_MS),
       );
-      if (signals > 0) logEvent("rows_set_aside", { workspace: this.ctx.id.name ?? "", signals });
+      if (signals > 0) logEvent("rows_set_aside", { workspace: this.#workspaceId, signals });
     } catch (error) {
       this.#outbox.rolledBack();
       throw error;
     }
   }
-
-  /** After each change of the ledger: sends new outbox rows soon. The alarm covers a crash of the object. */
-  readonly #changed: LedgerStateOptions["changed"] = (rows, nowMs) => {
-    this.#handOn.start();
-    if (rows.length === 0) return;
-    this.#alarm.by(nowMs + WATCH_MS);
-    this.#drain.committed(rows);
-  };
-
-  /** After refused calls: schedules the write of their counts and sends raised notifications. */
-  readonly #refused = (nowMs: number): void => {
-    this.#alarm.by(nowMs + WATCH_MS);
-    this.#handOn.start();
-  };
-
-  /** Makes the alarm do all of its work at that time or earlier. */
-  #wakeBy(atMs: number): void {
-    this.#workDueMs = Math.min(this.#workDueMs, atMs);
-    this.#alarm.by(atMs);
-  }
-}
-
-// Search for a signal in the outbox by its id.
-
-/** Maximum difference between the clocks of edge and counter. */
-const CLOCK_SKEW_MS = 5_000;
-/** Maximum time from a signal's id to its commit: the edge creates a new id for each attempt and gives up after this time. */
-const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
-
-/**
- * Returns the admission of a signal in the outbox, or null. The id contains a time, which limits the search even if very
- * many rows wait. SQLite compares the bodies, so only matching rows reach JavaScript. Resent signals are not found here; the
- * Signal Store still has them.
- */
-export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
-  const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
-  if (idMs === null) return null;
-  const [fromMs, untilMs] = [idMs - CLOCK_SKEW_MS, idMs + COMMIT_MAX_DELAY_MS + CLOCK_SKEW_MS];
-  const rows = sql.exec<{ body: string }>(
-    "SELECT body FROM outbox WHERE row >= ? AND row < ? AND at BETWEEN ? AND ? AND instr(body, ?) > 0 ORDER BY row",
-    firstRowSince(sql, fromMs),
-    firstRowSince(sql, untilMs + 1),
-    fromMs,
-    untilMs,
-    `"${signalId}"`,
-  );
-  // A payload may quote another signal's id, so several rows can contain the text.
-  for (const { body } of rows) {
-    const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
-    const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
-    if (found !== undefined) return found.admission;
-  }
-  return null;
-}
-
-/**
- * Binary search for the first row that is not older than `atMs`. Row numbers are ordered by time but have gaps; the search
- * takes at most 53 reads.
- */
-function firstRowSince(sql: SqlStorage, atMs: number): number {
-  // Two queries, because each reads one end of the table. A single query for both would scan it.
-  const first = sql.exec<{ row: number | null }>("SELECT min(row) AS row FROM outbox").one();
-  const last = sql.exec<{ row: number | null }>("SELECT max(row) AS row FROM outbox").one();
-  if (first.row === null || last.row === null) return 0;
-  let [low, high] = [first.row, last.row + 1];
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const { row, at } = sql
-      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE row >= ? ORDER BY row LIMIT 1", middle)
-      .one();
-    if (at < atMs) low = row + 1;
-    else high = middle;
-  }
-  return low;
 }

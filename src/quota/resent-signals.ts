@@ -4,28 +4,26 @@
  * repeated batch changes nothing.
  */
 import { overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
+import type { CounterRestore } from "./counter-restore.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { Ledger } from "./ledger.ts";
-import { RowPacker } from "./outbox.ts";
-import type { PackedRow } from "./outbox.ts";
+import { type Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import type { ReleaseTerms, ResentSignal, ResendPage, ResendResult } from "./protocol.ts";
 
 /** Number of jobs whose last batch is remembered. A repeated call of an older job cannot come: it comes within seconds. */
 const JOBS_REMEMBERED = 20;
 
-interface ResentSignalsOptions {
-  state: LedgerState;
-  /** Whether nothing can be sent now: the outbox is full, or the workspace is being restored. */
-  isBlocked: () => boolean;
-}
-
 export class ResentSignals {
   readonly #sql: SqlStorage;
-  readonly #options: ResentSignalsOptions;
+  readonly #ledger: LedgerState;
+  readonly #outbox: Outbox;
+  readonly #restore: CounterRestore;
 
-  constructor(sql: SqlStorage, options: ResentSignalsOptions) {
+  constructor(sql: SqlStorage, ledger: LedgerState, outbox: Outbox, restore: CounterRestore) {
     this.#sql = sql;
-    this.#options = options;
+    this.#ledger = ledger;
+    this.#outbox = outbox;
+    this.#restore = restore;
     // `released`: signals that this period's releases have counted; the store still lists them as held until they are
     // recorded. `resend_jobs`: the last sent batch of each recent job.
     sql.exec(`
@@ -35,30 +33,30 @@ export class ResentSignals {
       ) WITHOUT ROWID;`);
   }
 
-  /** Accepts as many held signals of the batch as now fit, and sends them. */
+  /** Accepts as many held signals of the batch as now fit, and sends them. An empty batch asks for the numbers of the job. */
   release(page: ResendPage, terms: ReleaseTerms, nowMs: number): ResendResult {
-    const { state, isBlocked } = this.#options;
-    const before = state.ledgerAt(nowMs);
-    if (before === null || isBlocked()) return { ...this.#lastPage(page.job), next: "wait" };
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
+    const before = this.#ledger.at(nowMs);
+    if (before === null || this.#isBlocked) return { ...this.#lastPage(page.job), next: "wait" };
     const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
     if (isOver) return { ...this.#lastPage(page.job), next: "end" };
     const result = this.#send(page, nowMs, (ledger) => this.#takeFitting(ledger, page.signals));
-    return roomToRelease(state.ledger ?? before) === 0 ? { ...result, next: "end" } : result;
+    return roomToRelease(this.#ledger.current ?? before) === 0 ? { ...result, next: "end" } : result;
   }
 
   /** Sends the dead letters of the batch, uncounted: all, or none while nothing can be sent. */
   replay(page: ResendPage, nowMs: number): ResendResult {
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
     return this.#send(page, nowMs, () => page.signals);
   }
 
   /** @param take returns the signals to send. Runs in the transaction of the ledger's change. */
   #send(page: ResendPage, nowMs: number, take: (ledger: Ledger) => ResentSignal[]): ResendResult {
-    const { state, isBlocked } = this.#options;
     const last = this.#lastPage(page.job);
     if (page.page <= last.page) return { ...last, next: "more" };
-    if (isBlocked() || state.ledger === null) return { ...last, next: "wait" };
+    if (this.#isBlocked || this.#ledger.current === null) return { ...last, next: "wait" };
     let { sent } = last;
-    state.update(nowMs, (ledger) => {
+    this.#ledger.update(nowMs, (ledger) => {
       const signals = take(ledger);
       sent = last.sent + signals.length;
       // A job id begins with the time of its request, so ids sort by age.
@@ -78,6 +76,11 @@ export class ResentSignals {
       return { rows: rowsOf(ledger, signals, nowMs) };
     });
     return { sent, through: page.through, next: "more" };
+  }
+
+  /** Whether nothing can be sent now. */
+  get #isBlocked(): boolean {
+    return this.#restore.isClosed || this.#outbox.isFull;
   }
 
   /** The last sent batch of a job; page 0: none. */

@@ -4,39 +4,37 @@
  * In received order: resent signals leave their place → statuses → identities → owners, scores and lines. Identities come
  * before owners, so that what a signal says about a visitor holds for its whole batch.
  */
+import type { Evaluation } from "../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import { groupSource } from "../domain/signal/identity.ts";
-import type { LineStatus } from "../domain/signal/signal.ts";
-import { isLater } from "../wire/admission.ts";
-import type { ReceivedOrder } from "../wire/admission.ts";
+import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
+import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
-import { afterPurge } from "./log/line.ts";
-import type { Facts, ListingId, Owner } from "./log/line.ts";
-import { hashBytes } from "./log/originals.ts";
-import type { Candidate, Original } from "./log/originals.ts";
+import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
+import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
-import { insertEntries } from "./people/timelines.ts";
-import type { Entry } from "./people/timelines.ts";
-import { idsOf, visitorList, visitorOfPayload } from "./people/visitors.ts";
-import type { VisitorId } from "./people/visitors.ts";
+import { insertEntries, type Entry } from "./people/timelines.ts";
+import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/visitors.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
-import { admissionOf, deleteDeadLetter, insertDeadLetter, readDeadLetter } from "./state/dead-letters.ts";
-import { noteDeadLetters } from "./state/raise-events.ts";
-import { changeStatus, countedSignal, noteReceived } from "./state/status-change.ts";
-import type { Books } from "./state/status-change.ts";
+import {
+  admissionOf,
+  deleteDeadLetter,
+  insertDeadLetter,
+  noteDeadLetters,
+  readDeadLetter,
+} from "./state/dead-letters.ts";
+import { changeStatus, countedSignal, noteReceived, type Books } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
-
-type Work = SignalToRecord["work"];
-/** The work of a signal that may name a visitor. */
-type VisitorWork = Extract<Work, { kind: "signal" | "identify" }>;
 
 /** A signal on its way into the log, with everything found out so far. */
 interface PendingSignal {
+  id: string;
   signal: SignalToRecord;
   /** Null for account updates and dead letters. */
-  visitorWork: VisitorWork | null;
+  visitor: Omit<NormalisedSignal, "properties"> | null;
+  evaluation: Evaluation | null;
   order: ReceivedOrder;
   status: Exclude<LineStatus, "released"> | "dead";
   /** Why the signal is a dead letter; null: it is none. */
@@ -57,20 +55,21 @@ export function recordSignals(
   nowMs: number,
   rulesVersion: number | null = null,
 ): void {
-  const resent = new ResentSignals(state);
   const people = new People(state);
   const accounts = new Accounts(state.sql);
-  const batchSignals = batch
-    .filter((signal) => resent.leavePlace(signal))
+  const released = new Map<number, Facts>();
+  const signals = batch
+    .filter((signal) => leavesItsPlace(state, signal, released))
     .map(toPending)
     .sort((a, b) => (isLater(a.order, b.order) ? 1 : -1));
 
-  people.preload(batchSignals.flatMap(({ visitorWork }) => visitorWork?.normalised ?? []));
-  decideStatuses(state, batchSignals, people, nowMs);
-  for (const pending of batchSignals) addIdentities(pending, people);
+  people.preload(signals.flatMap(({ visitor }) => visitor ?? []));
+  decideStatuses(state, signals, people, nowMs);
+  findDuplicates(state, signals, nowMs);
+  for (const pending of signals) addIdentities(pending, people);
   const lists = new Map<string, Entry[]>();
   const waiting: VisitorId[] = [];
-  for (const pending of batchSignals) {
+  for (const pending of signals) {
     assignOwner(pending, people);
     updateAccount(pending, accounts);
     const facts = appendToLog(state, pending, nowMs);
@@ -83,17 +82,20 @@ export function recordSignals(
   linkAtOnce(state, people, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
   people.write();
   accounts.write();
-  resent.write();
-  raiseEvents(state, batchSignals, people, nowMs);
+  writeReleased(state, released);
+  raiseEvents(state, signals, people, nowMs);
   state.signals.flush();
 }
 
 function toPending(signal: SignalToRecord): PendingSignal {
-  const { receivedAtMs, ordinal } = signal.admission;
+  const { id, receivedAtMs, ordinal } = signal.admission;
   const { work } = signal;
+  const isOfVisitor = work.kind === "signal" || work.kind === "identify";
   return {
+    id,
     signal,
-    visitorWork: work.kind === "signal" || work.kind === "identify" ? work : null,
+    visitor: isOfVisitor ? work.normalised : null,
+    evaluation: isOfVisitor ? work.evaluation : null,
     order: { receivedAtMs, ordinal },
     status: "processed",
     deadReason: work.kind === "dead" ? work.reason : null,
@@ -109,7 +111,6 @@ function toPending(signal: SignalToRecord): PendingSignal {
 /** Decides the status of each signal. Priority: person deleted → dead → past its period → held → duplicate → processed. */
 function decideStatuses(state: StoreState, batch: readonly PendingSignal[], people: People, nowMs: number): void {
   const namesUntilMs = namesDeletedUntilMs(state.sql);
-  const candidates: { pending: PendingSignal; key: string; candidate: Candidate }[] = [];
   for (const pending of batch) {
     const { admission, work } = pending.signal;
     if (isOfDeletedPerson(state, pending, people, namesUntilMs)) {
@@ -117,79 +118,72 @@ function decideStatuses(state: StoreState, batch: readonly PendingSignal[], peop
       pending.isDeleted = true;
     } else if (work.kind === "dead") pending.status = "dead";
     else if (admission.verdict === "held") pending.status = admission.periodEndMs <= nowMs ? "purged" : "held";
-    else if (work.contentHash !== null) {
-      pending.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
-      const candidate = {
-        hash: pending.hash,
-        receivedAtMs: admission.receivedAtMs,
-        windowMs: work.duplicateWindowMs,
-        isResent: admission.resent !== undefined,
-      };
-      candidates.push({ pending, key: work.contentHash, candidate });
-    }
   }
-  const recorded = state.originals.find(
-    candidates.map(({ candidate }) => candidate),
-    nowMs,
-  );
+}
+
+/** Finds the duplicates among the signals that would be processed. */
+function findDuplicates({ originals }: StoreState, batch: readonly PendingSignal[], nowMs: number): void {
+  const candidates = batch.flatMap((pending) => {
+    const { admission, work } = pending.signal;
+    if (pending.status !== "processed" || work.kind === "dead" || work.contentHash === null) return [];
+    const { contentHash, duplicateWindowMs: windowMs } = work;
+    const hash = (pending.hash = hashBytes(contentHash, windowMs));
+    const isResent = admission.resent !== undefined;
+    return { pending, contentHash, hash, receivedAtMs: admission.receivedAtMs, windowMs, isResent };
+  });
+  const recorded = originals.find(candidates, nowMs);
   const inBatch = new Map<string, PendingSignal[]>();
-  for (const [index, { pending, key, candidate }] of candidates.entries()) {
-    const twins = inBatch.get(key) ?? [];
-    const isNear = ({ order }: PendingSignal): boolean =>
-      Math.abs(order.receivedAtMs - pending.order.receivedAtMs) <= candidate.windowMs;
-    pending.original = recorded[index] ?? twins.find(isNear) ?? null;
+  for (const [index, { pending, contentHash, receivedAtMs, windowMs }] of candidates.entries()) {
+    const twins = inBatch.get(contentHash) ?? [];
+    const twin = twins.find(({ order }) => Math.abs(order.receivedAtMs - receivedAtMs) <= windowMs);
+    pending.original = recorded[index] ?? twin ?? null;
     if (pending.original !== null) pending.status = "duplicate";
-    else inBatch.set(key, [...twins, pending]);
+    else inBatch.set(contentHash, [...twins, pending]);
   }
 }
 
 /** A dead letter is checked by the fields of its payload that name people, as far as they are readable. */
 function isOfDeletedPerson(
   { sql }: StoreState,
-  { signal, visitorWork, order }: PendingSignal,
+  { signal, visitor, order }: PendingSignal,
   people: People,
   namesUntilMs: number,
 ): boolean {
   if (order.receivedAtMs > namesUntilMs) return false;
-  const visitor =
-    signal.work.kind === "dead"
-      ? visitorOfPayload(signal.payload, signal.admission)
-      : (visitorWork?.normalised ?? null);
-  if (visitor === null) return false;
-  return isOfDeleted(sql, people.identities, visitor, order);
+  const names = signal.work.kind === "dead" ? visitorOfPayload(signal.payload, signal.admission) : visitor;
+  return names !== null && isOfDeleted(sql, people.identities, names, order);
 }
 
 /**
  * Notes what a signal says about its visitor (spec §6, identify). Without an email there is no person and no link, but ids that are
  * named together belong to one visitor.
  */
-function addIdentities({ status, visitorWork, order }: PendingSignal, people: People): void {
-  if (status !== "processed" || visitorWork === null) return;
-  const { email, userId, anonymousId, previousId } = visitorWork.normalised;
+function addIdentities({ status, signal, visitor, order }: PendingSignal, people: People): void {
+  if (status !== "processed" || visitor === null) return;
+  const { email, userId, anonymousId, previousId } = visitor;
   const user: VisitorId | null = userId === undefined ? null : { kind: "user_id", value: userId };
-  if (visitorWork.kind === "signal") {
+  if (signal.work.kind === "signal") {
     if (user === null || previousId === undefined) return;
     people.identities.pair({ kind: "anonymous_id", value: previousId }, user, order);
     people.identities.pair({ kind: "user_id", value: previousId }, user, order);
     return;
   }
-  const visitor: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
+  const anonymous: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
   if (email !== undefined) {
     const personId = people.personFor(email, order);
-    for (const id of [user, visitor]) if (id !== null) people.identities.claim(id, { ...order, personId });
-  } else if (user !== null && visitor !== null) people.identities.pair(user, visitor, order);
+    for (const id of [user, anonymous]) if (id !== null) people.identities.claim(id, { ...order, personId });
+  } else if (user !== null && anonymous !== null) people.identities.pair(user, anonymous, order);
 }
 
 /** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
 function assignOwner(pending: PendingSignal, people: People): void {
-  const { visitorWork } = pending;
-  if (pending.status !== "processed" || visitorWork === null) return;
-  const { normalised: visitor, evaluation } = visitorWork;
+  const { visitor, evaluation, order } = pending;
+  if (pending.status !== "processed" || visitor === null) return;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
   // Without an evaluation, a rule needs the owner's email: the rules run when the signal is linked.
-  pending.owner = evaluation === null ? null : people.ownerOf(visitor, pending.order);
+  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order);
   if (pending.owner !== null) pending.matches = evaluation?.matches ?? [];
-  else if (visitorWork.kind === "signal") pending.status = "anonymous";
+  else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
 
 /** Updates an account (design §8.7). A held update has no effect. */
@@ -225,67 +219,57 @@ function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): 
 
 function recordedFacts(state: StoreState, pending: PendingSignal, status: LineStatus, nowMs: number): Facts {
   const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
-  const { visitorWork, original, owner } = pending;
+  const { visitor, evaluation, original, owner } = pending;
   const { kind } = pending.signal.work;
   // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
   // finds the original, and would not find the duplicate.
-  const names = status === "purged" || status === "duplicate" ? null : visitorWork?.normalised;
-  // Only a held signal is normalised again, when it is released.
-  const isHeld = status === "held";
-  const isListed = status === "processed" || status === "anonymous";
+  const names = status === "purged" || status === "duplicate" ? null : visitor;
   // The matches of an anonymous signal count when it is linked.
-  const matches = status === "anonymous" ? (visitorWork?.evaluation?.matches ?? []) : pending.matches;
+  const matches = status === "anonymous" ? (evaluation?.matches ?? []) : pending.matches;
+  // Only a held signal is normalised again, when it is released.
+  const source = status === "held" && pathSource !== undefined ? { pathSource } : {};
+  const idempotency = status === "held" && idempotencyKey !== undefined ? { idempotencyKey } : {};
   return {
-    admission: {
-      ...admission,
-      ...(isHeld && pathSource !== undefined ? { pathSource } : {}),
-      ...(isHeld && idempotencyKey !== undefined ? { idempotencyKey } : {}),
-    },
+    admission: { ...admission, ...source, ...idempotency },
     recordedAtMs: nowMs,
     kind: kind === "dead" ? "signal" : kind,
     status,
-    event: visitorWork?.normalised.event ?? null,
+    event: visitor?.event ?? null,
     source: names?.source ?? null,
     email: names?.email ?? null,
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
     traits: names?.traits ?? {},
     owner,
-    listedBy: isListed ? listedBy(pending) : [],
+    listedBy: status === "processed" || status === "anonymous" ? listedBy(pending) : [],
     linkedAtMs: null,
-    duplicateOf: original === null ? null : idOfOriginal(original),
-    rulesTried: names === null ? 0 : (visitorWork?.evaluation?.rulesTried ?? 0),
+    duplicateOf: original?.id ?? null,
+    rulesTried: names === null ? 0 : (evaluation?.rulesTried ?? 0),
     outcomes: state.outcomes.idsOf(matches),
     deletedAtMs: pending.isDeleted ? nowMs : null,
   };
-}
-
-function idOfOriginal(original: PendingSignal | Original): string {
-  return "id" in original ? original.id : original.signal.admission.id;
 }
 
 /**
  * The ids whose timelines list a line. If an anonymous id named the owner, the user id lists the line too: a user id is stronger,
  * so the line moves when the user id is identified.
  */
-function listedBy({ owner, visitorWork }: PendingSignal): ListingId[] {
+function listedBy({ owner, visitor }: PendingSignal): ListingId[] {
   const ids: ListingId[] = [];
-  if (visitorWork === null) return ids;
-  const { userId, anonymousId } = visitorWork.normalised;
-  if (userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
-  if (anonymousId !== undefined && owner === null) ids.push("anonymous_id");
+  if (visitor?.userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
+  if (visitor?.anonymousId !== undefined && owner === null) ids.push("anonymous_id");
   return ids;
 }
 
 /** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
-  { status, visitorWork, owner, seq }: PendingSignal,
+  { status, visitor, owner, seq }: PendingSignal,
   facts: Facts,
   people: People,
   lists: Map<string, Entry[]>,
   waiting: VisitorId[],
 ): void {
-  if ((status !== "processed" && status !== "anonymous") || visitorWork === null) return;
+  if ((status !== "processed" && status !== "anonymous") || visitor === null) return;
   if (owner !== null) people.own(owner.personId, seq, facts);
   for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
@@ -297,21 +281,23 @@ function addToLists(
 }
 
 /** Notes from which line on all anonymous lines have the outcomes of the current rules. Linking then needs no payloads. */
-function noteJudged({ books }: StoreState, { seq, visitorWork }: PendingSignal, rulesVersion: number | null): void {
-  const isJudged = rulesVersion !== null && visitorWork?.kind === "signal" && visitorWork.evaluation !== null;
+function noteJudged(
+  { books }: StoreState,
+  { seq, signal, evaluation }: PendingSignal,
+  rulesVersion: number | null,
+): void {
+  const isJudged = rulesVersion !== null && signal.work.kind === "signal" && evaluation !== null;
   if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
   else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
 }
 
-function count({ signal, status, visitorWork, original, order, seq }: PendingSignal, books: Books): void {
-  const { admission } = signal;
-  const visitor = visitorWork?.kind === "signal" ? visitorWork.normalised : null;
-  const group = visitor === null ? null : { event: visitor.event, source: groupSource(visitor.source, visitor) };
+function count({ id, signal, status, visitor, original, order, seq }: PendingSignal, books: Books): void {
+  const isInGroup = visitor !== null && signal.work.kind === "signal";
+  const group = isInGroup ? { event: visitor.event, source: groupSource(visitor.source, visitor) } : null;
   if (group !== null && status !== "purged" && status !== "dead") {
-    const sample = original === null ? { id: admission.id, seq } : { id: idOfOriginal(original), seq: original.seq };
-    noteReceived(books, group, order, sample);
+    noteReceived(books, group, order, { id: original?.id ?? id, seq: original?.seq ?? seq });
   }
-  changeStatus(books, { admission, group }, "unrecorded", status);
+  changeStatus(books, { admission: signal.admission, group }, "unrecorded", status);
 }
 
 /** Raises the events of the whole batch in one row. */
@@ -325,54 +311,36 @@ function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news 
   ]);
 }
 
-/**
- * Resent signals (design §6, §8): released held signals and replayed dead letters. Each names the place it leaves, and leaves it in
- * the transaction that records it. If the place no longer has the signal, it was recorded before and is ignored. A signal in such a
- * place never had an effect on people.
- */
-class ResentSignals {
-  readonly #state: StoreState;
-  /** Facts that are left of released held signals, by line. */
-  readonly #released = new Map<number, Facts>();
+// Resent signals (design §6, §8): released held signals and replayed dead letters. Each names the place it leaves, and leaves it in the
+// transaction that records it. If the place no longer has the signal, it was recorded before and is ignored. A signal in such a place never
+// had an effect on people.
 
-  constructor(state: StoreState) {
-    this.#state = state;
-  }
-
-  /** Returns whether to record the signal: always if it is new. */
-  leavePlace(signal: SignalToRecord): boolean {
-    const { resent } = signal.admission;
-    if (resent === undefined) return true;
-    return resent.from === "held" ? this.#leaveHeld(signal, resent.place) : this.#leaveDead(signal, resent.place);
-  }
-
-  /** Writes the released lines, after all signals are recorded. */
-  write(): void {
-    const { held } = this.#state;
-    for (const { segment, seqs } of held.segmentsOf(this.#released.keys())) {
-      held.blank(segment, seqs);
-      held.rewrite(segment, new Map(seqs.map((seq) => [seq, this.#released.get(seq) ?? segment.facts(seq)] as const)));
-    }
-    held.flush();
-  }
-
-  /** A signal that was purged on its way through the queue is recorded all the same. */
-  #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
-    const facts = this.#released.has(place) ? null : this.#state.held.read(place);
-    if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
-    const { status } = facts;
-    if (status !== "held" && status !== "purged") return false;
-    changeStatus(this.#state.books, countedSignal(facts), status, "released");
-    this.#released.set(place, { ...afterPurge(facts), status: "released" });
-    return true;
-  }
-
-  /** A signal that is dead again stays in its place. */
-  #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
-    const row = readDeadLetter(this.#state.sql, place);
+/** Returns whether to record the signal: always if it is new. @param released facts that are left of held signals, by line. */
+function leavesItsPlace(state: StoreState, { admission, work }: SignalToRecord, released: Map<number, Facts>): boolean {
+  const { id, resent } = admission;
+  if (resent === undefined) return true;
+  const { from, place } = resent;
+  if (from === "dead") {
+    const row = readDeadLetter(state.sql, place);
+    // A signal that is dead again stays in its place.
     if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
-    changeStatus(this.#state.books, { admission: admissionOf(row), group: null }, "dead", "released");
-    deleteDeadLetter(this.#state.sql, place);
+    changeStatus(state.books, { admission: admissionOf(row), group: null }, "dead", "released");
+    deleteDeadLetter(state.sql, place);
     return true;
   }
+  const facts = released.has(place) ? null : state.held.read(place);
+  if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
+  // A signal that was purged on its way through the queue is recorded all the same.
+  if (facts.status !== "held" && facts.status !== "purged") return false;
+  changeStatus(state.books, countedSignal(facts), facts.status, "released");
+  released.set(place, { ...afterPurge(facts), status: "released" });
+  return true;
+}
+
+function writeReleased({ held }: StoreState, released: ReadonlyMap<number, Facts>): void {
+  for (const { segment, seqs } of held.segmentsOf(released.keys())) {
+    held.blank(segment, seqs);
+    held.rewrite(segment, new Map(seqs.map((seq) => [seq, released.get(seq) ?? segment.facts(seq)] as const)));
+  }
+  held.flush();
 }

@@ -4,18 +4,15 @@
  *
  * Steps are idempotent: the counter sends each page of a job once and answers with the end of the page. So a crash between the counter's
  * commit and the note neither repeats nor skips signals. A signal leaves its place in the store when it is recorded
- * (record/record-signals.ts).
+ * (record-signals.ts).
  */
 import { DAY_MS } from "../domain/duration.ts";
-import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
-import { envelopeOfResent } from "../wire/admission.ts";
-import type { Admission } from "../wire/admission.ts";
+import { envelopeOfResent, type Admission } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";
 import type { Segment } from "./log/segment.ts";
-import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
-import type { DeadLetterRow } from "./state/dead-letters.ts";
+import { admissionOf, lastDeadLetter, type DeadLetterRow } from "./state/dead-letters.ts";
 import { readTotals } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
 
@@ -41,8 +38,6 @@ export interface StoredSignal {
   from: "held" | "dead";
   /** Line number, or number of the dead letter. */
   place: number;
-  /** Cursor of the page after this signal. */
-  cursor: number;
 }
 
 /** A row of the table `returns`, see schema.ts. */
@@ -125,19 +120,14 @@ async function sendPage({ state, env, workspaceId }: ReturnWork, job: ReturnJob)
   const { sql } = state;
   const scope = JSON.parse(job.scope) as ReturnScope;
   const page = readPage(state, job, scope);
-  if (page === null) return endJob(sql, job.id);
-  if (page.signals.length === 0) {
+  if (page !== null && page.signals.length === 0) {
     sql.exec("UPDATE returns SET cursor = ? WHERE id = ?", page.through, job.id);
     return;
   }
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
-  const verdict = scope.kind === "release" ? "accepted" : null;
-  const part = {
-    job: job.id,
-    page: job.page,
-    through: page.through,
-    signals: page.signals.map((signal) => toResent(signal, verdict ?? signal.admission.verdict)),
-  };
+  // After the last page the store asks for the numbers only: after a crash the signals of a sent page may have left already.
+  const { signals, through: end } = page ?? { signals: [], through: job.cursor };
+  const part = { job: job.id, page: job.page, through: end, signals: signals.map(toResent) };
   const { sent, through, next } = await within(
     CALL_TIMEOUT_MS,
     scope.kind === "release" ? counter.release(part, scope) : counter.replay(part),
@@ -162,12 +152,12 @@ function readPage(state: StoreState, job: ReturnJob, scope: ReturnScope): Page |
     const ids = scope.ids.slice(job.cursor, job.cursor + RETURN_PAGE_SIGNALS);
     return ids.length === 0 ? null : { signals: deadSignalsById(state, ids), through: job.cursor + ids.length };
   }
-  const signals =
-    scope.kind === "release"
-      ? heldSignals(state, scope.periodEndMs, job, RETURN_PAGE_SIGNALS)
-      : deadSignals(state, job, RETURN_PAGE_SIGNALS);
-  const last = signals.at(-1);
-  return last === undefined ? null : { signals, through: last.cursor };
+  if (scope.kind === "replay") {
+    const signals = deadSignals(state, job, RETURN_PAGE_SIGNALS);
+    return signals.length === 0 ? null : { signals, through: signals.at(-1)?.place ?? 0 };
+  }
+  const signals = heldSignals(state, scope.periodEndMs, job, RETURN_PAGE_SIGNALS);
+  return signals.length === 0 ? null : { signals, through: signals.at(-1)?.admission.ordinal ?? 0 };
 }
 
 /** Adds the numbers to the audit entry that was written before the job began. */
@@ -195,10 +185,11 @@ function stillHeld({ held, sent }: ReturnJob): number {
   return Math.max(0, held - sent);
 }
 
-function toResent(signal: StoredSignal, verdict: AdmittedVerdict) {
-  const { admission, payload, from, place } = signal;
+function toResent({ admission, payload, from, place }: StoredSignal) {
+  const { id, periodStartMs } = admission;
+  const verdict = from === "held" ? "accepted" : admission.verdict;
   const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
-  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
+  return { id, periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 
 /** The start of a page, and the last place of the job. */
@@ -221,14 +212,14 @@ export function heldSignals(
       const { status, admission } = segment.facts(seq);
       const { ordinal } = admission;
       if (status !== "held" || seq > lastPlace || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
-      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq, cursor: ordinal }];
+      return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq }];
     });
-    first = [...first, ...signals].sort((a, b) => a.cursor - b.cursor).slice(0, limit);
+    first = [...first, ...signals].sort((a, b) => a.admission.ordinal - b.admission.ordinal).slice(0, limit);
   };
   add(held.open());
   for (const { firstOrdinal, read } of held.byOrdinal(cursor)) {
     const last = first[limit - 1];
-    if (last !== undefined && last.cursor < firstOrdinal) break;
+    if (last !== undefined && last.admission.ordinal < firstOrdinal) break;
     add(read());
   }
   return first;
@@ -249,6 +240,7 @@ function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
     "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
     JSON.stringify(ids),
   );
+  // Sorted here, because SQLite would go through all dead letters in the order of `seq`.
   return rows
     .toArray()
     .map(toStored)
@@ -256,13 +248,7 @@ function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
 }
 
 function toStored(row: DeadLetterRow): StoredSignal {
-  return {
-    admission: admissionOf(row),
-    payload: row.payload ?? missing(),
-    from: "dead",
-    place: row.seq,
-    cursor: row.seq,
-  };
+  return { admission: admissionOf(row), payload: row.payload ?? missing(), from: "dead", place: row.seq };
 }
 
 function missing(): never {

@@ -1,86 +1,75 @@
 /**
- * The tables of the Signal Store. `npm run migrations` generates the migrations from this file. Times are milliseconds since 1970.
- * The generator does not support WITHOUT ROWID: such a table needs an edit of its migration by hand, each time it is created anew.
+ * The tables of the Signal Store. Only `npm run migrations` reads this file; the store uses plain SQL. Times are milliseconds since 1970,
+ * days are days since 1970. The generator does not support WITHOUT ROWID: such a table needs an edit of its migration by hand, each time
+ * it is created anew.
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { AccountField } from "../domain/accounts/payload-template.ts";
-import type { DayCounts } from "../domain/quota/day-counts.ts";
-import type { MappingRule, RuleMatch } from "../domain/rules/mapping-rule.ts";
-import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
-import type { ValueClaims } from "./accounts/accounts.ts";
-import type { Crossings } from "./state/raise-events.ts";
-import type { RuleJobStatus } from "./protocol/store-operations.ts";
 
-// Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses these tables.
+// Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
 /** The head of each log. Padded, so that SQLite writes only the pages that differ. See log/head.ts. */
 export const heads = sqliteTable("heads", {
-  log: integer("log").primaryKey(),
-  nextSeq: integer("next_seq").notNull(),
+  log: integer().primaryKey(),
+  next_seq: integer().notNull(),
   /** JSON of the data other than lines. */
-  meta: text("meta").notNull(),
-  facts: blob("facts").notNull(),
-  payloads: blob("payloads").notNull(),
+  meta: text().notNull(),
+  facts: blob().notNull(),
+  payloads: blob().notNull(),
 });
 
+/** Columns: see log/segment.ts. */
 function segmentsOf(log: string) {
   return sqliteTable(
     `${log}_segments`,
     {
-      firstSeq: integer("first_seq").primaryKey(),
-      lastSeq: integer("last_seq").notNull(),
-      firstMs: integer("first_ms").notNull(),
-      lastMs: integer("last_ms").notNull(),
-      receivedFrom: integer("received_from").notNull(),
-      receivedTo: integer("received_to").notNull(),
-      ordinalFrom: integer("ordinal_from").notNull(),
-      ordinalTo: integer("ordinal_to").notNull(),
-      periodEnd: integer("period_end").notNull(),
-      statuses: text("statuses").notNull(),
-      cold: text("cold"),
-      coldOffset: integer("cold_offset").notNull().default(0),
-      coldBytes: integer("cold_bytes").notNull().default(0),
-      groups: blob("groups").notNull(),
+      first_seq: integer().primaryKey(),
+      last_seq: integer().notNull(),
+      first_ms: integer().notNull(),
+      last_ms: integer().notNull(),
+      received_from: integer().notNull(),
+      received_to: integer().notNull(),
+      ordinal_from: integer().notNull(),
+      ordinal_to: integer().notNull(),
+      period_end: integer().notNull(),
+      statuses: text().notNull(),
+      cold: text(),
+      cold_offset: integer().notNull().default(0),
+      cold_bytes: integer().notNull().default(0),
+      groups: blob().notNull(),
     },
-    (table) => [
-      index(`${log}_segments_time`).on(table.firstMs),
-      // Partial indexes of the held log, for segments with lines that are still held: the next purge, and the order of release.
-      ...(log === "held"
-        ? [
-            index("held_segments_due")
-              .on(table.periodEnd)
-              .where(sql`instr(statuses, 'h') > 0`),
-            index("held_segments_order")
-              .on(table.ordinalFrom)
-              .where(sql`instr(statuses, 'h') > 0`),
-          ]
-        : []),
-    ],
+    (table) => {
+      const time = index(`${log}_segments_time`).on(table.first_ms);
+      if (log === "signals") return [time];
+      // For segments with lines that are still held: the next purge, and the order of release.
+      const hasHeld = sql`instr(statuses, 'h') > 0`;
+      return [
+        time,
+        index("held_segments_due").on(table.period_end).where(hasHeld),
+        index("held_segments_order").on(table.ordinal_from).where(hasHeld),
+      ];
+    },
   );
 }
 
 function factsOf(log: string) {
   return sqliteTable(`${log}_facts`, {
-    firstSeq: integer("first_seq").primaryKey(),
-    version: integer("version").notNull().default(0),
+    first_seq: integer().primaryKey(),
+    version: integer().notNull().default(0),
     /** HASH_BYTES of each line. */
-    hashes: blob("hashes").notNull(),
-    facts: blob("facts").notNull(),
+    hashes: blob().notNull(),
+    facts: blob().notNull(),
   });
 }
 
 function payloadsOf(log: string) {
-  return sqliteTable(`${log}_payloads`, {
-    firstSeq: integer("first_seq").primaryKey(),
-    payloads: blob("payloads").notNull(),
-  });
+  return sqliteTable(`${log}_payloads`, { first_seq: integer().primaryKey(), payloads: blob().notNull() });
 }
 
 /** Lines that the time in their id cannot find, see log/log.ts. WITHOUT ROWID. */
 function lateOf(log: string) {
-  return sqliteTable(`${log}_late`, { id: text("id").notNull(), seq: integer("seq").notNull() }, (table) => [
+  return sqliteTable(`${log}_late`, { id: text().notNull(), seq: integer().notNull() }, (table) => [
     primaryKey({ columns: [table.id, table.seq] }),
   ]);
 }
@@ -98,387 +87,361 @@ export const heldLate = lateOf("held");
 export const coldObjects = sqliteTable(
   "cold_objects",
   {
-    key: text("key").primaryKey(),
+    key: text().primaryKey(),
     /**
-     * `writing`: may be in R2, not used yet. `unknown`: found in R2 after a restore, and needed if the restore is undone. `removing`: no
-     * longer needed.
+     * `writing`: may be in R2, not used yet. `stored`: in use. `unknown`: found in R2 after a restore, and needed if the restore is
+     * undone. `removing`: no longer needed.
      */
-    state: text("state").$type<"writing" | "stored" | "unknown" | "removing">().notNull(),
-    at: integer("at").notNull(),
+    state: text().notNull(),
+    at: integer().notNull(),
     /** Bounds of the object's segments. */
-    firstSeq: integer("first_seq").notNull(),
-    lastSeq: integer("last_seq").notNull(),
+    first_seq: integer().notNull(),
+    last_seq: integer().notNull(),
   },
   // Every batch looks for unfinished objects, among up to a thousand a day.
   (table) => [index("cold_objects_state").on(table.state, table.at)],
 );
 
 /** Segments with deleted payloads that must leave R2, see log/cold.ts. */
-export const coldScrubs = sqliteTable("cold_scrubs", { firstSeq: integer("first_seq").primaryKey() });
+export const coldScrubs = sqliteTable("cold_scrubs", { first_seq: integer().primaryKey() });
 
 /** Dead letters, and what deletions leave of them. */
 export const deadLetters = sqliteTable(
   "dead_letters",
   {
-    seq: integer("seq").primaryKey({ autoIncrement: true }),
-    id: text("id").notNull(),
-    status: text("status").$type<DeadLetterStatus>().notNull(),
-    admission: text("admission").notNull(),
-    reason: text("reason").notNull(),
-    payload: text("payload"),
-    recordedAt: integer("recorded_at").notNull(),
-    receivedAt: integer("received_at").notNull(),
-    deletedAt: integer("deleted_at"),
+    seq: integer().primaryKey({ autoIncrement: true }),
+    id: text().notNull(),
+    /** `dead`, or `purged` by a deletion. */
+    status: text().notNull(),
+    admission: text().notNull(),
+    reason: text().notNull(),
+    payload: text(),
+    recorded_at: integer().notNull(),
+    received_at: integer().notNull(),
+    deleted_at: integer(),
   },
-  (table) => [index("dead_letters_id").on(table.id), index("dead_letters_received").on(table.receivedAt)],
+  (table) => [index("dead_letters_id").on(table.id), index("dead_letters_received").on(table.received_at)],
 );
 
 /** The groups of the signal queue. WITHOUT ROWID. */
 export const eventGroups = sqliteTable(
   "event_groups",
   {
-    event: text("event").notNull(),
-    source: text("source").notNull(),
-    count: integer("count").notNull(),
-    held: integer("held").notNull(),
-    anonymous: integer("anonymous").notNull(),
-    firstSeen: integer("first_seen").notNull(),
-    lastSeen: integer("last_seen").notNull(),
-    /** Day of `last_seen`, in days since 1970. An index on the time would be written with every signal. */
-    lastDay: integer("last_day").notNull(),
+    event: text().notNull(),
+    source: text().notNull(),
+    count: integer().notNull(),
+    held: integer().notNull(),
+    anonymous: integer().notNull(),
+    first_seen: integer().notNull(),
+    last_seen: integer().notNull(),
+    /** Day of `last_seen`. An index on the time would be written with every signal. */
+    last_day: integer().notNull(),
     /** The original of the latest signal, and the ordinal of the latest signal. */
-    sampleId: text("sample_id").notNull(),
-    sampleOrdinal: integer("sample_ordinal").notNull(),
+    sample_id: text().notNull(),
+    sample_ordinal: integer().notNull(),
     /** The sample's line. A negative number is a line of the held log. */
-    sampleSeq: integer("sample_seq").notNull(),
-    /** `count` by day. */
-    days: text("days").$type<DayCounts>().notNull().default(""),
+    sample_seq: integer().notNull(),
+    /** `count` by day, as DayCounts. */
+    days: text().notNull().default(""),
   },
-  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last_day").on(table.lastDay)],
+  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last_day").on(table.last_day)],
 );
 
 /** The outcome of each rule version. Lines and timelines name an outcome by its id. */
-export const outcomes = sqliteTable(
+export const ruleOutcomes = sqliteTable(
   "rule_outcomes",
   {
-    id: integer("id").primaryKey(),
-    ruleId: text("rule_id").notNull(),
-    ruleVersion: integer("rule_version").notNull(),
-    scoringSignal: text("scoring_signal").notNull(),
-    points: integer("points").notNull(),
+    id: integer().primaryKey(),
+    rule_id: text().notNull(),
+    rule_version: integer().notNull(),
+    scoring_signal: text().notNull(),
+    points: integer().notNull(),
     /** Null: the rule scores every signal. */
-    frequency: text("frequency").$type<NonNullable<RuleMatch["frequency"]>>(),
+    frequency: text(),
   },
-  (table) => [uniqueIndex("rule_outcomes_rule").on(table.ruleId, table.ruleVersion)],
+  (table) => [uniqueIndex("rule_outcomes_rule").on(table.rule_id, table.rule_version)],
 );
 
 /** The signal that counts if a rule scores a person once, see state/rule-outcomes.ts. WITHOUT ROWID. */
 export const once = sqliteTable(
   "once",
   {
-    personId: integer("person_id").notNull(),
-    ruleId: text("rule_id").notNull(),
-    /** UTC day on which the signal was received, in days since 1970. */
-    day: integer("day").notNull(),
-    signalId: text("signal_id").notNull(),
+    person_id: integer().notNull(),
+    rule_id: text().notNull(),
+    /** UTC day on which the signal was received. */
+    day: integer().notNull(),
+    signal_id: text().notNull(),
   },
-  (table) => [primaryKey({ columns: [table.personId, table.ruleId, table.day] })],
+  (table) => [primaryKey({ columns: [table.person_id, table.rule_id, table.day] })],
 );
 
-/** Counts of each mapping rule: scores in all, and on each of the latest days. */
+/** Scores of each mapping rule: all of them, and by day as DayCounts. */
 export const ruleDays = sqliteTable("rule_days", {
-  ruleId: text("rule_id").primaryKey(),
-  count: integer("count").notNull(),
-  days: text("days").$type<DayCounts>().notNull(),
+  rule_id: text().primaryKey(),
+  count: integer().notNull(),
+  days: text().notNull(),
 });
 
 /** Releases and replays, see return-jobs.ts. Kept until a day after the audit log has their numbers. */
 export const returns = sqliteTable("returns", {
   /** Id of the audit entry of the call that began the job. */
-  id: text("id").primaryKey(),
+  id: text().primaryKey(),
   /** JSON of a ReturnScope. */
-  scope: text("scope").notNull(),
+  scope: text().notNull(),
   /** JSON list of the audit entries of later calls with the same scope. */
-  joined: text("joined").notNull().default("[]"),
-  requestedAt: integer("requested_at").notNull(),
+  joined: text().notNull().default("[]"),
+  requested_at: integer().notNull(),
   /** The last place when the job began. Later signals are not part of the job. */
-  last: integer("last").notNull(),
+  last: integer().notNull(),
   /** Number of held signals in the period when the job began. */
-  held: integer("held").notNull(),
+  held: integer().notNull(),
   /** Number of the next page, and where it begins. */
-  page: integer("page").notNull(),
-  cursor: integer("cursor").notNull(),
-  sent: integer("sent").notNull(),
-  dueAt: integer("due_at").notNull(),
-  endedAt: integer("ended_at"),
+  page: integer().notNull(),
+  cursor: integer().notNull(),
+  sent: integer().notNull(),
+  due_at: integer().notNull(),
+  ended_at: integer(),
   /** When the audit log got the numbers. */
-  loggedAt: integer("logged_at"),
+  logged_at: integer(),
 });
 
 /** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
 export const people = sqliteTable(
   "people",
   {
-    id: integer("id").primaryKey(),
-    email: text("email").notNull(),
+    id: integer().primaryKey(),
+    email: text().notNull(),
     ...eachTrait(() => text()),
     /** The searchable traits as they are searched, see people/people.ts. */
-    names: text("names").notNull().default(""),
+    names: text().notNull().default(""),
     /** Received order of the signals that the traits came from: the latest wins, field by field. */
-    traitOrders: text("trait_orders").notNull().default(""),
+    trait_orders: text().notNull().default(""),
     /** Sum of the points that the person's signals have scored. */
-    score: integer("score").notNull().default(0),
-    firstSeen: integer("first_seen").notNull(),
-    lastSeen: integer("last_seen").notNull(),
-    /** Day of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
-    lastDay: integer("last_day").notNull(),
-    /** The latest entries of the list of the person's signals, see timelines.ts. */
-    recent: text("recent").notNull().default(""),
-    /**
-     * Number of the person's ids in `identities`, and number of dropped ones. A person keeps at most PERSON_MAX_IDS
-     * of a kind.
-     */
-    anonymousIds: integer("anonymous_ids").notNull().default(0),
-    userIds: integer("user_ids").notNull().default(0),
-    idsDropped: integer("ids_dropped").notNull().default(0),
+    score: integer().notNull().default(0),
+    first_seen: integer().notNull(),
+    last_seen: integer().notNull(),
+    /** Day of `last_seen`. An index on the time would be written with every signal. */
+    last_day: integer().notNull(),
+    /** The latest entries of the person's timeline, see people/timelines.ts. */
+    recent: text().notNull().default(""),
+    /** Number of the person's ids in `identities`, and of dropped ids. A person keeps PERSON_MAX_IDS of a kind. */
+    anonymous_ids: integer().notNull().default(0),
+    user_ids: integer().notNull().default(0),
+    ids_dropped: integer().notNull().default(0),
   },
   (table) => [
-    // Indexes that order the list of people. An index row is written whenever a statement names its column.
-    index("people_last_day").on(table.lastDay),
+    // These two order the list of people. A statement that names an indexed column writes the index too.
+    index("people_last_day").on(table.last_day),
     index("people_score")
       .on(table.score)
       .where(sql`score <> 0`),
-    // This index finds people by their email, and by a part of it or of the traits. No two have the same email:
-    // people/people.ts looks first.
+    // Finds people by email, and by a part of the email or the traits. Emails are unique, because the store looks first.
     index("people_email").on(table.email, table.names),
   ],
 );
 
-/**
- * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
- * of receipt (people/identities.ts). Keys: people/visitors.ts. WITHOUT ROWID: the migration says so by hand.
- */
+/** An anonymous id or user id, and the persons that it was claimed for, in order of receipt (spec §2.3). WITHOUT ROWID. */
 export const identities = sqliteTable(
   "identities",
   {
-    key: blob("key").notNull(),
-    at: integer("at").notNull(),
-    ordinal: integer("ordinal").notNull(),
-    personId: integer("person_id").notNull(),
+    key: blob().notNull(),
+    at: integer().notNull(),
+    ordinal: integer().notNull(),
+    person_id: integer().notNull(),
   },
   (table) => [
     primaryKey({ columns: [table.key, table.at, table.ordinal] }),
-    index("identities_person").on(table.personId, table.at, table.ordinal),
+    index("identities_person").on(table.person_id, table.at, table.ordinal),
   ],
 );
 
-/**
- * Pairs of ids of one visitor, from an identify without email or an alias, stored in both directions. WITHOUT ROWID.
- */
+/** Pairs of ids of one visitor, from an identify without email or an alias, in both directions. WITHOUT ROWID. */
 export const pairs = sqliteTable(
   "pairs",
-  {
-    key: blob("key").notNull(),
-    otherKey: blob("other_key").notNull(),
-    at: integer("at").notNull(),
-    ordinal: integer("ordinal").notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.key, table.otherKey] })],
+  { key: blob().notNull(), other_key: blob().notNull(), at: integer().notNull(), ordinal: integer().notNull() },
+  (table) => [primaryKey({ columns: [table.key, table.other_key] })],
 );
 
-/** Lists of lines, see timelines.ts. WITHOUT ROWID. */
+/** Lists of lines, see people/timelines.ts. WITHOUT ROWID. */
 export const timelines = sqliteTable(
   "timelines",
-  { list: blob("list").notNull(), firstSeq: integer("first_seq").notNull(), entries: text("entries").notNull() },
-  (table) => [primaryKey({ columns: [table.list, table.firstSeq] })],
+  { list: blob().notNull(), first_seq: integer().notNull(), entries: text().notNull() },
+  (table) => [primaryKey({ columns: [table.list, table.first_seq] })],
 );
 
-/** Visitors that are known by now, with earlier signals that are still to become their person's. See linking.ts. */
+/** Known visitors with earlier signals that must still be linked, see people/linking.ts. */
 export const linkJobs = sqliteTable(
   "link_jobs",
   {
-    key: blob("key").notNull(),
-    dueAt: integer("due_at").notNull(),
+    key: blob().notNull(),
+    due_at: integer().notNull(),
     /** JSON of LinkCounts: changes of scores by the job's steps, which are notified at its end. */
-    counts: text("counts").notNull().default("[]"),
+    counts: text().notNull().default("[]"),
   },
-  (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
+  (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.due_at)],
 );
 
-/**
- * People whose times and traits are being recounted, see recount.ts. Lines before this one remain; null: all remain.
- */
-export const recounts = sqliteTable("recounts", {
-  personId: integer("person_id").primaryKey(),
-  before: integer("before"),
-});
+/** People whose times and traits are being recounted, see people/recount.ts. Lines before this line remain; null: all remain. */
+export const recounts = sqliteTable("recounts", { person_id: integer().primaryKey(), before: integer() });
 
 /**
- * Rules that score once a day, or once ever, with a removed match: the person's line after which a replacing match is
- * searched. See people/scoring.ts. WITHOUT ROWID.
+ * Rules that score once and whose match was removed: the person's line after which a replacing match is searched, see
+ * people/scoring.ts. WITHOUT ROWID.
  */
 export const replacements = sqliteTable(
   "replacements",
-  {
-    personId: integer("person_id").notNull(),
-    ruleId: text("rule_id").notNull(),
-    behindSeq: integer("behind_seq").notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.personId, table.ruleId] })],
+  { person_id: integer().notNull(), rule_id: text().notNull(), behind_seq: integer().notNull() },
+  (table) => [primaryKey({ columns: [table.person_id, table.rule_id] })],
 );
 
 /** Hashes of deleted people's names, because signals received before the deletion may still be in transit. */
 export const deletedNames = sqliteTable(
   "deleted_names",
   {
-    hash: text("hash").notNull(),
+    hash: text().notNull(),
     /** Signals received after this time are not the deleted person's. */
-    at: integer("at").notNull(),
+    at: integer().notNull(),
     /** Start of the person's ownership of an id with several owners, some of whom may have been deleted. */
-    since: integer("since").notNull(),
+    since: integer().notNull(),
   },
   (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
 );
 
-/** Jobs that apply a rule to stored signals: one row per rule, for its latest job. See rule-jobs.ts. */
+/** Jobs that apply a rule to stored signals: one row per rule, for its latest job. See rules/rule-jobs.ts. */
 export const ruleJobs = sqliteTable(
   "rule_jobs",
   {
-    ruleId: text("rule_id").primaryKey(),
-    /** The rule as it is applied; null: it is deleted or disabled, and what it scored is removed. */
-    rule: text("rule", { mode: "json" }).$type<MappingRule>(),
-    /** Version of the rule: what newer versions have made is let alone. Null: it is deleted, there will be none. */
-    ruleVersion: integer("rule_version"),
-    /**
-     * The workspace's rules version when this rule was read: signals processed with older rules are no longer
-     * accepted.
-     */
-    rulesVersion: integer("rules_version").notNull(),
-    status: text("status").$type<RuleJobStatus>().notNull(),
-    requestedAt: integer("requested_at").notNull(),
-    startedAt: integer("started_at"),
-    finishedAt: integer("finished_at"),
-    /** When the job goes on: later than now where a payload could not be had. */
-    dueAt: integer("due_at").notNull(),
-    /** The last line to process: later ones were recorded with this version of the rule or a newer one. */
-    lastSeq: integer("last_seq").notNull(),
-    /** The line that was looked at last; with a person, where the row of their list begins that was looked at last. */
-    position: integer("position").notNull(),
-    /** The person whose list is being gone through for scores of dropped signals; null: lines are. */
-    personId: integer("person_id"),
-    total: integer("total").notNull(),
-    scanned: integer("scanned").notNull(),
-    matched: integer("matched").notNull(),
-    added: integer("added").notNull(),
-    changed: integer("changed").notNull(),
-    removed: integer("removed").notNull(),
-    /** Changes of scores by the job's steps, notified at its end. */
-    points: integer("points").notNull().default(0),
-    crossings: text("crossings", { mode: "json" }).$type<Crossings[]>().notNull().default([]),
+    rule_id: text().primaryKey(),
+    /** JSON of the rule as it is applied; null: it is deleted or disabled, and its scores are removed. */
+    rule: text(),
+    /** Version of the rule. Outcomes of newer versions stay. Null: the rule is deleted, so there will be none. */
+    rule_version: integer(),
+    /** The workspace's rules version when this rule was read. Signals evaluated with older rules are refused. */
+    rules_version: integer().notNull(),
+    status: text().notNull(),
+    requested_at: integer().notNull(),
+    started_at: integer(),
+    finished_at: integer(),
+    /** When the job continues: later than now if a payload could not be read. */
+    due_at: integer().notNull(),
+    /** The last line to process. Later lines were recorded with this version of the rule or a newer one. */
+    last_seq: integer().notNull(),
+    /** The last processed line; with a person, the start of the last processed row of the person's timeline. */
+    position: integer().notNull(),
+    /** The person whose timeline is searched for scores of dropped signals; null: the job processes lines. */
+    person_id: integer(),
+    total: integer().notNull(),
+    scanned: integer().notNull(),
+    matched: integer().notNull(),
+    added: integer().notNull(),
+    changed: integer().notNull(),
+    removed: integer().notNull(),
+    /** Changes of scores by the job's steps, which are notified at its end. `crossings`: JSON of Crossings. */
+    points: integer().notNull().default(0),
+    crossings: text().notNull().default("[]"),
   },
   (table) => [
     index("rule_jobs_unfinished")
-      .on(table.dueAt)
+      .on(table.due_at)
       .where(sql`status <> 'done'`),
-    index("rule_jobs_rules_version").on(table.rulesVersion),
+    index("rule_jobs_rules_version").on(table.rules_version),
   ],
 );
 
-export const raisedEvents = sqliteTable("raised_notifications", {
+/** Notifications that wait to be handed to Destinations. */
+export const raisedNotifications = sqliteTable("raised_notifications", {
   /** End position of the row among everything ever raised, in characters. */
-  row: integer("row").primaryKey(),
+  row: integer().primaryKey(),
   /** JSON of an array of events. */
-  body: text("body").notNull(),
+  body: text().notNull(),
 });
 
-export type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
-
-/** Deletions of people: the receipt, and the remaining work while in progress. See person-deletions.ts. */
+/** Deletions of people: the receipt, and the remaining work while in progress. See deletion/person-deletions.ts. */
 export const deletions = sqliteTable(
   "deletions",
   {
-    id: text("id").primaryKey(),
-    /** The email's hash, by which a receipt is found: see deletion/deleted-names.ts. */
-    emailHash: text("email_hash").notNull(),
-    requestedAt: integer("requested_at").notNull(),
+    id: text().primaryKey(),
+    /** The email's hash, by which a receipt is found. */
+    email_hash: text().notNull(),
+    requested_at: integer().notNull(),
     /** Latest request for the deletion: signals received later belong to a new person. */
-    askedAt: integer("asked_at").notNull(),
+    asked_at: integer().notNull(),
     /** Completion, including R2; null: in progress. */
-    finishedAt: integer("finished_at"),
-    /** The email that is still to be looked for; null once that is done, and where there was no such person. */
-    email: text("email"),
-    personId: integer("person_id"),
-    /** The step that is next, and how far it is: see person-deletions.ts. */
-    step: text("step").$type<DeletionStage>().notNull(),
-    position: integer("position").notNull(),
-    people: integer("people").notNull(),
-    identities: integer("identities").notNull(),
-    signals: integer("signals").notNull(),
-    anonymous: integer("anonymous").notNull(),
-    held: integer("held").notNull(),
-    deadLetters: integer("dead_letters").notNull(),
-    scoringSignals: integer("scoring_signals").notNull(),
-    coldObjects: integer("cold_objects").notNull(),
+    finished_at: integer(),
+    /** The email that is still searched for; null: the search is done, or there was no such person. */
+    email: text(),
+    person_id: integer(),
+    /** The next step, a DeletionStage, and its progress. */
+    step: text().notNull(),
+    position: integer().notNull(),
+    people: integer().notNull(),
+    identities: integer().notNull(),
+    signals: integer().notNull(),
+    anonymous: integer().notNull(),
+    held: integer().notNull(),
+    dead_letters: integer().notNull(),
+    scoring_signals: integer().notNull(),
+    cold_objects: integer().notNull(),
     /** 1 until Destinations have deleted the person, else 0. */
-    handOver: integer("hand_over").notNull().default(0),
+    hand_over: integer().notNull().default(0),
   },
   (table) => [
-    index("deletions_email_hash").on(table.emailHash, table.requestedAt),
-    index("deletions_finished").on(table.finishedAt, table.requestedAt),
+    index("deletions_email_hash").on(table.email_hash, table.requested_at),
+    index("deletions_finished").on(table.finished_at, table.requested_at),
   ],
 );
 
-/** One row: the retention. See retention.ts. */
+/** One row, see deletion/retention.ts. */
 export const retention = sqliteTable("retention", {
-  id: integer("id").primaryKey(),
-  /** Days for which signals are kept; null: forever. */
-  days: integer("days"),
-  /** When retention next looks for signals that have been kept long enough. */
-  nextAt: integer("next_at").notNull(),
-  /** Receipt of the latest deleted signal: names of people may come from signals up to then. */
-  deletedUntil: integer("deleted_until").notNull(),
+  id: integer().primaryKey(),
+  /** Days for which signals are kept; null: for ever. */
+  days: integer(),
+  /** When retention next looks for expired signals. */
+  next_at: integer().notNull(),
+  /** When the latest deleted signal was received: names of people may come from signals up to then. */
+  deleted_until: integer().notNull(),
 });
 
-/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
+/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null: none was sent. */
 export const accounts = sqliteTable(
   "accounts",
   {
-    id: integer("id").primaryKey(),
-    externalId: text("external_id").notNull().unique(),
-    name: text("name", { mode: "json" }).$type<unknown>(),
-    plan: text("plan", { mode: "json" }).$type<unknown>(),
-    userCount: text("user_count", { mode: "json" }).$type<unknown>(),
-    recurringRevenue: text("recurring_revenue", { mode: "json" }).$type<unknown>(),
-    trialStatus: text("trial_status", { mode: "json" }).$type<unknown>(),
-    featureFlags: text("feature_flags", { mode: "json" }).$type<unknown>(),
-    attributes: text("attributes", { mode: "json" }).$type<Record<string, unknown>>().notNull(),
-    /** The latest update that carried each value, by target: the latest by receipt wins, field by field. */
-    claims: text("claims", { mode: "json" }).$type<ValueClaims>().notNull(),
-    firstSeen: integer("first_seen").notNull(),
-    lastSeen: integer("last_seen").notNull(),
+    id: integer().primaryKey(),
+    external_id: text().notNull().unique(),
+    name: text(),
+    plan: text(),
+    user_count: text(),
+    recurring_revenue: text(),
+    trial_status: text(),
+    feature_flags: text(),
+    attributes: text().notNull(),
+    /** JSON of ValueClaims: the latest update of each value, by target. */
+    claims: text().notNull(),
+    first_seen: integer().notNull(),
+    last_seen: integer().notNull(),
   },
-  (table) => [index("accounts_last_seen").on(table.lastSeen)],
+  (table) => [index("accounts_last_seen").on(table.last_seen)],
 );
 
-/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts.ts. */
+/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts/accounts.ts. */
 export const accountChanges = sqliteTable(
   "account_changes",
   {
-    accountId: integer("account_id").notNull(),
-    field: text("field").$type<AccountField>().notNull(),
-    /** Receipt of the update that carried the value after; its ordinal and its signal are beside it. */
-    at: integer("at").notNull(),
-    ordinal: integer("ordinal").notNull(),
-    signalId: text("signal_id").notNull(),
-    before: text("before", { mode: "json" }).$type<unknown>(),
-    after: text("after", { mode: "json" }).$type<unknown>().notNull(),
+    account_id: integer().notNull(),
+    field: text().notNull(),
+    /** The update that carried the value after. */
+    at: integer().notNull(),
+    ordinal: integer().notNull(),
+    signal_id: text().notNull(),
+    before: text(),
+    after: text().notNull(),
     /** The latest update that carried the value before. */
-    beforeAt: integer("before_at"),
-    beforeOrdinal: integer("before_ordinal"),
-    beforeSignalId: text("before_signal_id"),
+    before_at: integer(),
+    before_ordinal: integer(),
+    before_signal_id: text(),
   },
   (table) => [
-    primaryKey({ columns: [table.accountId, table.field, table.at, table.ordinal] }),
-    index("account_changes_latest").on(table.accountId, table.at, table.ordinal),
+    primaryKey({ columns: [table.account_id, table.field, table.at, table.ordinal] }),
+    index("account_changes_latest").on(table.account_id, table.at, table.ordinal),
   ],
 );

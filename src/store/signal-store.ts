@@ -47,7 +47,8 @@ import {
   type ReturnScope,
 } from "./return-jobs.ts";
 import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
-import { nextDeadLetterNewsMs, raiseDeadLetters, wantEvents } from "./state/raise-events.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
+import { wantEvents } from "./state/raise-events.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { recordedByPeriod } from "./state/status-change.ts";
 import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";

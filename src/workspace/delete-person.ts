@@ -4,10 +4,9 @@
  * the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
 import { beginPersonDeletion, renameDeletion } from "../control/deletions.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
 import type { DeletionReceipt } from "../store/protocol/store-operations.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /**
  * Deletes a person with all linked data (store/deletion). When it returns, person and identities are gone.
@@ -15,15 +14,10 @@ import { signalStore } from "./objects.ts";
  *
  * @param email trimmed and lower-cased.
  */
-export async function deletePerson(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  email: string,
-  by: Change,
-): Promise<DeletionReceipt> {
+export async function deletePerson(context: WorkspaceContext, email: string): Promise<DeletionReceipt> {
+  const { env, db, workspaceId, by } = context;
   const id = newId("del", by.nowMs);
-  const auditId = await beginPersonDeletion(db, by, { id, workspaceId, email });
+  const auditId = await beginPersonDeletion(context, { id, email });
   const receipt = await signalStore(env, workspaceId).deletePerson(id, email);
   // A deletion of the same person was already in progress: use its receipt.
   if (receipt.id !== id) await renameDeletion(db, auditId, receipt.id);

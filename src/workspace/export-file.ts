@@ -1,11 +1,9 @@
 /** Streams an export from the Worker: reads the store slice by slice, as fast as the receiver takes them. */
 import { auditEntry } from "../control/audit.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
-import type { Workspace } from "../control/workspaces.ts";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { within } from "../platform/time-limit.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** CSV declares its header (RFC 4180); NDJSON has no registered type. */
 const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
@@ -31,22 +29,16 @@ export interface ExportFile {
  * @throws before anything is sent, if the store or D1 does not answer.
  */
 export async function exportFile(
-  env: Env,
-  db: ControlDatabase,
-  workspace: Workspace,
+  { env, db, workspaceId, by }: WorkspaceContext,
+  slug: string,
   { records, format }: { records: ExportedRecords; format: ExportFormat },
-  by: Change,
 ): Promise<ExportFile> {
   // Use a new stub for each slice: a stub that failed once stays broken.
   const read = (cursor: string | null) =>
-    within(PAGE_TIMEOUT_MS, signalStore(env, workspace.id).exportPage({ records, format, cursor }));
+    within(PAGE_TIMEOUT_MS, signalStore(env, workspaceId).exportPage({ records, format, cursor }));
   const first = await read(null);
-  await auditEntry(db, by, {
-    workspaceId: workspace.id,
-    action: "data.exported",
-    target: workspace.id,
-    detail: { records, format },
-  });
+  const detail = { records, format };
+  await auditEntry(db, by, { workspaceId, action: "data.exported", target: workspaceId, detail });
   let page = first;
   const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>(
@@ -62,11 +54,11 @@ export async function exportFile(
     },
     { highWaterMark: 0 },
   );
-  return { name: fileName(workspace, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
+  return { name: fileName(slug, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
 }
 
 /** File name, such as `acme-signals-20261101T093000Z.csv`. */
-function fileName({ slug }: Workspace, records: ExportedRecords, format: ExportFormat, nowMs: number): string {
+function fileName(slug: string, records: ExportedRecords, format: ExportFormat, nowMs: number): string {
   const at = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   return `${slug}-${records.replace("_", "-")}-${at}.${format}`;
 }

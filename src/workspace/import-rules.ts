@@ -1,6 +1,6 @@
 /** Imports mapping rules, all or none: first decides each step, then writes all of them. */
 import * as z from "zod";
-import type { Change, ControlDatabase } from "../control/database.ts";
+import type { ControlContext, ControlDatabase } from "../control/database.ts";
 import { readAllRules, writeImport } from "../control/rule-changes.ts";
 import type { StoredRule } from "../control/stored-rules.ts";
 import { grouped } from "../domain/text.ts";
@@ -63,21 +63,19 @@ export interface ImportDone {
  * @returns the steps and the new ids, or the steps as they are now and why they were not done.
  */
 export async function importRules(
-  db: ControlDatabase,
-  workspaceId: string,
+  context: ControlContext,
   imported: readonly ImportedRule[],
-  by: Change,
   rulesVersion?: number,
 ): Promise<Result<ImportDone, { why: "not_possible" | "rules_changed"; plan: RuleImport }>> {
   for (let attempt = 1; ; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- another attempt only if rules were changed in between
-    const plan = await planRuleImport(db, workspaceId, imported);
+    const plan = await planRuleImport(context.db, context.workspaceId, imported);
     if (rulesVersion !== undefined && plan.rulesVersion !== rulesVersion) {
       return refuse({ why: "rules_changed", plan });
     }
     if (!canBeDone(plan)) return refuse({ why: "not_possible", plan });
     // oxlint-disable-next-line no-await-in-loop
-    const addedIds = await write(db, workspaceId, plan, by);
+    const addedIds = await write(context, plan);
     if (addedIds !== null) return ok({ plan, addedIds });
     if (attempt === IMPORT_ATTEMPTS) return refuse({ why: "rules_changed", plan });
   }
@@ -86,26 +84,18 @@ export async function importRules(
 /** Attempts of an import while other people change rules of the workspace. */
 const IMPORT_ATTEMPTS = 5;
 
-async function write(
-  db: ControlDatabase,
-  workspaceId: string,
-  { steps, rulesVersion }: RuleImport,
-  by: Change,
-): Promise<string[] | null> {
+async function write(context: ControlContext, { steps, rulesVersion }: RuleImport): Promise<string[] | null> {
   const added = steps.flatMap((step) => (step.what === "added" ? [step.rule] : []));
   const changed = steps.flatMap((step) => (step.what === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
   if (added.length + changed.length === 0) return [];
-  return writeImport(db, workspaceId, { added, changed }, rulesVersion, by);
+  return writeImport(context, { added, changed }, rulesVersion);
 }
 
-const ignored = z.unknown().optional().meta({ description: "Ignored." });
+const ignored = z.unknown().optional().describe("Ignored.");
 
 export const importedRule = newRule
   .extend({
-    id: z
-      .string()
-      .optional()
-      .meta({ description: "Of the rule of the workspace to change. An unknown id is ignored." }),
+    id: z.string().optional().describe("Of the rule of the workspace to change. An unknown id is ignored."),
     version: ignored,
     created_at: ignored,
     updated_at: ignored,
@@ -115,7 +105,7 @@ export const importedRule = newRule
 
 export const ruleFile = z.strictObject({
   items: z.array(importedRule).min(1).max(WORKSPACE_MAX_RULES),
-  next: z.null().optional().meta({ description: "As on the last page of a list." }),
+  next: z.null().optional().describe("As on the last page of a list."),
 });
 
 /** An error of the file: of the rule at this index, from 0, or of the whole file. */

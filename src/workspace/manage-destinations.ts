@@ -5,7 +5,6 @@
 import * as z from "zod";
 import { auditEntry } from "../control/audit.ts";
 import type { AuditAction } from "../control/audit.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
 import type { UrlProblem, Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
@@ -20,16 +19,12 @@ import type { DestinationChange, DestinationRefusal, NewDestination } from "../n
 import { newId } from "../platform/ids.ts";
 import { OVERLAP_MS } from "./manage-keys.ts";
 import type { Overlap } from "./manage-keys.ts";
-import { destinationsOf } from "./objects.ts";
+import { destinationsOf, type WorkspaceContext } from "./objects.ts";
 
-/** The workspace, the acting person and the service's address. */
-export interface DestinationsCall {
-  env: Env;
-  db: ControlDatabase;
-  workspace: { id: string; slug: string };
+export interface DestinationsContext extends WorkspaceContext {
+  slug: string;
   /** Origin of the request, `https://…`: messages to people link to its pages. */
   origin: string;
-  by: Change;
 }
 
 export type TargetProblem = UrlProblem | "not_an_email";
@@ -45,58 +40,58 @@ export function offeredTypes(env: Env): DestinationType[] {
 
 /** @param id `dst_` and a UUIDv7. A form that is sent twice has the same id, creates one destination, and shows its secret once. */
 export async function createDestination(
-  call: DestinationsCall,
+  context: DestinationsContext,
   wanted: WantedDestination,
-  id: string = newId("dst", call.by.nowMs),
+  id: string = newId("dst", context.by.nowMs),
 ): Promise<Result<CreatedDestination, DestinationProblem>> {
-  if (!offeredTypes(call.env).includes(wanted.type)) return refuse("type_not_offered");
-  const target = checkTarget(call, wanted.type, wanted.target);
+  if (!offeredTypes(context.env).includes(wanted.type)) return refuse("type_not_offered");
+  const target = checkTarget(context, wanted.type, wanted.target);
   if (!target.ok) return target;
-  const created = await objectOf(call).create({ ...wanted, id, target: target.value, pagesUrl: pagesUrl(call) });
+  const created = await objectOf(context).create({ ...wanted, id, target: target.value, pagesUrl: pagesUrl(context) });
   if (created.ok && created.value.isNew) {
     const { type, events } = wanted;
-    await note(call, "destination.created", created.value.destination, { type, events });
+    await note(context, "destination.created", created.value.destination, { type, events });
   }
   return created;
 }
 
 /** Changes a destination. Omitted fields keep their value. */
 export async function updateDestination(
-  call: DestinationsCall,
+  context: DestinationsContext,
   id: string,
   { target, ...change }: Partial<Omit<WantedDestination, "type">>,
 ): Promise<Result<Destination, DestinationProblem>> {
-  const before = await objectOf(call).find(id);
+  const before = await objectOf(context).find(id);
   if (before === null) return refuse("not_found");
-  const full: DestinationChange = { ...change, pagesUrl: pagesUrl(call) };
+  const full: DestinationChange = { ...change, pagesUrl: pagesUrl(context) };
   if (target !== undefined) {
-    const checked = checkTarget(call, before.type, target);
+    const checked = checkTarget(context, before.type, target);
     if (!checked.ok) return checked;
     full.target = checked.value;
   }
-  const updated = await objectOf(call).update(id, full);
+  const updated = await objectOf(context).update(id, full);
   const detail = { ...(change.events && { events: change.events }), target_changed: target !== undefined };
-  if (updated.ok) await note(call, "destination.updated", updated.value, detail);
+  if (updated.ok) await note(context, "destination.updated", updated.value, detail);
   return updated;
 }
 
 /** Pauses a destination: new notifications skip it, waiting deliveries leave when it is resumed. */
 export async function pauseDestination(
-  call: DestinationsCall,
+  context: DestinationsContext,
   id: string,
 ): Promise<Result<Destination, DestinationProblem>> {
-  const paused = await objectOf(call).pause(id);
-  if (paused.ok) await note(call, "destination.paused", paused.value);
+  const paused = await objectOf(context).pause(id);
+  if (paused.ok) await note(context, "destination.paused", paused.value);
   return paused;
 }
 
 /** Resumes a destination that was paused or that the service switched off. */
 export async function resumeDestination(
-  call: DestinationsCall,
+  context: DestinationsContext,
   id: string,
 ): Promise<Result<Destination, DestinationProblem>> {
-  const resumed = await objectOf(call).resume(id);
-  if (resumed.ok) await note(call, "destination.resumed", resumed.value);
+  const resumed = await objectOf(context).resume(id);
+  if (resumed.ok) await note(context, "destination.resumed", resumed.value);
   return resumed;
 }
 
@@ -104,30 +99,33 @@ export async function resumeDestination(
  * Deletes a destination with all its deliveries. False: unknown id. The audit entry is written first, because a
  * repeated call could no longer name the destination. If the removal fails, the entry stands for an attempt.
  */
-export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
-  const destination = await objectOf(call).find(id);
+export async function deleteDestination(context: DestinationsContext, id: string): Promise<boolean> {
+  const destination = await objectOf(context).find(id);
   if (destination === null) return false;
-  await note(call, "destination.deleted", destination);
-  return (await objectOf(call).remove(id)) !== null;
+  await note(context, "destination.deleted", destination);
+  return (await objectOf(context).remove(id)) !== null;
 }
 
 /** Rotates the secret of a destination; the old one also signs until the overlap ends. */
 export async function rotateSecret(
-  call: DestinationsCall,
+  context: DestinationsContext,
   id: string,
   overlap: Overlap,
 ): Promise<Result<CreatedDestination, DestinationProblem>> {
-  const rotated = await objectOf(call).rotateSecret(id, OVERLAP_MS[overlap]);
-  if (rotated.ok) await note(call, "destination.secret_rotated", rotated.value.destination, { overlap });
+  const rotated = await objectOf(context).rotateSecret(id, OVERLAP_MS[overlap]);
+  if (rotated.ok) await note(context, "destination.secret_rotated", rotated.value.destination, { overlap });
   return rotated;
 }
 
 /** Sends a test once, in any state of the destination. Its delivery shows the result. */
-export async function sendTest(call: DestinationsCall, id: string): Promise<Result<Delivery, DestinationProblem>> {
-  const destination = await objectOf(call).find(id);
+export async function sendTest(
+  context: DestinationsContext,
+  id: string,
+): Promise<Result<Delivery, DestinationProblem>> {
+  const destination = await objectOf(context).find(id);
   if (destination === null) return refuse("not_found");
-  const sent = await objectOf(call).sendTest(id, `A test of the destination “${destination.name}”: it works.`);
-  if (sent.ok) await note(call, "destination.tested", destination, { delivery: sent.value.id });
+  const sent = await objectOf(context).sendTest(id, `A test of the destination “${destination.name}”: it works.`);
+  if (sent.ok) await note(context, "destination.tested", destination, { delivery: sent.value.id });
   return sent;
 }
 
@@ -146,13 +144,13 @@ export async function findDelivery(
 
 /** Repeats a delivery now, with the full retry schedule. */
 export async function deliverAgain(
-  call: DestinationsCall,
+  context: DestinationsContext,
   destinationId: string,
   id: string,
 ): Promise<Result<Delivery, DestinationProblem>> {
-  const again = await objectOf(call).deliverAgain(destinationId, id);
-  const destination = again.ok ? await objectOf(call).find(destinationId) : null;
-  if (destination !== null) await note(call, "delivery.repeated", destination, { delivery: id });
+  const again = await objectOf(context).deliverAgain(destinationId, id);
+  const destination = again.ok ? await objectOf(context).find(destinationId) : null;
+  if (destination !== null) await note(context, "delivery.repeated", destination, { delivery: id });
   return again;
 }
 
@@ -165,31 +163,31 @@ export const thresholds = z
   .meta({ description: `Scores whose crossing is told, at most ${THRESHOLDS_MAX}.`, example: [50, 100] });
 
 /** @param scores ascending, each once. */
-export async function changeThresholds(call: DestinationsCall, scores: number[]): Promise<void> {
-  const { db, workspace, by } = call;
-  await objectOf(call).setThresholds(scores);
-  const entry = { workspaceId: workspace.id, action: "thresholds.changed", target: workspace.id } as const;
-  await auditEntry(db, by, { ...entry, detail: { thresholds: scores } });
+export async function changeThresholds(context: DestinationsContext, scores: number[]): Promise<void> {
+  const { db, workspaceId, by } = context;
+  await objectOf(context).setThresholds(scores);
+  const detail = { thresholds: scores };
+  await auditEntry(db, by, { workspaceId, action: "thresholds.changed", target: workspaceId, detail });
 }
 
-function objectOf({ env, workspace }: DestinationsCall) {
-  return destinationsOf(env, workspace.id);
+function objectOf({ env, workspaceId }: WorkspaceContext) {
+  return destinationsOf(env, workspaceId);
 }
 
-function pagesUrl({ origin, workspace }: DestinationsCall): string {
-  return `${origin}/w/${workspace.slug}`;
+function pagesUrl({ origin, slug }: DestinationsContext): string {
+  return `${origin}/w/${slug}`;
 }
 
-function checkTarget(call: DestinationsCall, type: DestinationType, text: string): Result<string, TargetProblem> {
+function checkTarget(context: DestinationsContext, type: DestinationType, text: string): Result<string, TargetProblem> {
   if (type === "email") return isPlausibleEmail(text.trim()) ? ok(text.trim()) : refuse("not_an_email");
-  return checkDestinationUrl(text, { local: isLocal(call.env), ownHosts: [new URL(call.origin).host] });
+  return checkDestinationUrl(text, { local: isLocal(context.env), ownHosts: [new URL(context.origin).host] });
 }
 
 async function note(
-  { db, workspace, by }: DestinationsCall,
+  { db, workspaceId, by }: WorkspaceContext,
   action: AuditAction,
   { id, name }: Destination,
   detail: JsonObject = {},
 ): Promise<void> {
-  await auditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
+  await auditEntry(db, by, { workspaceId, action, target: id, detail: { name, ...detail } });
 }

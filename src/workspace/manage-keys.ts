@@ -3,14 +3,13 @@
  * (spec §3.1, design §5).
  */
 import * as z from "zod";
-import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivateKey, findKey, type ApiKey } from "../control/api-keys.ts";
 import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { noCredential } from "../http/fields.ts";
 import { KEY_SILENT_MAX_DAYS, TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
-import { quotaCounter } from "./objects.ts";
+import { quotaCounter, type WorkspaceContext } from "./objects.ts";
 
 export const payloadMapping = z
   .strictObject({
@@ -72,17 +71,12 @@ export const OVERLAPS = Object.keys(OVERLAP_MS) as Overlap[];
  * Deactivates a key. When it returns, no further call with the key is accepted. Idempotent: a repeated call completes an
  * interrupted deactivation. Null: unknown key in this workspace.
  */
-export async function endKey(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  by: Change,
-): Promise<ApiKey | null> {
+export async function endKey(context: WorkspaceContext, keyId: string): Promise<ApiKey | null> {
+  const { env, db, workspaceId } = context;
   if ((await findKey(db, workspaceId, keyId)) === null) return null;
   // The Quota Counter comes first: it refuses the next call even if the write to D1 fails.
   await quotaCounter(env, workspaceId).revoke(keyId);
-  return deactivateKey(db, workspaceId, keyId, by);
+  return deactivateKey(context, keyId);
 }
 
 /**
@@ -90,16 +84,13 @@ export async function endKey(
  * key and completes an interrupted rotation.
  */
 export async function replaceKey(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
+  context: WorkspaceContext,
   { overlap, ...rotation }: Omit<Rotation, "overlapMs"> & { overlap: Overlap },
-  by: Change,
 ): ReturnType<typeof rotateKey> {
-  const rotated = await rotateKey(db, workspaceId, { ...rotation, overlapMs: OVERLAP_MS[overlap] }, by);
+  const rotated = await rotateKey(context, { ...rotation, overlapMs: OVERLAP_MS[overlap] });
   const { keyId } = rotation;
   const isRotated =
     rotated.ok || (rotated.refusal.reason === "made_before" && rotated.refusal.key.successorOf === keyId);
-  if (isRotated && overlap === "none") await endKey(env, db, workspaceId, keyId, by);
+  if (isRotated && overlap === "none") await endKey(context, keyId);
   return rotated;
 }

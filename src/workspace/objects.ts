@@ -1,8 +1,14 @@
 /** Stubs of a workspace's three Durable Objects. The workspace's id is their name. */
 import type { DurableObject } from "cloudflare:workers";
+import type { ControlContext } from "../control/database.ts";
 import type { Destinations } from "../notifications/destinations.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
+
+/** A `ControlContext` with the bindings, for changes that concern Durable Objects too. */
+export interface WorkspaceContext extends ControlContext {
+  env: Env;
+}
 
 /**
  * Methods of an object as remote calls. The platform's own types turn payloads, which are `unknown`, into `never`.

@@ -61,21 +61,14 @@ export async function healthWithin(
     }
   };
   try {
-    const health = { ...(await readHealth(env, workspaceId, ask)), openRestores };
+    const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
+    // A workspace without destinations is not asked, because the call would create the object.
+    const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
+    const health = { ...stored, failingDestinations: await failing, openRestores };
     return { health, alarms: alarmsOf(health, Date.now()) };
   } catch (error) {
     return { health: null, alarms: [unreachable(silent.toSorted().join(", ") || errorText(error))] };
   }
-}
-
-/**
- * Adds the health of its destinations. A workspace without destinations is not asked, because the call would create
- * the object.
- */
-async function readHealth(env: Env, workspaceId: string, ask: Ask): Promise<Omit<Health, "openRestores">> {
-  const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
-  const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
-  return { ...stored, failingDestinations: await failing };
 }
 
 export async function readStorageHealth(

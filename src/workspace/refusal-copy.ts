@@ -1,4 +1,4 @@
-/** What to do about a change that a limit of the workspace refuses, for the operator API and the pages. */
+/** Texts of the pages and the operator API for changes that a limit of the workspace refuses. */
 import {
   TEMPLATE_KEPT_DAYS,
   WORKSPACE_MAX_ACTIVE_KEYS,

@@ -4,7 +4,7 @@
  */
 import { deactivatedKeyIds } from "../control/api-keys.ts";
 import { auditEntry } from "../control/audit.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
+import type { ControlDatabase } from "../control/database.ts";
 import {
   beginRestoring,
   createRestore,
@@ -26,7 +26,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import type { Correction } from "../quota/counter-restore.ts";
 import type { UnsettledRow } from "../quota/protocol.ts";
 import { configureCounter } from "./configure-workspace.ts";
-import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
+import { destinationsOf, quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** Time limit for refusing calls. It starts again with each step. */
 export const CLOSED_MS = 60_000;
@@ -58,12 +58,11 @@ export interface RestoreDone {
 
 /** @param force restores although signals wait to be recorded, which are lost. */
 export async function restoreWorkspace(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
+  context: WorkspaceContext,
   target: RestoreTarget,
-  { force, ...by }: Change & { force: boolean },
+  force: boolean,
 ): Promise<Result<RestoreDone, RestoreRefusal>> {
+  const { env, db, workspaceId } = context;
   const unfinished = await unfinishedRestore(db, workspaceId);
   if (unfinished !== null && !isSame(unfinished, target))
     return refuse({ reason: "restore_unfinished", restore: unfinished });
@@ -71,11 +70,10 @@ export async function restoreWorkspace(
   if (restore === null) {
     const undone = "undo" in target ? await findRestore(db, workspaceId, target.undo) : null;
     if ("undo" in target && (undone === null || undone.before === null)) return refuse({ reason: "no_such_restore" });
-    const created = await createRestore(db, workspaceId, target, by);
+    const created = await createRestore(context, target);
     const prepared = await prepare(env, db, created, undone, force);
     if (!prepared.ok) {
-      await quotaCounter(env, workspaceId).open();
-      await refuseRestore(db, created, Date.now());
+      await abandon(env, db, created);
       return prepared;
     }
     restore = { ...created, state: "restoring", before: prepared.value };
@@ -84,12 +82,16 @@ export async function restoreWorkspace(
     await restoreObjects(env, db, restore);
   } catch (error) {
     if (await isAnyRestored(env, restore)) throw error;
-    await quotaCounter(env, workspaceId).open();
-    await refuseRestore(db, restore, Date.now());
+    await abandon(env, db, restore);
     return refuse({ reason: "not_restorable", detail: errorText(error) });
   }
-  const recovered = await recoverWorkspace(env, db, workspaceId, by);
-  return ok({ id: restore.id, recovered });
+  return ok({ id: restore.id, recovered: await recoverWorkspace(context) });
+}
+
+/** Ends a restore that has changed nothing, and accepts calls again. */
+async function abandon(env: Env, db: ControlDatabase, restore: Restore): Promise<void> {
+  await quotaCounter(env, restore.workspaceId).open();
+  await refuseRestore(db, restore, Date.now());
 }
 
 function isSame({ to, undoes }: Restore, target: RestoreTarget): boolean {
@@ -129,7 +131,7 @@ async function prepare(
 async function drained(env: Env, workspaceId: string, looks: number): Promise<number> {
   const counter = quotaCounter(env, workspaceId);
   for (let look = 1; ; look++) {
-    // oxlint-disable-next-line no-await-in-loop -- looks again
+    // oxlint-disable-next-line no-await-in-loop -- checks again after a pause
     const waiting = await counter.close(Date.now() + CLOSED_MS);
     if (waiting === 0 || look >= looks) return waiting;
     // oxlint-disable-next-line no-await-in-loop
@@ -190,13 +192,8 @@ export interface Recovered {
   deletionsRepeated: number;
 }
 
-/** @throws where a restore has not restored all objects: it is to be repeated. */
-export async function recoverWorkspace(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  by: Change,
-): Promise<Recovered> {
+/** @throws if a restore has not restored all objects yet; it must be repeated. */
+export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceContext): Promise<Recovered> {
   const counter = quotaCounter(env, workspaceId);
   // Deactivated keys come first: until the counter knows them, it accepts calls with them.
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);

@@ -39,10 +39,9 @@ const condition = z
     value: z
       .union([scalar, z.array(scalar).min(1).max(200)])
       .exactOptional()
-      .meta({
-        description:
-          "A list for `in`, a number for `greater_…` and `less_…`, nothing for `exists`, `not_exists`, `is_true`, `is_false`.",
-      }),
+      .describe(
+        "A list for `in`, a number for `greater_…` and `less_…`, nothing for `exists`, `not_exists`, `is_true`, `is_false`.",
+      ),
   })
   .superRefine(({ operator, value }, ctx) => {
     const message = valueError(operator, value);
@@ -77,11 +76,12 @@ export const ruleFields = {
     }),
   scoring_signal: name,
   points: z.int().min(-1_000_000).max(1_000_000),
-  frequency: z.enum(RULE_FREQUENCIES).meta({
-    description:
+  frequency: z
+    .enum(RULE_FREQUENCIES)
+    .describe(
       "How often the rule may score one person: each time that it matches, once a UTC day of receipt, or once ever. The " +
-      "first signal recorded counts.",
-  }),
+        "first signal recorded counts.",
+    ),
   enabled: z.boolean(),
 };
 

@@ -1,6 +1,5 @@
 /** Mapping rules applied to stored signals (design §8.5): preview before saving, job after saving. */
 import { auditEntry } from "../control/audit.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
 import { deleteRule } from "../control/rule-changes.ts";
 import { findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/stored-rules.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
@@ -11,7 +10,7 @@ import { proposeRule } from "../domain/rules/propose-conditions.ts";
 import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** Maximum slices that a preview reads for a rare event. 25 slices cover a million lines. */
 const PREVIEW_MAX_PAGES = 250;
@@ -98,11 +97,8 @@ export async function proposeFrom(env: Env, workspaceId: string, signalIds: stri
 
 /** Starts the job that applies the rule's current version to the past. Null: unknown rule. */
 export async function applyRule(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
+  { env, db, workspaceId, by }: WorkspaceContext,
   ruleId: string,
-  by: Change,
 ): Promise<RuleJob | null> {
   const found = await findRuleAndVersion(db, workspaceId, ruleId);
   if (found === null) return null;
@@ -120,19 +116,17 @@ export async function applyRule(
  * rule was deleted.
  */
 export async function endRule(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
+  context: WorkspaceContext,
   { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
-  by: Change,
 ): Promise<"not_found" | "deleted" | RuleJob> {
-  const deleted = await deleteRule(db, workspaceId, { ruleId, scoringSignals }, by);
+  const { env, db, workspaceId, by } = context;
+  const deleted = await deleteRule(context, { ruleId, scoringSignals });
   if (scoringSignals === "keep") return deleted ? "deleted" : "not_found";
   const store = signalStore(env, workspaceId);
   if (!deleted) {
     const [facts] = await store.ruleFacts([ruleId]);
     if (facts?.hasScoringSignals !== true) return "not_found";
-    // Write the audit entry first: after the job nobody could name the rule.
+    // The audit entry comes first: after the job nobody can name the rule.
     await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
   }
   return store.applyRule({ ruleId, rule: null, rulesVersion: await readRulesVersion(db, workspaceId) });

@@ -1,10 +1,9 @@
 /** Operations on signals: follows one, releases held signals (design §6), and replays dead letters. */
 import { newAuditId, auditEntry } from "../control/audit.ts";
-import type { Change, ControlDatabase } from "../control/database.ts";
 import type { SignalTrace } from "../store/protocol/stored-signals.ts";
 import type { Admission } from "../wire/admission.ts";
 import { configureCounter } from "./configure-workspace.ts";
-import { quotaCounter, signalStore } from "./objects.ts";
+import { quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 
 export interface Released {
   released: number;
@@ -17,12 +16,7 @@ export interface Released {
  * Releases held signals up to the current limit, oldest first, each metered once. A release is never automatic
  * (design §6).
  */
-export async function releaseForWorkspace(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  by: Change,
-): Promise<Released> {
+export async function releaseForWorkspace({ env, db, workspaceId, by }: WorkspaceContext): Promise<Released> {
   // A recent change of the plan may not have reached the counter.
   await configureCounter(env, db, workspaceId);
   const usage = await quotaCounter(env, workspaceId).usage();
@@ -43,13 +37,7 @@ export interface Replayed {
 }
 
 /** Sends the dead letters with these ids through the queue again; null: all. */
-export async function replay(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  ids: string[] | null,
-  by: Change,
-): Promise<Replayed> {
+export async function replay({ env, db, workspaceId, by }: WorkspaceContext, ids: string[] | null): Promise<Replayed> {
   const [only] = ids ?? [];
   const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
   const id = newAuditId(by);

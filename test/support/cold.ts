@@ -7,6 +7,7 @@ import { COLD_ABANDONED_MS, nextColdWorkMs } from "../../src/store/log/cold.ts";
 import { AFTER_DELETION } from "../../src/store/people/linking.ts";
 import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
+import { intercept } from "./intercept.ts";
 
 /** Longer than any call of R2 takes here. */
 const WRITING_MS = 200;
@@ -85,17 +86,11 @@ export function bucketWith(around: {
   before?: (call: BucketCall, argument: unknown) => void | Promise<void>;
   after?: (call: BucketCall, argument: unknown) => void | Promise<void>;
 }): R2Bucket {
-  return new Proxy(env.COLD, {
-    get(bucket, property) {
-      const call = Reflect.get(bucket, property) as unknown;
-      if (typeof call !== "function") return call;
-      return async (...given: unknown[]) => {
-        await around.before?.(property as BucketCall, given[0]);
-        const answer: unknown = await Reflect.apply(call, bucket, given);
-        await around.after?.(property as BucketCall, given[0]);
-        return answer;
-      };
-    },
+  return intercept(env.COLD, async ({ method, given, make }) => {
+    await around.before?.(method as BucketCall, given[0]);
+    const answer = await make();
+    await around.after?.(method as BucketCall, given[0]);
+    return answer;
   });
 }
 

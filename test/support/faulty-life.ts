@@ -2,7 +2,7 @@
  * A workspace that receives signals, queries and changes while its bindings fail by a seed. Then all faults end, and
  * it runs until no work is left. The calls and their answers determine the expected end state.
  */
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { RESEND_AFTER_MS } from "../../src/quota/drain.ts";
@@ -11,6 +11,7 @@ import { ring, ringUntilQuiet } from "./cold.ts";
 import { deliverByHand, QueueByHand } from "./deliver.ts";
 import type { WaitingMessage } from "./deliver.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";
+import { restart } from "./restart.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -331,12 +332,6 @@ function bodyOf({ n, kind, person, names, hasId }: Sent): unknown {
       : { email: emailOf(person), traits: { email: emailOf(person) } }),
     ...(names === "email" && kind === "track" ? {} : { anonymousId: `visitor ${person}` }),
   };
-}
-
-/** The object loses its memory. An object that does not run cannot be stopped. */
-async function restart(stub: DurableObjectStub): Promise<void> {
-  await runInDurableObject(stub, () => null);
-  await evictDurableObject(stub);
 }
 
 interface Place {

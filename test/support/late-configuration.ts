@@ -3,6 +3,7 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import worker from "../../src/index.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
+import { intercept, type Call } from "./intercept.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -116,9 +117,9 @@ export class LateConfiguration {
 
   /** Without the summary log of requests, so that only a push runs behind an answer. */
   get bindings(): Env {
-    const getByName = () => this.#counter();
-    const bindings = { ...env, LOG_REQUESTS: "all", DB: this.#d1(), QUOTA_COUNTER: { getByName } };
-    return bindings as unknown as Env;
+    const DB = intercept(env.DB, (call) => this.#d1(call));
+    const QUOTA_COUNTER = intercept(env.QUOTA_COUNTER, (call) => this.#counter(call));
+    return { ...env, LOG_REQUESTS: "all", DB, QUOTA_COUNTER };
   }
 
   async #fetch(path: string, init: RequestInit): Promise<Response> {
@@ -128,52 +129,24 @@ export class LateConfiguration {
     return response;
   }
 
-  #counter(): object {
-    const { counter } = this.workspace;
-    const configure = async (config: { configVersion: number }) => {
-      this.pushed.push(config.configVersion);
-      await this.hold;
-      if (this.breaks === "the counter") throw new Error("the counter is away");
-      await counter.configure(config as never);
-      if (this.breaks === "behind the counter") throw new Error("the answer is lost");
-    };
-    return new Proxy(counter, {
-      get: (target, name) => (name === "configure" ? configure : (Reflect.get(target, name) as unknown)),
-    });
+  async #counter({ method, given, make }: Call): Promise<unknown> {
+    if (method !== "configure") return make();
+    this.pushed.push((given[0] as { configVersion: number }).configVersion);
+    await this.hold;
+    if (this.breaks === "the counter") throw new Error("the counter is away");
+    const answer = await make();
+    if (this.breaks === "behind the counter") throw new Error("the answer is lost");
+    return answer;
   }
 
-  #d1(): D1Database {
-    const prepareIn =
-      (d1: D1Database | D1DatabaseSession, isReplica: boolean) =>
-      (query: string): unknown => {
-        // Only the primary is sure to have the newest configuration.
-        if ((this.breaks === "D1" || isReplica) && READS_CONFIG.test(query)) return failing();
-        const statement = d1.prepare(query);
-        if (!isReplica || this.replicaVersion === null) return statement;
-        return { bind: (...values: unknown[]) => ({ run: () => this.#stale(statement.bind(...values)) }) };
-      };
-    const wrapped = (d1: D1Database | D1DatabaseSession, isReplica: boolean): object =>
-      new Proxy(d1, {
-        get: (target, name) => {
-          if (name === "prepare") return prepareIn(d1, isReplica);
-          if (name === "withSession") {
-            return (kind: string) => wrapped(env.DB.withSession(kind), kind === "first-unconstrained");
-          }
-          const value = Reflect.get(target, name) as unknown;
-          return typeof value === "function" ? (value.bind(target) as unknown) : value;
-        },
-      });
-    return wrapped(env.DB, false) as D1Database;
-  }
-
-  /** The answer of a replica that does not have the latest version yet. */
-  async #stale(statement: D1PreparedStatement): Promise<D1Result<object>> {
-    const answer = await statement.run<object>();
+  async #d1({ statements, session, make }: Call): Promise<unknown> {
+    const isReplica = session === "first-unconstrained";
+    // Only the primary is sure to have the newest configuration.
+    const readsConfig = statements.some(({ query }) => READS_CONFIG.test(query));
+    if (readsConfig && (this.breaks === "D1" || isReplica)) throw new Error("D1 does not answer");
+    const answer = (await make()) as D1Result<object>;
+    if (!isReplica || this.replicaVersion === null) return answer;
+    // A replica does not have the latest version yet.
     return { ...answer, results: answer.results.map((row) => ({ ...row, config_version: this.replicaVersion })) };
   }
-}
-
-function failing(): object {
-  const fail = () => Promise.reject(new Error("D1 does not answer"));
-  return { bind: failing, all: fail, run: fail, raw: fail, first: fail };
 }

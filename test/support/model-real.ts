@@ -12,6 +12,7 @@ import { consumeMessages } from "./deliver.ts";
 import { accountId, emailOf, idOf } from "./model-expected.ts";
 import { MODEL_ANCHOR } from "./model.ts";
 import type { Content, Model, Plan, Rule } from "./model.ts";
+import { restart } from "./restart.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
 
 /** Signals older than this many days belong to an earlier billing period. */
@@ -226,12 +227,6 @@ export class Real {
 export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
   const conditions = of === null ? [] : [{ path: "email", operator: "equals", value: emailOf(of) }];
   return { ...rule, conditions };
-}
-
-/** An object that does not run cannot be stopped. */
-async function restart(stub: DurableObjectStub): Promise<void> {
-  await runInDurableObject(stub, () => null);
-  await evictDurableObject(stub);
 }
 
 /** A payload with an id. An account update has no id except that of its call. */

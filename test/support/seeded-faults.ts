@@ -5,6 +5,7 @@
  */
 import { env } from "cloudflare:workers";
 import { randomNumbers } from "../../src/dev/sample.ts";
+import { intercept } from "./intercept.ts";
 
 export type Outcome = "well" | "fails" | "fails after success" | "is never answered";
 
@@ -18,11 +19,6 @@ interface Waiting {
 
 const OBJECTS = ["QUOTA_COUNTER", "SIGNAL_STORE", "DESTINATIONS"] as const;
 const BINDINGS = ["DB", "COLD", "SIGNALS", "AUTH_FAILURES", ...OBJECTS] as const;
-/** These calls return builders, not answers, so that they cannot fail. */
-const SYNCHRONOUS = new Set(["prepare", "bind", "withSession", "getBookmark"]);
-/** The tests' own access to an object. */
-const UNTOUCHED = new Set(["fetch", "then"]);
-
 export class SeededFaults {
   /** The number of occurrences by name: "DB.run fails" → 3. */
   readonly counts = new Map<string, number>();
@@ -38,8 +34,7 @@ export class SeededFaults {
   ends: (call: string) => Outcome | null = () => null;
   /** The real objects, for tests that use one directly. */
   readonly real = { QUOTA_COUNTER: env.QUOTA_COUNTER, SIGNAL_STORE: env.SIGNAL_STORE };
-  readonly #real: Map<string, unknown>;
-  readonly #originals = new WeakMap<object, object>();
+  readonly #real: Map<string, object>;
   readonly #waiting: Waiting;
   #random = new Map<string, () => number>();
   #seed = 0;
@@ -48,7 +43,7 @@ export class SeededFaults {
   /** @param SIGNALS in place of the queue, where a test delivers messages by itself. */
   constructor(waiting: Waiting, SIGNALS: Pick<Queue, "sendBatch"> = env.SIGNALS) {
     this.#waiting = waiting;
-    this.#real = new Map<string, unknown>(BINDINGS.map((name) => [name, name === "SIGNALS" ? SIGNALS : env[name]]));
+    this.#real = new Map<string, object>(BINDINGS.map((name) => [name, name === "SIGNALS" ? SIGNALS : env[name]]));
   }
 
   /** From now on this share of all calls fails, a third of them in each way. */
@@ -56,7 +51,12 @@ export class SeededFaults {
     this.#seed = seed;
     this.#rate = rate;
     this.#random = new Map();
-    for (const [name, real] of this.#real) Object.assign(env, { [name]: this.#wrapped(name, real as object) });
+    for (const [name, real] of this.#real) {
+      // Calls of objects call other bindings.
+      const isLeaf = !(OBJECTS as readonly string[]).includes(name);
+      const binding = intercept(real, ({ method, make }) => this.#call(`${name}.${method}`, make, isLeaf));
+      Object.assign(env, { [name]: binding });
+    }
   }
 
   /** Ends all faults, also for bindings handed out earlier. */
@@ -76,44 +76,6 @@ export class SeededFaults {
     return this.#rate;
   }
 
-  #wrapped(name: string, real: object): object {
-    if ((OBJECTS as readonly string[]).includes(name)) {
-      return new Proxy(real as { getByName: (name: string) => object }, {
-        get: (namespace, property) => {
-          if (property === "getByName") {
-            return (object: string) => this.#calls(name, namespace.getByName(object), false);
-          }
-          const value = Reflect.get(namespace, property) as unknown;
-          return typeof value === "function" && property !== "constructor" ? (value.bind(namespace) as unknown) : value;
-        },
-      });
-    }
-    return this.#calls(name, real, true);
-  }
-
-  /** @param isLeaf whether its calls call nothing else that is wrapped. */
-  #calls<T extends object>(name: string, target: T, isLeaf: boolean): T {
-    const wrapped = new Proxy(target, {
-      get: (_, property) => {
-        const value = Reflect.get(target, property) as unknown;
-        if (typeof value !== "function" || typeof property === "symbol" || property === "constructor") return value;
-        if (UNTOUCHED.has(property)) return value.bind(target) as unknown;
-        return (...given: unknown[]) => {
-          const make = (): unknown =>
-            Reflect.apply(
-              value,
-              target,
-              given.map((statement) => this.#unwrapped(statement)),
-            );
-          if (SYNCHRONOUS.has(property)) return this.#calls(name, make() as object, isLeaf);
-          return this.#call(`${name}.${property}`, make, isLeaf);
-        };
-      },
-    });
-    this.#originals.set(wrapped, target);
-    return wrapped;
-  }
-
   async #call(name: string, make: () => unknown, isLeaf: boolean): Promise<unknown> {
     const outcome = this.#outcome(name);
     const label = `${name} ${outcome}`;
@@ -129,8 +91,8 @@ export class SeededFaults {
     }
     const answer = await this.#made(make, isLeaf);
     if (outcome === "fails after success") throw platformError(this.draw("error"));
-    const isBody = name === "COLD.get" && answer !== null;
-    return isBody ? this.#calls("COLD body", answer as object, true) : answer;
+    if (name !== "COLD.get" || answer === null) return answer;
+    return intercept(answer as object, ({ method, make: read }) => this.#call(`COLD body.${method}`, read, true));
   }
 
   async #made(make: () => unknown, isLeaf: boolean): Promise<unknown> {
@@ -151,13 +113,6 @@ export class SeededFaults {
     if (drawn >= this.#rate) return "well";
     const third = (3 * drawn) / this.#rate;
     return third < 1 ? "fails" : third < 2 ? "fails after success" : "is never answered";
-  }
-
-  /** D1 batches its own statements, not their wrappers. */
-  #unwrapped(given: unknown): unknown {
-    if (Array.isArray(given)) return given.map((statement: unknown) => this.#unwrapped(statement));
-    if (typeof given !== "object" || given === null) return given;
-    return this.#originals.get(given) ?? given;
   }
 }
 

@@ -3,6 +3,7 @@
  * plane's database, and SQLite's plan for each, with the schema and indexes of production.
  */
 import { runInDurableObject } from "cloudflare:test";
+import { intercept, type Call } from "./intercept.ts";
 
 export interface Plan {
   query: string;
@@ -48,38 +49,19 @@ export async function recordStatements(stub: DurableObjectStub): Promise<Stateme
  * `plans` returns SQLite's plan for each, with its bound values.
  */
 export function recordD1(d1: D1Database): { d1: D1Database; queries: () => string[]; plans: () => Promise<Plan[]> } {
-  const statements: { query: string; bindings: unknown[] }[] = [];
-  const prepare = (query: string) => {
-    const statement = { query, bindings: [] as unknown[] };
-    statements.push(statement);
-    return new Proxy(d1.prepare(query), {
-      get(target, name) {
-        if (name === "bind") {
-          return (...bindings: unknown[]) => {
-            statement.bindings = bindings;
-            return target.bind(...bindings);
-          };
-        }
-        const member: unknown = Reflect.get(target, name);
-        return typeof member === "function" ? (member.bind(target) as unknown) : member;
-      },
-    });
-  };
-  const recorder = new Proxy(d1, {
-    get: (target, name) =>
-      name === "prepare" ? prepare : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
+  const executed: Call["statements"] = [];
+  const recorder = intercept(d1, ({ statements, make }) => {
+    executed.push(...statements);
+    return make();
   });
-  const planOf = async ({ query, bindings }: (typeof statements)[number]): Promise<Plan[]> => {
-    const { results } = await d1
-      .prepare(`EXPLAIN QUERY PLAN ${query}`)
-      .bind(...bindings)
-      .all<{ detail: string }>();
-    return results.map(({ detail }) => ({ query, detail }));
+  const planOf = async ({ query, bindings }: Call["statements"][number]): Promise<Plan[]> => {
+    const explained = d1.prepare(`EXPLAIN QUERY PLAN ${query}`).bind(...bindings);
+    return (await explained.all<{ detail: string }>()).results.map(({ detail }) => ({ query, detail }));
   };
   return {
     d1: recorder,
-    queries: () => statements.map(({ query }) => query),
-    plans: async () => (await Promise.all(statements.map(planOf))).flat(),
+    queries: () => executed.map(({ query }) => query),
+    plans: async () => (await Promise.all(executed.map(planOf))).flat(),
   };
 }
 

@@ -1,5 +1,7 @@
 /** A separate workspace for each test, created through the operator API, and the calls that tests make on it. */
 import { env, exports } from "cloudflare:workers";
+import { controlDatabase } from "../../src/control/database.ts";
+import type { WorkspaceContext } from "../../src/workspace/objects.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
@@ -125,6 +127,12 @@ export class TestWorkspace {
   /** Calls the operator API; any answer. */
   ask(method: string, path: string, body?: unknown): Promise<OperatorAnswer> {
     return askOperator(method, `/workspaces/${this.id}${path}`, body);
+  }
+
+  /** The context of use cases on this workspace. */
+  context(more: Partial<WorkspaceContext> = {}): WorkspaceContext {
+    const by = { actor: "operator", nowMs: Date.now() };
+    return { env, db: controlDatabase(env.DB), workspaceId: this.id, by, ...more };
   }
 
   /** The entries of the audit log, oldest first. `prefix`: only actions that begin with it. */

@@ -171,7 +171,7 @@ const universalSignal = z
     email: z.string().nullish().meta({ format: "email" }),
     event: z.string().meta({ description: "Mapping rules match on it.", maxLength: NAME_MAX_CODE_POINTS }),
     source: z.string().nullish().meta({ description: "Origin of the signal.", maxLength: NAME_MAX_CODE_POINTS }),
-    properties: z.record(z.string(), z.unknown()).nullish().meta({ description: "Any JSON object." }),
+    properties: z.record(z.string(), z.unknown()).nullish().describe("Any JSON object."),
   })
   .meta({ id: "SignalPayload", description: "A universal signal (spec §2.2).", example: SIGNAL_EXAMPLE });
 
@@ -181,14 +181,14 @@ const cdpCall = z
     messageId: z.string().optional(),
     anonymousId: z.string().nullish(),
     userId: z.string().nullish(),
-    event: z.string().optional().meta({ description: "Of a `track` call." }),
-    name: z.string().optional().meta({ description: "Of a `page` call." }),
+    event: z.string().optional().describe("Of a `track` call."),
+    name: z.string().optional().describe("Of a `page` call."),
     properties: z.record(z.string(), z.unknown()).optional(),
     traits: z
       .looseObject({ email: z.string(), name: z.string(), company: z.unknown(), title: z.string() })
       .partial()
       .optional()
-      .meta({ description: "Of an `identify` call. `context.traits` is accepted too." }),
+      .describe("Of an `identify` call. `context.traits` is accepted too."),
     context: z.record(z.string(), z.unknown()).optional(),
   })
   .meta({ id: "CdpCall", description: "A call in the format of customer data platforms (spec §6)." });
@@ -221,11 +221,14 @@ const severalAnswer = z
   .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch, with one result per signal, in order." });
 
 const headers = z.object({
-  "X-Api-Secret": z.string().optional().meta({ description: "The shared secret, if the key has one." }),
-  "Idempotency-Key": z.string().max(IDEMPOTENCY_KEY_MAX_LENGTH).optional().meta({
-    description:
+  "X-Api-Secret": z.string().optional().describe("The shared secret, if the key has one."),
+  "Idempotency-Key": z
+    .string()
+    .max(IDEMPOTENCY_KEY_MAX_LENGTH)
+    .optional()
+    .describe(
       "If a call is repeated with the same value and API key within seven days, its signals are duplicates and score nothing.",
-  }),
+    ),
 });
 
 const limits = z.object({
@@ -257,16 +260,16 @@ function refusals(): ZodOpenApiResponsesObject {
 /** RFC 9457, with the members of this service. */
 const problemDetails = z
   .object({
-    type: z.string().meta({ description: "Where the code is explained." }),
+    type: z.string().describe("Where the code is explained."),
     title: z.string(),
     status: z.int(),
-    detail: z.string().meta({ description: "What was wrong with this request, and what to do." }),
-    code: z.string().meta({ description: "Stable, for programs." }),
+    detail: z.string().describe("What was wrong with this request, and what to do."),
+    code: z.string().describe("Stable, for programs."),
     request_id: z.string(),
     errors: z
       .array(z.object({ path: z.string(), message: z.string() }))
       .optional()
-      .meta({ description: "With `validation_failed`: every field that is wrong, of very many the first hundred." }),
+      .describe("With `validation_failed`: every field that is wrong, of very many the first hundred."),
   })
   .meta({ id: "Problem", description: "RFC 9457 problem details." });
 
@@ -298,7 +301,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
         content: {
           "application/json": { schema, example },
           ...(lines && {
-            "application/x-ndjson": { schema: z.string().meta({ description: "One signal per line." }) },
+            "application/x-ndjson": { schema: z.string().describe("One signal per line.") },
           }),
         },
       },
@@ -479,9 +482,9 @@ function problemExample(status: number, code: string, document: ApiDocument): un
 }
 
 const email = z.string().meta({ example: "jane@example.com" });
-const score = z.number().meta({ description: "Of the person." });
+const score = z.number().describe("Of the person.");
 const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
-const lastUsed = instant.nullable().meta({ description: "The last authenticated call. Null: there was none." });
+const lastUsed = instant.nullable().describe("The last authenticated call. Null: there was none.");
 const period = { period_start: instant, period_end: instant };
 
 /** The data of each notification type. The compiler checks that the schemas match the data sent. */
@@ -512,16 +515,16 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   }),
   "people.rescored": z.object({
     cause: z.enum(["rule_applied", "signals_linked"]),
-    rule_id: z.string().nullable().meta({ description: "Of the rule that was applied." }),
-    email: z.string().nullable().meta({ description: "Of the person who got the linked signals." }),
-    added: count.meta({ description: "Added scoring signals." }),
+    rule_id: z.string().nullable().describe("Of the rule that was applied."),
+    email: z.string().nullable().describe("Of the person who got the linked signals."),
+    added: count.describe("Added scoring signals."),
     changed: count,
     removed: count,
-    points: z.number().meta({ description: "Sum of the changes of all scores." }),
+    points: z.number().describe("Sum of the changes of all scores."),
     thresholds: z.array(z.object({ threshold: z.number(), risen: count, fallen: count })),
   }),
   "usage.level": z.object({
-    level: z.enum(["80", "100", "200", "first_refusal"]).meta({ description: "Percent of the signal limit." }),
+    level: z.enum(["80", "100", "200", "first_refusal"]).describe("Percent of the signal limit."),
     used: count,
     signal_limit: count,
     overages: z.boolean(),
@@ -531,18 +534,18 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     ...period,
     signal_limit: count,
     overages: z.boolean(),
-    accepted: count.meta({ description: "Within the limit, or with overages enabled; without held signals." }),
+    accepted: count.describe("Within the limit, or with overages enabled; without held signals."),
     held: count,
     rejected: count,
     overage: count,
-    streak: count.meta({ description: "Periods in a row over the limit, this one included." }),
+    streak: count.describe("Periods in a row over the limit, this one included."),
     extra_room_removed: z.boolean(),
   }),
   "key.expiring": z.object({
     ...key,
     expires_at: instant,
-    days: z.int().meta({ description: "The key expires in at most this many days: 30, 7 or 1." }),
-    successor_id: z.string().nullable().meta({ description: "Of the key that replaces it after a rotation." }),
+    days: z.int().describe("The key expires in at most this many days: 30, 7 or 1."),
+    successor_id: z.string().nullable().describe("Of the key that replaces it after a rotation."),
     last_used_at: lastUsed,
   }),
   "key.silent": z.object({ ...key, days: z.int(), last_used_at: lastUsed }),
@@ -562,9 +565,9 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   "destination.disabled": z.object({
     destination_id: idOf("dst", "Of the destination."),
     destination_name: z.string(),
-    reason: z.enum(["gone", "failing"]).meta({
-      description: "`gone`: it answered 410. `failing`: no delivery succeeded for five days.",
-    }),
+    reason: z
+      .enum(["gone", "failing"])
+      .describe("`gone`: it answered 410. `failing`: no delivery succeeded for five days."),
   }),
   "destination.test": z.object({ message: z.string() }),
 };
@@ -610,7 +613,7 @@ function webhook(type: AnyEventType): ZodOpenApiOperationObject {
     .object({
       id: idOf("evt", "Of the event."),
       type: z.literal(type),
-      time: instant.meta({ description: "When the event happened." }),
+      time: instant.describe("When the event happened."),
       workspace: idOf("ws", "Of the workspace."),
       data: DATA[type],
     })

@@ -5,7 +5,7 @@ import { endKey, replaceKey } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { done, notFoundPage, page } from "../page.tsx";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages } from "../pages-env.ts";
+import { pages, contextOf } from "../pages-env.ts";
 import { isOverlap } from "../views/overlap-choice.tsx";
 import { createdPage, endingOf, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
 import { DeactivateView, RotateView, type RotationForm } from "./key-ending-view.tsx";
@@ -20,7 +20,7 @@ export const keyEndingPages = pages
     return page(c, KEYS_PAGE, <DeactivateView {...await endingOf(c, key)} />);
   })
   .post("/:key_id/deactivate", async (c) => {
-    const key = await endKey(c.env, c.get("db"), c.get("workspace").id, c.req.param("key_id"), byMember(c));
+    const key = await endKey(contextOf(c), c.req.param("key_id"));
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .get("/:key_id/rotate", async (c) => {
@@ -56,7 +56,7 @@ export const keyEndingPages = pages
       });
     }
     const rotation = { keyId: key.id, overlap, formToken, expiresAt: expiration.value };
-    const rotated = await replaceKey(c.env, c.get("db"), c.get("workspace").id, rotation, byMember(c));
+    const rotated = await replaceKey(contextOf(c), rotation);
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), c.get("workspace").id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);

@@ -4,7 +4,7 @@ import { canManageKeys } from "../../domain/keys/role.ts";
 import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
 import { silentAfterDays } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
-import { byMember, pages, workspacePath } from "../pages-env.ts";
+import { pages, workspacePath, contextOf } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
 import { readForm } from "../read-form.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
@@ -51,7 +51,7 @@ export const keyPages = pages
     const typed = formText(c.get("form"), "name");
     const name = checkKeyName(typed);
     if (name.ok) {
-      const renamed = await renameKey(db, id, keyId, name.value, byMember(c));
+      const renamed = await renameKey(contextOf(c), keyId, name.value);
       return renamed === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
     }
     const key = await findKey(db, id, keyId);
@@ -63,7 +63,7 @@ export const keyPages = pages
     const typed = formText(c.get("form"), "silent_after_days").trim();
     const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
     if (days.success) {
-      const watched = await watchForSilence(db, id, keyId, days.data, byMember(c));
+      const watched = await watchForSilence(contextOf(c), keyId, days.data);
       return watched === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
     }
     const key = await findKey(db, id, keyId);

@@ -4,7 +4,7 @@ import { readSample, proposeTemplate } from "../../domain/accounts/template-samp
 import { readForm } from "../read-form.tsx";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { fragment, page } from "../page.tsx";
-import { byMember, pages } from "../pages-env.ts";
+import { pages, contextOf } from "../pages-env.ts";
 import { createdPage, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
 import {
   checkKeyForm,
@@ -33,8 +33,7 @@ export const newKeyPages = pages
     if (formTokenOf(form) === null) errors.form = "The form was not complete. Look it over and send it again.";
     if (key === null || errors.form !== undefined) return keyForm(c, typed, errors, 422);
 
-    const { id } = c.get("workspace");
-    const result = await createKey(c.get("db"), id, key, byMember(c), typed.formToken);
+    const result = await createKey(contextOf(c), key, typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
     return keyForm(c, typed, { ...NO_ERRORS, form: LIMIT_COPY[result.refusal.reason] }, 422);

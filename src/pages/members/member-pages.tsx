@@ -6,7 +6,7 @@ import { canChangeMember } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv, workspacePath, contextOf } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -43,7 +43,7 @@ export const memberPages = pages
     if (!canChangeMember(c.get("role"), null, typed.role)) {
       return membersPage(c, { typed, errors: { role: REFUSED.not_allowed } }, 422);
     }
-    const added = await addMember(c.get("db"), c.get("workspace").id, typed, byMember(c));
+    const added = await addMember(contextOf(c), typed);
     if (!added.ok) {
       return membersPage(c, { typed, errors: { email: NOT_ADDED[added.refusal] } }, 422);
     }
@@ -61,7 +61,7 @@ export const memberPages = pages
       return membersPage(c, { refused: REFUSED.not_allowed }, 422);
     }
     if (current.role === role) return done(c, "settings/members", "saved");
-    const changed = await changeRole(db, id, { email, role, from: current.role }, byMember(c));
+    const changed = await changeRole(contextOf(c), { email, role, from: current.role });
     return changed.ok
       ? done(c, "settings/members", "role_changed")
       : membersPage(c, { refused: REFUSED[changed.refusal] }, 422);
@@ -74,7 +74,7 @@ export const memberPages = pages
     if (!canChangeMember(c.get("role"), current.role, null)) {
       return membersPage(c, { refused: REFUSED.not_allowed }, 422);
     }
-    const removed = await removeMember(db, id, email, byMember(c), current.role);
+    const removed = await removeMember(contextOf(c), email, current.role);
     if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] }, 422);
     // Whoever has removed themselves is led to the workspaces that are left to them.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");

@@ -1,13 +1,12 @@
 /** What the notifications' handlers hand to the use cases. */
 import type { Context } from "hono";
-import type { DestinationProblem, DestinationsCall } from "../../workspace/manage-destinations.ts";
-import { byMember, type PagesEnv, workspacePath } from "../pages-env.ts";
+import type { DestinationProblem, DestinationsContext } from "../../workspace/manage-destinations.ts";
+import { contextOf, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { isTargetProblem, problemSaid } from "./notification-copy.ts";
 import type { DestinationErrors } from "./notification-form.ts";
 
-export function destinationsCall(c: Context<PagesEnv>): DestinationsCall {
-  const { origin } = new URL(c.req.url);
-  return { env: c.env, db: c.get("db"), workspace: c.get("workspace"), origin, by: byMember(c) };
+export function destinationsCall(c: Context<PagesEnv>): DestinationsContext {
+  return { ...contextOf(c), slug: c.get("workspace").slug, origin: new URL(c.req.url).origin };
 }
 
 /** Path of the notifications, `/w/{slug}/settings/notifications`. */

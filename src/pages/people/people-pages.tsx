@@ -8,7 +8,7 @@ import type { PersonTimeline } from "../../store/protocol/people-and-accounts.ts
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv, workspacePath, contextOf } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
 import { readForm } from "../read-form.tsx";
 import { readExport } from "./export-copy.ts";
@@ -38,7 +38,7 @@ export const peoplePages = pages
   .get("/export", requireManager, async (c) => {
     const asked = readExport(c.req.query());
     if (asked === null) return notFoundPage(c, "export");
-    const { name, contentType, body } = await exportFile(c.env, c.get("db"), c.get("workspace"), asked, byMember(c));
+    const { name, contentType, body } = await exportFile(contextOf(c), c.get("workspace").slug, asked);
     return c.body(body, 200, {
       "content-type": contentType,
       "content-disposition": `attachment; filename="${name}"`,
@@ -92,7 +92,7 @@ export const peoplePages = pages
       const again = { base: workspacePath(c), email, typed, error };
       return page(c, { title: "Delete a person", section: "people", status: 422 }, <DeletePersonView {...again} />);
     }
-    await deletePerson(c.env, c.get("db"), c.get("workspace").id, email, byMember(c));
+    await deletePerson(contextOf(c), email);
     return toReceipt(c, email);
   })
   .get("/:email/deletion", async (c) => {

@@ -11,7 +11,7 @@ import {
   planRuleImport,
   type RuleImport,
 } from "../../workspace/import-rules.ts";
-import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { pages, workspacePath, type PagesEnv, contextOf } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
@@ -47,7 +47,7 @@ export const ruleFilePages = pages
     if (formText(form, "fingerprint") !== previewed.fingerprint) {
       return importPreviewPage(c, previewed, await planRuleImport(db, id, read.value), "other_file");
     }
-    const imported = await importRules(db, id, read.value, byMember(c), version);
+    const imported = await importRules(contextOf(c), read.value, version);
     if (imported.ok) return done(c, "rules", "rules_imported");
     const { why, plan } = imported.refusal;
     return importPreviewPage(c, previewed, plan, why === "rules_changed" ? why : null);

@@ -8,7 +8,7 @@ import { newId } from "../../platform/ids.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv, workspacePath, contextOf } from "../pages-env.ts";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import {
   BLANK_FORM,
@@ -66,7 +66,7 @@ export const rulePages = pages
     if (what !== "save") return newPage(c, asked.form, { id, copied, preview, focus: focusAfter(what) });
     const rule = ruleTyped(asked.form, copied);
     if (!rule.ok) return newPage(c, asked.form, { id, copied, errors: rule.refusal, status: 422 });
-    const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c), id);
+    const created = await createRule(contextOf(c), rule.value, id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
     return newPage(c, asked.form, { id, copied, errors: { "": LIMIT_COPY[created.refusal] }, status: 409 });
   })
@@ -92,8 +92,7 @@ export const rulePages = pages
     }
     const change = ruleTyped(asked.form, asked.drawnFrom);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
-    const [db, { id }] = [c.get("db"), c.get("workspace")];
-    const updated = await updateRule(db, id, rule.id, change.value, byMember(c), { version });
+    const updated = await updateRule(contextOf(c), rule.id, change.value, { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
     if (updated.refusal === "rules_too_large") {
       return rulePage(c, rule, asked.form, { version, errors: { "": LIMIT_COPY.rules_too_large }, status: 409 });
@@ -106,13 +105,13 @@ export const rulePages = pages
   .post("/:rule_id/disable", requireManager, (c) => setEnabled(c, { enabled: false }))
   .post("/:rule_id/apply", requireManager, async (c) => {
     const ruleId = c.req.param("rule_id");
-    const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, ruleId, byMember(c));
+    const job = await applyRule(contextOf(c), ruleId);
     return job === null ? notFoundPage(c, "rule") : c.redirect(`${workspacePath(c)}/rules/${ruleId}#job`, 303);
   })
   .post("/:rule_id/delete", requireManager, readForm(), async (c) => {
     const ruleId = c.req.param("rule_id");
     const scoringSignals = c.get("form").has("remove") ? "remove" : "keep";
-    const ended = await endRule(c.env, c.get("db"), c.get("workspace").id, { ruleId, scoringSignals }, byMember(c));
+    const ended = await endRule(contextOf(c), { ruleId, scoringSignals });
     if (ended === "not_found") return notFoundPage(c, "rule");
     return ended === "deleted"
       ? done(c, "rules", "rule_deleted")
@@ -204,7 +203,7 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
 
 async function setEnabled(c: Context<PagesEnv>, { enabled }: { enabled: boolean }): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
-  const updated = await updateRule(c.get("db"), c.get("workspace").id, ruleId, { enabled }, byMember(c));
+  const updated = await updateRule(contextOf(c), ruleId, { enabled });
   if (!updated.ok) return notFoundPage(c, "rule");
   return done(c, `rules/${ruleId}`, enabled ? "rule_enabled" : "rule_disabled");
 }

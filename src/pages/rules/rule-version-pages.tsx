@@ -4,7 +4,7 @@ import { restoreRule } from "../../control/rule-changes.ts";
 import { findRuleVersion, listRuleVersions } from "../../control/stored-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { pages, workspacePath, type PagesEnv, contextOf } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { FormErrors } from "../kit/forms.tsx";
@@ -20,10 +20,10 @@ export const ruleVersionPages = pages
   })
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
   .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, readForm(), async (c) => {
-    const [db, { id }, ruleId] = [c.get("db"), c.get("workspace"), c.req.param("rule_id")];
+    const ruleId = c.req.param("rule_id");
     const lookedAt = Number(c.get("form").get("version"));
     const changedOn = Number.isInteger(lookedAt) && lookedAt > 0 ? lookedAt : undefined;
-    const restored = await restoreRule(db, id, ruleId, Number(c.req.param("version")), byMember(c), changedOn);
+    const restored = await restoreRule(contextOf(c), ruleId, Number(c.req.param("version")), changedOn);
     if (restored.ok) return done(c, `rules/${ruleId}`, "rule_back");
     switch (restored.refusal) {
       case "not_found":

@@ -9,7 +9,7 @@ import { replay } from "../../workspace/signal-operations.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv, workspacePath, contextOf } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
@@ -81,7 +81,7 @@ export const signalPages = pages
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
     const id = c.get("form").get("id");
     const ids = typeof id === "string" ? [id] : null;
-    const { replayed, isUnderWay } = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
+    const { replayed, isUnderWay } = await replay(contextOf(c), ids);
     if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");

@@ -11,7 +11,7 @@ import { configureWorkspace } from "../../workspace/configure-workspace.ts";
 import { usageByDayOf } from "../../workspace/configure-workspace.ts";
 import type { Done } from "../copy.ts";
 import { readForm } from "../read-form.tsx";
-import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv, workspacePath, contextOf } from "../pages-env.ts";
 import { done, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { UsageView, type UsageData } from "./usage-view.tsx";
@@ -33,7 +33,7 @@ export const usagePages = pages
     return isOffered ? change(c, { plan }, "plan_changed") : usagePage(c, NO_SUCH_PLAN);
   })
   .post("/release", requireManager, async (c) => {
-    const { released, isUnderWay } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));
+    const { released, isUnderWay } = await releaseForWorkspace(contextOf(c));
     if (isUnderWay) return done(c, "usage", "release_under_way");
     return done(c, "usage", released > 0 ? "released" : "none_released");
   });
@@ -76,7 +76,7 @@ async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
 /** Changes the workspace in D1 first, then its objects. A counter that was not reached is configured before the next page. */
 async function change(c: Context<PagesEnv>, to: WorkspaceChange, what: Done): Promise<Response> {
   const { id } = c.get("workspace");
-  const updated = await updateWorkspace(c.get("db"), id, to, byMember(c));
+  const updated = await updateWorkspace(contextOf(c), to);
   if (!updated.ok) return usagePage(c, NO_SUCH_PLAN);
   await configureWorkspace(c.env, c.get("db"), id);
   return done(c, "usage", what);

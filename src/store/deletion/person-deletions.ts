@@ -26,7 +26,6 @@ import {
   type VisitorNames,
 } from "../people/visitors.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import type { DeletionStage } from "../schema.ts";
 import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
@@ -50,6 +49,8 @@ const PORTION_SEGMENTS = 20;
 
 /** Deletions that only cold storage may delay. */
 const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
+
+type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
 
 /** A row of the table `deletions`, see schema.ts. */
 interface DeletionJob {
@@ -142,11 +143,21 @@ export function repeatDeletions(state: StoreState, forgotten: readonly Forgotten
 
 /** The receipt of the latest deletion of an email. Null: the person was not deleted, or that is long ago. */
 export function findDeletion(sql: SqlStorage, email: string): DeletionReceipt | null {
-  return toReceipt(findJob(sql, "email_hash", hashOfName({ kind: "email", value: email })));
+  return findReceipt(sql, "email_hash", hashOfName({ kind: "email", value: email }));
 }
 
 export function findDeletionById(sql: SqlStorage, id: string): DeletionReceipt | null {
-  return toReceipt(findJob(sql, "id", id));
+  return findReceipt(sql, "id", id);
+}
+
+function findReceipt(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionReceipt | null {
+  const rows = sql.exec(
+    `SELECT id, requested_at AS requestedAtMs, finished_at AS finishedAtMs, people, identities, signals, anonymous, held,
+       dead_letters AS deadLetters, scoring_signals AS scoringSignals, cold_objects AS coldObjects
+     FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`,
+    value,
+  );
+  return (rows.toArray()[0] as DeletionReceipt | undefined) ?? null;
 }
 
 /** When a deletion continues, or names can be forgotten, in milliseconds since 1970; null: never. */
@@ -435,22 +446,4 @@ function nextJob(sql: SqlStorage): DeletionJob | undefined {
       "SELECT * FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
     )
     .toArray()[0];
-}
-
-function toReceipt(job: DeletionJob | undefined): DeletionReceipt | null {
-  if (job === undefined) return null;
-  const { id, people, identities, signals, anonymous, held } = job;
-  return {
-    id,
-    requestedAtMs: job.requested_at,
-    finishedAtMs: job.finished_at,
-    people,
-    identities,
-    signals,
-    anonymous,
-    held,
-    deadLetters: job.dead_letters,
-    scoringSignals: job.scoring_signals,
-    coldObjects: job.cold_objects,
-  };
 }

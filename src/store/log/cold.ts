@@ -29,18 +29,12 @@ const COLD_TOGETHER_MS = 3_600_000;
 const COLD_READS_AT_ONCE = 6;
 /** Maximum bytes of one call of R2. Neighbouring segments of an object are read together. */
 const COLD_READ_MAX_BYTES = 4_000_000;
-/** After this time a call of R2 counts as failed and is retried. */
 const COLD_TIMEOUT_MS = 10_000;
 
 export interface ColdWork {
   storage: DurableObjectStorage;
   log: Log;
   objects: ColdObjects;
-}
-
-interface Packed {
-  firstSeq: number;
-  bytes: Uint8Array;
 }
 
 /** The objects of a workspace in R2. Each has the packed payloads of many segments, one after the other. */
@@ -101,14 +95,9 @@ export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
   return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
 }
 
-/** When objects are to be written, rewritten or removed, in milliseconds since 1970; null: never. */
+/** When `workOnCold` has something to do, in milliseconds since 1970; null: never. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
-  const {
-    at_once: isDue,
-    writing,
-    unknown,
-    received,
-  } = sql
+  const { at_once, writing, unknown, received } = sql
     .exec<{ at_once: number; writing: number | null; unknown: number | null; received: number | null }>(
       `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
          (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
@@ -117,22 +106,22 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
            AS received`,
     )
     .one();
-  if (isDue === 1) return nowMs;
-  const due = [
+  const times = [
+    at_once === 0 ? [] : nowMs,
     writing === null ? [] : writing + COLD_ABANDONED_MS,
     unknown === null ? [] : unknown + COLD_UNKNOWN_MS,
     received === null ? [] : received + afterMs,
   ].flat();
-  return due.length === 0 ? null : Math.min(...due);
+  return times.length === 0 ? null : Math.min(...times);
 }
 
 /**
- * Takes one step of all work in R2. Runs all three steps even if one fails: an object that can never be read must not keep payloads in a
- * store that fills up.
+ * Takes one step of all work in R2. Takes all three steps even if one fails: an object that can never be read must not keep payloads
+ * in a store that fills up.
  *
  * @throws when R2 does not answer.
  */
-export async function workOnCold(work: ColdWork, nowMs: number, afterMs: number): Promise<void> {
+export async function workOnCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
   const failures: unknown[] = [];
   const failed = (error: unknown): void => void failures.push(error);
   await scrubObject(work).catch(failed);
@@ -141,15 +130,17 @@ export async function workOnCold(work: ColdWork, nowMs: number, afterMs: number)
   if (failures.length > 0) throw failures[0];
 }
 
-/**
- * Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together.
- *
- * @param afterMs minimum age of the payloads.
- * @throws when R2 does not answer.
- */
+// Writing objects
+
+interface PackedSegment {
+  firstSeq: number;
+  bytes: Uint8Array;
+}
+
+/** Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together. */
 export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
   const { storage, log } = work;
-  const packed: Packed[] = [];
+  const packed: PackedSegment[] = [];
   let bytes = 0;
   for (const firstSeq of dueSegments(storage.sql, nowMs, afterMs)) {
     const payloads = log.packedPayloads(firstSeq);
@@ -167,23 +158,33 @@ export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_A
   });
 }
 
-/**
- * Rewrites one object without deleted payloads. Returns whether there was an object to rewrite.
- *
- * @throws when R2 does not answer.
- */
-export async function scrubObject(work: ColdWork): Promise<boolean> {
+/** First lines of the segments that move together, the oldest first. */
+function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
+  const rows = sql
+    .exec<{ first_seq: number; received_to: number }>(
+      `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
+       ORDER BY first_seq LIMIT ?`,
+      COLD_OBJECT_MAX_SEGMENTS,
+    )
+    .toArray();
+  const dayOf = (ms: number): number => Math.floor(ms / DAY_MS);
+  const [first] = rows;
+  if (first === undefined || first.received_to > nowMs - afterMs) return [];
+  return rows
+    .filter(({ received_to: at }) => at <= nowMs - afterMs + COLD_TOGETHER_MS && dayOf(at) === dayOf(first.received_to))
+    .map(({ first_seq: firstSeq }) => firstSeq);
+}
+
+/** Rewrites one object without deleted payloads. */
+async function scrubObject(work: ColdWork): Promise<void> {
   const { storage, log, objects } = work;
   const { sql } = storage;
   const firstSeq = pickScrub(sql, log.nextSeq);
-  if (firstSeq === null) return false;
+  if (firstSeq === null) return;
   const key = log.rows("first_seq = ?", firstSeq)[0]?.cold ?? null;
-  if (key === null) {
-    deleteScrub(sql, firstSeq);
-    return true;
-  }
+  if (key === null) return deleteScrub(sql, firstSeq);
   const rows = rowsOfObject(work, key);
-  const packed: Packed[] = [];
+  const packed: PackedSegment[] = [];
   const versions: number[] = [];
   for (const row of rows) {
     // oxlint-disable-next-line no-await-in-loop -- holds one segment in memory at a time
@@ -203,15 +204,80 @@ export async function scrubObject(work: ColdWork): Promise<boolean> {
     for (const segment of packed) deleteScrub(sql, segment.firstSeq);
     return true;
   });
-  return true;
 }
 
-/**
- * Removes objects that are not needed, whose write was interrupted long ago, or that are unknown since a restore long ago.
- *
- * @throws when R2 does not answer.
- */
-export async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
+/** Picks a random segment, so that one unreadable object does not block the others. */
+function pickScrub(sql: SqlStorage, nextSeq: number): number | null {
+  for (const from of [Math.floor(Math.random() * nextSeq), 0]) {
+    const [scrub] = sql.exec<{ first_seq: number }>(
+      "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
+      from,
+    );
+    if (scrub !== undefined) return scrub.first_seq;
+  }
+  return null;
+}
+
+function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
+  const { lines } = log.sealed(row);
+  const payloads = unpackPayloads(bytes, lines);
+  return packPayloads(
+    payloads.map((payload, index) => (keepsPayload(lines.facts(index)) ? payload : null)),
+    lines,
+  );
+}
+
+/** Writes an object. @param use starts to use the object, in one transaction; false: the object is not wanted any more. */
+async function writeObject(
+  { storage, objects }: ColdWork,
+  packed: readonly PackedSegment[],
+  use: (key: string) => boolean,
+): Promise<void> {
+  const { sql } = storage;
+  const nowMs = Date.now();
+  const key = newId("cold", nowMs);
+  sql.exec(
+    "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
+    key,
+    nowMs,
+    packed[0]?.firstSeq ?? 0,
+    packed.at(-1)?.firstSeq ?? 0,
+  );
+  // The row must be durable before the write starts, so that no unknown object is left behind.
+  await storage.sync();
+  await objects.write(key, Buffer.concat(packed.map(({ bytes }) => bytes)));
+  storage.transactionSync(() => {
+    // The object may have been abandoned meanwhile, and is about to be removed.
+    if (sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray().length === 0) return;
+    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", use(key) ? "stored" : "removing", key);
+  });
+}
+
+function movePayloads(log: Log, key: string, packed: readonly PackedSegment[]): void {
+  let offset = 0;
+  for (const { firstSeq, bytes } of packed) {
+    log.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
+    offset += bytes.length;
+  }
+}
+
+function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
+  return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
+}
+
+function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
+  const [object] = storage.sql.exec<{ first_seq: number; last_seq: number }>(
+    "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
+    key,
+  );
+  if (object === undefined) return [];
+  return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
+}
+
+// Removing objects
+
+/** Removes objects that are not needed, whose write was interrupted long ago, or that are unknown since a restore long ago. */
+async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
   removeUnknown(sql, nowMs - COLD_UNKNOWN_MS);
@@ -227,6 +293,58 @@ export async function removeObjects({ storage, objects }: ColdWork, nowMs: numbe
 /** Marks for removal the objects that a restore before `foundUntilMs` found unknown. */
 export function removeUnknown(sql: SqlStorage, foundUntilMs: number): void {
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'unknown' AND at <= ?", foundUntilMs);
+}
+
+function removeLater(sql: SqlStorage, key: string): void {
+  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
+}
+
+/** Marks for removal those objects that have only dropped segments. Must run in the transaction that drops the segments. */
+export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
+  for (const key of new Set(keys)) {
+    sql.exec(
+      `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
+         (SELECT 1 FROM signals_segments WHERE signals_segments.first_seq BETWEEN cold_objects.first_seq
+            AND cold_objects.last_seq AND cold = ?1)`,
+      key,
+    );
+  }
+}
+
+/**
+ * Requests that payloads of deleted lines leave R2. Must run in the transaction that changes the facts.
+ *
+ * @returns number of objects that had nothing to remove before.
+ */
+export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
+  let objects = 0;
+  for (const { firstSeq, coldObject } of segments) {
+    if (coldObject === null) continue;
+    // Search only the segments of this object: very many segments of other objects may be waiting.
+    const requested = sql.exec(
+      `SELECT 1 FROM cold_objects JOIN cold_scrubs
+         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
+         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
+      coldObject,
+    );
+    if (requested.toArray().length === 0) objects++;
+    sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
+  }
+  return objects;
+}
+
+function deleteScrub(sql: SqlStorage, firstSeq: number): void {
+  sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+}
+
+/** Whether R2 may still have deleted payloads: a removal is requested, or an object is not finished. */
+export function isScrubbing(sql: SqlStorage): boolean {
+  const { found } = sql
+    .exec<{ found: number }>(
+      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
+    )
+    .one();
+  return found === 1;
 }
 
 /**
@@ -266,145 +384,7 @@ function loseObject(work: ColdWork, key: string): void {
   removeLater(sql, key);
 }
 
-/** Writes an object. @param use starts to use the object, in one transaction; false: the object is not wanted any more. */
-async function writeObject(
-  { storage, objects }: ColdWork,
-  packed: readonly Packed[],
-  use: (key: string) => boolean,
-): Promise<void> {
-  const { sql } = storage;
-  const nowMs = Date.now();
-  const key = newId("cold", nowMs);
-  sql.exec(
-    "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
-    key,
-    nowMs,
-    packed[0]?.firstSeq ?? 0,
-    packed.at(-1)?.firstSeq ?? 0,
-  );
-  // The row must be durable before the write starts, so that no unknown object is left behind.
-  await storage.sync();
-  await objects.write(key, Buffer.concat(packed.map(({ bytes }) => bytes)));
-  storage.transactionSync(() => {
-    // The object may have been abandoned meanwhile, and is about to be removed.
-    if (sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray().length === 0) return;
-    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", use(key) ? "stored" : "removing", key);
-  });
-}
-
-/** First lines of the segments that move together, the oldest first. */
-function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
-  const rows = sql
-    .exec<{ first_seq: number; received_to: number }>(
-      `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
-       ORDER BY first_seq LIMIT ?`,
-      COLD_OBJECT_MAX_SEGMENTS,
-    )
-    .toArray();
-  const dayOf = (ms: number): number => Math.floor(ms / DAY_MS);
-  const [first] = rows;
-  if (first === undefined || first.received_to > nowMs - afterMs) return [];
-  return rows
-    .filter(({ received_to: at }) => at <= nowMs - afterMs + COLD_TOGETHER_MS && dayOf(at) === dayOf(first.received_to))
-    .map(({ first_seq: firstSeq }) => firstSeq);
-}
-
-function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
-  const [object] = storage.sql.exec<{ first_seq: number; last_seq: number }>(
-    "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
-    key,
-  );
-  if (object === undefined) return [];
-  return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
-}
-
-function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
-  const { lines } = log.sealed(row);
-  const kept = unpackPayloads(bytes, lines).map((payload, index) =>
-    keepsPayload(lines.facts(index)) ? payload : null,
-  );
-  return packPayloads(kept, lines);
-}
-
-function movePayloads(log: Log, key: string, packed: readonly Packed[]): void {
-  let offset = 0;
-  for (const { firstSeq, bytes } of packed) {
-    log.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
-    offset += bytes.length;
-  }
-}
-
-function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
-  return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
-}
-
-// Deleted payloads must leave R2. A deletion notes this in its own transaction, and `scrubObject` does the work.
-
-/** Picks a random segment, so that one unreadable object does not block the others. */
-function pickScrub(sql: SqlStorage, nextSeq: number): number | null {
-  for (const from of [Math.floor(Math.random() * nextSeq), 0]) {
-    const [scrub] = sql.exec<{ first_seq: number }>(
-      "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
-      from,
-    );
-    if (scrub !== undefined) return scrub.first_seq;
-  }
-  return null;
-}
-
-function deleteScrub(sql: SqlStorage, firstSeq: number): void {
-  sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
-}
-
-function removeLater(sql: SqlStorage, key: string): void {
-  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
-}
-
-/**
- * Requests that payloads of deleted lines leave R2. Must run in the transaction that changes the facts.
- *
- * @returns number of objects that had nothing to remove before.
- */
-export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
-  let objects = 0;
-  for (const { firstSeq, coldObject } of segments) {
-    if (coldObject === null) continue;
-    // Search only the segments of this object: very many segments of other objects may be waiting.
-    const requested = sql.exec(
-      `SELECT 1 FROM cold_objects JOIN cold_scrubs
-         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
-         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
-      coldObject,
-    );
-    if (requested.toArray().length === 0) objects++;
-    sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
-  }
-  return objects;
-}
-
-/** Whether R2 may still have deleted payloads: a removal is requested, or an object is not finished. */
-export function isScrubbing(sql: SqlStorage): boolean {
-  const { found } = sql
-    .exec<{ found: number }>(
-      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
-    )
-    .one();
-  return found === 1;
-}
-
-/** Marks for removal those objects that have only dropped segments. Must run in the transaction that drops the segments. */
-export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
-  for (const key of new Set(keys)) {
-    sql.exec(
-      `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
-         (SELECT 1 FROM signals_segments WHERE signals_segments.first_seq BETWEEN cold_objects.first_seq
-            AND cold_objects.last_seq AND cold = ?1)`,
-      key,
-    );
-  }
-}
-
-// Reading payloads from the head, from segments, or from R2.
+// Reading payloads from the head, from segments, or from R2
 
 /** Payloads by line number; null: the line has none. Lines that cannot be read now are missing. */
 export type Payloads = ReadonlyMap<number, string | null>;

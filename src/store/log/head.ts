@@ -14,13 +14,13 @@ export const SEGMENT_MAX_LINES = 512;
  */
 export const SEGMENT_MAX_BYTES = 112 * 1024;
 const HEAD_STEP_BYTES = 16_384;
+const META_STEP_CHARACTERS = 1_024;
 
 /** Ends a payload. Valid JSON text never contains this control character. */
 const PAYLOAD_END = "\u001e";
 
 const HASH_CHARACTERS = Math.ceil((HASH_BYTES * 4) / 3);
 const BASE64URL = { alphabet: "base64url", omitPadding: true } as const;
-const META_STEP_CHARACTERS = 1_024;
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
 
 export type LogName = keyof typeof LOG_NUMBERS;
@@ -37,18 +37,18 @@ const decoder = new TextDecoder();
 export class Head<Meta extends LogMeta> {
   readonly #sql: SqlStorage;
   readonly #log: number;
+  meta: Meta;
+  nextSeq = 1;
+  lines = new Lines();
+  payloads: (string | null)[] = [];
+  #hashes: (Uint8Array | null)[] = [];
   /** The text of each line without its hash. */
   #texts: string[] = [];
   /** Upper bounds of the bytes of all lines. */
   #bytes = { facts: 0, payloads: 0 };
   #isStored: boolean;
   #isChanged = false;
-  #writtenMeta = "";
-  meta: Meta;
-  nextSeq = 1;
-  lines = new Lines();
-  payloads: (string | null)[] = [];
-  hashes: (Uint8Array | null)[] = [];
+  #writtenMeta: string;
 
   constructor(sql: SqlStorage, log: LogName, empty: Meta) {
     this.#sql = sql;
@@ -57,14 +57,13 @@ export class Head<Meta extends LogMeta> {
       "SELECT next_seq, meta, facts, payloads FROM heads WHERE log = ?",
       this.#log,
     );
-    this.#isStored = row !== undefined;
     this.meta = row === undefined ? empty : pickKnown(empty, JSON.parse(row.meta) as Partial<Meta>);
+    this.#isStored = row !== undefined;
     this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
     this.nextSeq = row.next_seq;
-    const lines = decodePadded(row.facts).split("\n").slice(0, -1);
     const payloads = decodePadded(row.payloads).split(PAYLOAD_END);
-    for (const [index, line] of lines.entries()) {
+    for (const [index, line] of decodePadded(row.facts).split("\n").slice(0, -1).entries()) {
       const start = line.indexOf("[");
       const hash = start === 0 ? null : Uint8Array.fromBase64(line.slice(0, start), BASE64URL);
       const text = line.slice(start);
@@ -79,12 +78,10 @@ export class Head<Meta extends LogMeta> {
   /** Whether the open lines must be sealed before this line is added. */
   isFullFor(text: string, payload: string | null): boolean {
     const { length } = this.lines;
-    return (
-      length >= SEGMENT_MAX_LINES ||
-      (length > 0 &&
-        (this.#bytes.facts + Buffer.byteLength(text) > SEGMENT_MAX_BYTES ||
-          this.#bytes.payloads + Buffer.byteLength(payload ?? "") > SEGMENT_MAX_BYTES))
-    );
+    if (length === 0 || length >= SEGMENT_MAX_LINES) return length > 0;
+    const facts = this.#bytes.facts + Buffer.byteLength(text);
+    const payloads = this.#bytes.payloads + Buffer.byteLength(payload ?? "");
+    return facts > SEGMENT_MAX_BYTES || payloads > SEGMENT_MAX_BYTES;
   }
 
   /** Adds a line and returns its number. @param text result of `textOfCells`. */
@@ -96,9 +93,9 @@ export class Head<Meta extends LogMeta> {
 
   #add(cells: readonly Cell[], text: string, payload: string | null, hash: Uint8Array | null): void {
     this.lines.push(cells);
-    this.#texts.push(text);
     this.payloads.push(payload);
-    this.hashes.push(hash);
+    this.#texts.push(text);
+    this.#hashes.push(hash);
     this.#bytes.facts += Buffer.byteLength(text) + (hash === null ? 0 : HASH_CHARACTERS) + 1;
     this.#bytes.payloads += Buffer.byteLength(payload ?? "") + 1;
   }
@@ -109,17 +106,12 @@ export class Head<Meta extends LogMeta> {
     this.lines = this.lines.with(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
     for (const [seq, facts] of changes) {
       const index = seq - firstSeq;
-      if (!isOriginal(facts)) this.hashes[index] = null;
+      if (!isOriginal(facts)) this.#hashes[index] = null;
       const text = textOfCells(this.lines.cells(index));
       this.#bytes.facts += Buffer.byteLength(text) - Buffer.byteLength(this.#texts[index] ?? "");
       this.#texts[index] = text;
     }
     this.#isChanged = true;
-  }
-
-  /** Whether no open line has changed since it was read. New lines do not count as a change. */
-  isCurrent({ firstSeq, lines }: { firstSeq: number; lines: Lines }): boolean {
-    return firstSeq === this.firstSeq && lines === this.lines;
   }
 
   replacePayloads(payloads: (string | null)[]): void {
@@ -130,16 +122,16 @@ export class Head<Meta extends LogMeta> {
 
   clear(): void {
     this.lines = new Lines();
-    this.#texts = [];
     this.payloads = [];
-    this.hashes = [];
+    this.#texts = [];
+    this.#hashes = [];
     this.#bytes = { facts: 0, payloads: 0 };
     this.#isChanged = true;
   }
 
   hashBytes(): Uint8Array {
-    const bytes = new Uint8Array(this.hashes.length * HASH_BYTES);
-    this.hashes.forEach((hash, index) => hash && bytes.set(hash, index * HASH_BYTES));
+    const bytes = new Uint8Array(this.#hashes.length * HASH_BYTES);
+    this.#hashes.forEach((hash, index) => hash && bytes.set(hash, index * HASH_BYTES));
     return bytes;
   }
 
@@ -148,7 +140,7 @@ export class Head<Meta extends LogMeta> {
     if (!this.#isChanged && meta === this.#writtenMeta) return;
     const padded = meta.padEnd(Math.ceil(meta.length / META_STEP_CHARACTERS) * META_STEP_CHARACTERS);
     const facts = encodePadded(
-      this.#texts.map((text, index) => `${this.hashes[index]?.toBase64(BASE64URL) ?? ""}${text}\n`),
+      this.#texts.map((text, index) => `${this.#hashes[index]?.toBase64(BASE64URL) ?? ""}${text}\n`),
       this.#bytes.facts,
     );
     const payloads = encodePadded(

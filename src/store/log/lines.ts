@@ -8,8 +8,15 @@ import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
 import type { Facts, ListingId } from "./line.ts";
-import { packColumn, packColumns, unpackColumn, unpackColumns } from "./packing.ts";
-import type { Cell, PackedColumn, PayloadNames } from "./packing.ts";
+import {
+  packColumn,
+  packColumns,
+  unpackColumn,
+  unpackColumns,
+  type Cell,
+  type PackedColumn,
+  type PayloadNames,
+} from "./packing.ts";
 
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 /** The ids that list a line, by the number that the column holds. */

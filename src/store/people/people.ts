@@ -97,7 +97,7 @@ export class People {
     person.entries.push(entry);
     if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
-    this.news?.made(person.now, entry, facts.event ?? "", counted);
+    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, counted);
     return counted;
   }
 

@@ -5,7 +5,6 @@
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { parsed } from "../../domain/json/json-value.ts";
-import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
@@ -36,14 +35,6 @@ interface ScannedGroup {
   held: number;
   anonymous: number;
   last_seen: number;
-}
-
-/** A row of the table `event_groups`, see schema.ts. */
-interface GroupRow extends ScannedGroup {
-  first_seen: number;
-  sample_id: string;
-  sample_seq: number;
-  days: DayCounts;
 }
 
 const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
@@ -101,14 +92,13 @@ function matches(row: ScannedGroup, { search, source, only }: QueueFilter): bool
 
 /** Null: there is no such group. */
 export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
-  const row = readGroup(sql, { event, source });
-  if (row === undefined) return null;
-  const { count, held, anonymous, first_seen: firstSeenMs, last_seen: lastSeenMs, sample_id: sampleId, days } = row;
-  return { event, source, count, held, anonymous, firstSeenMs, lastSeenMs, sampleId, days };
-}
-
-function readGroup(sql: SqlStorage, { event, source }: GroupName): GroupRow | undefined {
-  return sql.exec<GroupRow>("SELECT * FROM event_groups WHERE event = ? AND source = ?", event, source).toArray()[0];
+  const rows = sql.exec(
+    `SELECT event, source, count, held, anonymous, first_seen AS firstSeenMs, last_seen AS lastSeenMs, sample_id AS sampleId, days
+     FROM event_groups WHERE event = ? AND source = ?`,
+    event,
+    source,
+  );
+  return (rows.toArray()[0] as QueueGroup | undefined) ?? null;
 }
 
 /** Groups by last seen, then by event and source; the latest first by default. */
@@ -177,7 +167,10 @@ async function readSamples(
   groups: readonly GroupName[],
 ): Promise<(string | null)[]> {
   // Positive numbers are lines of the log, negative numbers lines of the held log.
-  const seqs = groups.map((group) => readGroup(state.sql, group)?.sample_seq ?? 0);
+  const seqs = groups.map(({ event, source }) => {
+    const query = "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ?";
+    return state.sql.exec<{ sample_seq: number }>(query, event, source).toArray()[0]?.sample_seq ?? 0;
+  });
   const signals = await readLines(state.signals, objects, seqs);
   const held = await readLines(
     state.held,
@@ -237,7 +230,7 @@ function groupsOfPattern(sql: SqlStorage, recent: ScannedGroup[], pattern: strin
   if (pattern === "") return recent;
   if (!pattern.includes("*")) {
     const query = "SELECT * FROM event_groups WHERE event = ? LIMIT ?";
-    return sql.exec<GroupRow>(query, pattern, QUEUE_SUGGEST_GROUPS).toArray();
+    return sql.exec<ScannedGroup>(query, pattern, QUEUE_SUGGEST_GROUPS).toArray();
   }
   const rule = { id: "", version: 0, event: pattern, match: "all" as const, scoringSignal: "", points: 0 };
   const compiled = compileRules([{ ...rule, conditions: [] }]);

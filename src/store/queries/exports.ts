@@ -4,7 +4,7 @@
  */
 import { stringify } from "csv-stringify/sync";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import { eachTrait } from "../../domain/signal/traits.ts";
+import { eachTrait, TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
@@ -15,15 +15,7 @@ import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-op
 import { admissionOf, findDeadLetter, lastDeadLetter, type DeadLetterRow } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import {
-  countedMatches,
-  counting,
-  isScored,
-  latestIdentities,
-  PERSON_COLUMNS,
-  toScoringSignals,
-  type PersonRow,
-} from "./person-parts.ts";
+import { countedMatches, counting, isScored, latestIdentities, toScoringSignals } from "./person-parts.ts";
 
 /** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
@@ -127,8 +119,9 @@ interface PeoplePlace {
 
 function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
   const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
-  const people = sql.exec<PersonRow>(
-    `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
+  const people = sql.exec<{ id: number }>(
+    `SELECT id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen, last_seen, ids_dropped FROM people
+     WHERE id > ? AND id <= ? ORDER BY id`,
     after,
     lastPerson,
   );

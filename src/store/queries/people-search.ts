@@ -128,7 +128,7 @@ function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number
   const items: Listed[] = [];
   let [looked, behind]: [number, unknown] = [0, null];
   for (const { row, place: next } of inOrder(sql, query, place)) {
-    const fits = row !== null && row.score >= minScore && row.last_day >= sinceDay && row.last_day <= untilDay;
+    const fits = row !== null && row.score >= minScore && row.lastDay >= sinceDay && row.lastDay <= untilDay;
     const isFull = items.length === limit;
     if ((isFull && fits) || looked++ === PEOPLE_SCAN) {
       return { items, next: writeCursor(behind), complete: isFull, sorted: true };
@@ -312,7 +312,7 @@ function* byLastSeen(
         )
         .toArray(),
     keyOf: ({ id }) => [id],
-    orderOf: ({ id, last_seen }) => [last_seen, id],
+    orderOf: ({ id, lastSeenMs }) => [lastSeenMs, id],
     compare: (a, b) => (isUp ? ascending(a, b) : ascending(b, a)),
   };
   yield* byDay(list, readDayPlace(place, ["number"], ["number", "number"]));

@@ -1,6 +1,6 @@
 /** Parts of a person that lists, pages and exports share: columns, ids and scores. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { eachTrait, TRAIT_NAMES, type PersonTraits } from "../../domain/signal/traits.ts";
+import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Facts } from "../log/line.ts";
 import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
 import { personList, visitorOfKey } from "../people/visitors.ts";
@@ -10,29 +10,14 @@ import type { StoreState } from "../state/store-state.ts";
 /** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 1_000;
 
-/** The columns of a person in lists. */
-export interface PersonRow extends PersonTraits {
-  [column: string]: SqlStorageValue;
-  id: number;
-  email: string;
-  score: number;
-  first_seen: number;
-  last_seen: number;
-  last_day: number;
-  ids_dropped: number;
-}
+/** A person in lists. */
+export type PersonRow = PersonSummary & { id: number; lastDay: number };
 
-export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen, last_seen, last_day, ids_dropped`;
+export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen AS firstSeenMs, last_seen AS lastSeenMs,
+  last_day AS lastDay, ids_dropped AS idsDropped`;
 
-export function toPersonSummary(row: PersonRow): PersonSummary {
-  return {
-    email: row.email,
-    ...eachTrait((trait) => row[trait]),
-    score: row.score,
-    firstSeenMs: row.first_seen,
-    lastSeenMs: row.last_seen,
-    idsDropped: row.ids_dropped,
-  };
+export function toPersonSummary({ id: _id, lastDay: _day, ...summary }: PersonRow): PersonSummary {
+  return summary;
 }
 
 /** The latest ids of a person, the latest first. Ids whose last owner is somebody else are left out. */

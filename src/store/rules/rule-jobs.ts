@@ -439,23 +439,13 @@ function raiseRuleApplied(state: StoreState, job: RuleJobRow, nowMs: number): vo
 }
 
 export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
-  const job = findRow(sql, ruleId);
-  if (job === null) return null;
-  const { status, scanned, total, matched, added, changed, removed } = job;
-  return {
+  const rows = sql.exec(
+    `SELECT rule_id AS ruleId, json_extract(rule, '$.version') AS ruleVersion, status, scanned, total, matched, added, changed,
+       removed, requested_at AS requestedAtMs, started_at AS startedAtMs, finished_at AS finishedAtMs
+     FROM rule_jobs WHERE rule_id = ?`,
     ruleId,
-    ruleVersion: ruleOf(job)?.version ?? null,
-    status,
-    scanned,
-    total,
-    matched,
-    added,
-    changed,
-    removed,
-    requestedAtMs: job.requested_at,
-    startedAtMs: job.started_at,
-    finishedAtMs: job.finished_at,
-  };
+  );
+  return (rows.toArray()[0] as RuleJob | undefined) ?? null;
 }
 
 /** The highest rules version that was applied to stored signals, and the version of each rule with scores. */

@@ -1,9 +1,13 @@
 /** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
+import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import type { DeadLetterStatus } from "../../domain/signal/signal.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
+import { wants } from "./raise-events.ts";
+import type { StoreState } from "./store-state.ts";
 
 export interface DeadLetterRow {
   [column: string]: SqlStorageValue;
@@ -85,4 +89,50 @@ export function listDeadLetters(sql: SqlStorage, { cursor, limit }: Page): PageO
     })),
     next: rows.length > limit ? String(shown.at(-1)?.seq) : null,
   };
+}
+
+// Notifications of new dead letters
+
+/** Dead letters within this time after a notification share the next one: a broken sender causes one a minute. */
+export const DEAD_LETTERS_TOLD_MS = 60_000;
+/** Reasons that a notification tells apart, and characters of each. */
+const DEAD_LETTER_REASONS = 20;
+const DEAD_LETTER_REASON_CHARACTERS = 200;
+const OTHER_REASONS = "Other reasons";
+
+/** Counts added dead letters by reason. Returns the notification if it is due at once. The caller flushes the head. */
+export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): WorkspaceEvent[] {
+  if (reasons.length === 0 || !wants(state, "dead_letters.added")) return [];
+  const { toldAtMs, waiting } = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
+  for (const reason of reasons) {
+    const cut = reason.slice(0, DEAD_LETTER_REASON_CHARACTERS);
+    const find = (name: string) => waiting.find(([known]) => known === name);
+    const isListed = find(cut) !== undefined || waiting.length < DEAD_LETTER_REASONS;
+    const name = isListed ? cut : OTHER_REASONS;
+    const entry = find(name);
+    if (entry === undefined) waiting.push([name, 1]);
+    else entry[1]++;
+  }
+  return nowMs - toldAtMs < DEAD_LETTERS_TOLD_MS ? [] : tellDeadLetters(state, nowMs);
+}
+
+/** Due time of the waiting notification, in milliseconds since 1970; null: none waits. */
+export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
+  if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
+  return deadLetterNews.toldAtMs + DEAD_LETTERS_TOLD_MS;
+}
+
+/** Raises the notification of dead letters that have waited long enough. */
+export function raiseDeadLetters(state: StoreState, nowMs: number): void {
+  state.raised.raise(tellDeadLetters(state, nowMs));
+  state.signals.flush();
+}
+
+/** One notification of all waiting dead letters. */
+function tellDeadLetters(state: StoreState, nowMs: number): WorkspaceEvent[] {
+  const reasons = state.books.deadLetterNews?.waiting ?? [];
+  if (reasons.length === 0) return [];
+  state.books.deadLetterNews = { toldAtMs: nowMs, waiting: [] };
+  const signals = reasons.reduce((sum, [, count]) => sum + count, 0);
+  return [newEvent("dead_letters.added", { signals, reasons: Object.fromEntries(reasons) }, nowMs)];
 }

@@ -130,19 +130,18 @@ export class Once {
   }
 
   /** Whether the match of this signal counts. */
-  counts(personId: number, occasion: Occasion, match: RuleMatch): boolean {
-    return match.frequency === undefined || this.#isHeldBy(personId, occasion, match.ruleId);
+  counts(personId: number, { signalId, atMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
+    return frequency === undefined || this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs)) === signalId;
   }
 
   /** The signal that counts instead of this signal; null: none, or this signal counts. */
   instead(personId: number, occasion: Occasion, match: RuleMatch): string | null {
-    const holder = this.#holderFor(personId, occasion.atMs, match);
-    return this.counts(personId, occasion, match) ? null : holder;
+    return this.counts(personId, occasion, match) ? null : this.#countedFor(personId, occasion, match);
   }
 
   /** Whether no signal of the person counts yet, so that this signal could. */
-  isOpen(personId: number, { atMs }: Occasion, match: RuleMatch): boolean {
-    return match.frequency !== undefined && this.#holderFor(personId, atMs, match) === null;
+  isOpen(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+    return match.frequency !== undefined && this.#countedFor(personId, occasion, match) === null;
   }
 
   /** Notes a match. Returns whether it counts: the first match does. */
@@ -161,8 +160,8 @@ export class Once {
 
   /** Removes a match, because the signal left the person or the rule no longer matches. Returns whether it had counted. */
   release(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+    if (!this.counts(personId, occasion, match)) return false;
     if (match.frequency === undefined) return true;
-    if (!this.#isHeldBy(personId, occasion, match.ruleId)) return false;
     this.#sql.exec(
       "DELETE FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
       personId,
@@ -172,27 +171,19 @@ export class Once {
     return true;
   }
 
-  #isHeldBy(personId: number, { signalId, atMs }: Occasion, ruleId: string): boolean {
-    return this.#holderOfDay(personId, ruleId, dayOf(atMs)) === signalId;
+  /** The signal that counts in the span of the rule's frequency: the signal's day, or ever. */
+  #countedFor(personId: number, { atMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
+    if (frequency === "once_ever") return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER);
+    return this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs));
   }
 
-  #holderFor(personId: number, atMs: number, { ruleId, frequency }: RuleMatch): string | null {
-    if (frequency === undefined) return null;
-    if (frequency === "once_per_day") return this.#holderOfDay(personId, ruleId, dayOf(atMs));
-    const [first] = this.#sql.exec<{ signal_id: string }>(
-      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? ORDER BY day LIMIT 1",
-      personId,
-      ruleId,
-    );
-    return first?.signal_id ?? null;
-  }
-
-  #holderOfDay(personId: number, ruleId: string, day: number): string | null {
+  #countedOn(personId: number, ruleId: string, firstDay: number, lastDay: number): string | null {
     const [row] = this.#sql.exec<{ signal_id: string }>(
-      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
+      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? AND day BETWEEN ? AND ? ORDER BY day LIMIT 1",
       personId,
       ruleId,
-      day,
+      firstDay,
+      lastDay,
     );
     return row?.signal_id ?? null;
   }

@@ -21,33 +21,25 @@ export interface HostileCase {
   init: RequestInit & { headers: Headers };
 }
 
-const SHAPES: readonly Shape[] = [
-  "method",
-  "path",
-  "path",
-  "query",
-  "query",
-  "headers",
-  "headers",
-  "body",
-  "body",
-  "body",
-  "nothing",
-];
 type Shape = "method" | "path" | "query" | "headers" | "body" | "nothing";
+
+/** What is wrong with a call, the frequent ones several times. */
+const SHAPES = "method path path query query headers headers body body body nothing".split(" ") as readonly Shape[];
 
 /** The routes come from the routers, so that a new route is attacked automatically. */
 export const ROUTES: readonly Route[] = (() => {
   const found = new Map<string, Route>();
-  for (const { method, path } of ingestApp.routes) {
-    if (method !== "ALL")
-      found.set(`${method} ${path}`, { name: `${method} ${path}`, method, path, surface: "ingest" });
-  }
-  for (const { method, path, handler } of otherRoutes.routes) {
+  for (const { method, path, handler } of [...ingestApp.routes, ...otherRoutes.routes]) {
     if (method === "ALL") continue;
     const name = `${method} ${path}`;
-    const operation = describedOperation(handler) ?? found.get(name)?.operation;
-    found.set(name, { name, method, path, surface: path.startsWith("/operator") ? "operator" : "pages", operation });
+    const surface = path.startsWith("/api/") ? "ingest" : path.startsWith("/operator") ? "operator" : "pages";
+    found.set(name, {
+      name,
+      method,
+      path,
+      surface,
+      operation: describedOperation(handler) ?? found.get(name)?.operation,
+    });
   }
   return [...found.values()];
 })();
@@ -192,38 +184,28 @@ function valueFor({ surface, path, operation }: Route, chance: Chance): unknown 
 }
 
 function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Headers): BodyInit {
-  const form = FORMS[name] ?? [];
   const isMultipart = chance.oneIn(4);
-  const fields: [string, string | Blob][] = form.map(([field, value]) => [field, value]);
+  const fields: [string, string | File][] = [...new URLSearchParams(FORMS[name])];
   if (isWrong) {
     const at = chance.below(fields.length + 1);
     const [field] = fields[at] ?? [chance.pick(QUERIES)[0]];
     const value =
       chance.oneIn(6) && isMultipart ? new File([nastyText(chance)], `${nastyText(chance)}.txt`) : nastyText(chance);
-    switch (chance.below(5)) {
-      case 0:
-        fields.splice(at, 1);
-        break;
-      case 1:
-        fields.push([field, value], [field, value]);
-        break;
-      case 2:
-        fields.push(...Array.from({ length: chance.pick([20, 101, 300]) }, (): [string, string] => [field, "x"]));
-        break;
-      case 3:
-        fields.push([nastyText(chance), value]);
-        break;
-      default:
-        fields[at] = [field, value];
-    }
+    const many = Array.from({ length: chance.pick([20, 101, 300]) }, (): [string, string] => [field, "x"]);
+    chance.pick([
+      () => fields.splice(at, 1),
+      () => fields.push([field, value], [field, value]),
+      () => fields.push(...many),
+      () => fields.push([nastyText(chance), value]),
+      () => (fields[at] = [field, value]),
+    ])();
   }
   if (isMultipart) {
     const data = new FormData();
     for (const [field, value] of fields) {
       // The platform never writes a name that ends like this.
       const written = field.replace(/\\$/, "/");
-      if (typeof value === "string") data.append(written, value);
-      else data.append(written, value);
+      data.append(written, value as string);
     }
     return data;
   }

@@ -35,53 +35,40 @@ function another(at: unknown, chance: Chance): unknown {
   if (chance.oneIn(3)) return nastyValue(chance);
   if (Array.isArray(at)) return anotherList(at, chance);
   if (typeof at === "object" && at !== null) return anotherObject(at, chance);
-  if (typeof at === "number") return new Raw(nastyNumber(chance));
+  if (typeof at === "number") return new Raw(chance.pick(NUMBERS));
   if (typeof at === "string") return chance.pick([nastyText(chance), at + nastyText(chance), at.toUpperCase(), [at]]);
   return nastyValue(chance);
 }
 
 function anotherList(list: unknown[], chance: Chance): unknown {
   const [first = null] = list;
-  switch (chance.below(4)) {
-    case 0:
-      return [];
-    case 1:
-      return [...list, nastyValue(chance)];
-    case 2:
-      return [list];
-    default: {
-      const many = chance.oneIn(40) ? BATCH_MAX_SIGNALS + chance.below(2) : chance.pick([2, 50, 200, 201]);
-      return Array.from({ length: many }, () => first);
-    }
-  }
+  const many = chance.oneIn(40) ? BATCH_MAX_SIGNALS + chance.below(2) : chance.pick([2, 50, 200, 201]);
+  return chance.pick<() => unknown>([
+    () => [],
+    () => [...list, nastyValue(chance)],
+    () => [list],
+    () => Array.from({ length: many }, () => first),
+  ])();
 }
 
 function anotherObject(object: object, chance: Chance): unknown {
   const entries = Object.entries(object);
   const [name, value] = entries.length === 0 ? ["a", 1] : chance.pick(entries);
   const rest = entries.filter(([key]) => key !== name);
-  switch (chance.below(6)) {
-    case 0:
-      return Object.fromEntries(rest);
-    case 1:
-      return Object.fromEntries([...rest, [nastyText(chance), value]]);
-    case 2:
-      return new Raw(
-        `${write(object).slice(0, -1)}${entries.length === 0 ? "" : ","}${JSON.stringify(name)}:${write(nastyValue(chance))}}`,
-      );
-    case 3:
-      return new Raw(`{"__proto__":${write(nastyValue(chance))},"constructor":{"prototype":${write(object)}}}`);
-    case 4:
-      return Object.fromEntries([
-        ...entries,
-        ...Array.from({ length: chance.pick([10, 100, 1_000]) }, (_, nth) => [`more_${nth}`, nth] as const),
-      ]);
-    default:
-      return {
-        ...object,
-        [chance.pick(["limit", "id", "email", "event", "traits", "context", "batch"])]: nastyValue(chance),
-      };
-  }
+  const member = (): string => `${JSON.stringify(name)}:${write(nastyValue(chance))}`;
+  const more = (): [string, number][] =>
+    Array.from({ length: chance.pick([10, 100, 1_000]) }, (_, nth) => [`more_${nth}`, nth]);
+  return chance.pick<() => unknown>([
+    () => Object.fromEntries(rest),
+    () => Object.fromEntries([...rest, [nastyText(chance), value]]),
+    () => new Raw(`${write(object).slice(0, -1)}${entries.length === 0 ? "" : ","}${member()}}`),
+    () => new Raw(`{"__proto__":${write(nastyValue(chance))},"constructor":{"prototype":${write(object)}}}`),
+    () => Object.fromEntries([...entries, ...more()]),
+    () => ({
+      ...object,
+      [chance.pick(["limit", "id", "email", "event", "traits", "context", "batch"])]: nastyValue(chance),
+    }),
+  ])();
 }
 
 function* placesIn(value: unknown, path: Path = []): Generator<Path> {
@@ -134,52 +121,27 @@ const GZIP = [["content-encoding", "gzip"]] as const;
 export function mangled(text: string, chance: Chance): Sent {
   const bytes = new TextEncoder().encode(text);
   const at = chance.below(bytes.length + 1);
-  switch (chance.below(15)) {
-    case 0:
-      return plain(bytes.subarray(0, at));
-    case 1:
-      return plain(
-        Buffer.concat([
-          bytes.subarray(0, at),
-          Buffer.from(chance.pick(["\u0000", "\u0001", "\n", '"', "}", "]", "{", ",", "\\", "\\u", "\\ud800"])),
-          bytes.subarray(at),
-        ]),
-      );
-    case 2:
-      return plain(
-        Buffer.concat([
-          bytes.subarray(0, at),
-          Uint8Array.of(chance.pick([0xff, 0xc0, 0xed, 0xf8, 0x80])),
-          bytes.subarray(at),
-        ]),
-      );
-    case 3:
-      return plain(Buffer.concat([Uint8Array.of(0xef, 0xbb, 0xbf), bytes]));
-    case 4:
-      return plain(Buffer.from(text, "utf16le"));
-    case 5:
-      return plain(Buffer.from(text, "latin1"));
-    case 6:
-      return { bytes: gzipSync(bytes), headers: GZIP };
-    case 7:
-      return plain(gzipSync(bytes));
-    case 8:
-      return { bytes, headers: GZIP };
-    case 9:
-      return { bytes: gzipSync(bytes).subarray(0, chance.below(40)), headers: GZIP };
-    case 10:
-      return { bytes: Buffer.concat([gzipSync(bytes), gzipSync(chance.oneIn(2) ? bytes : " ")]), headers: GZIP };
-    case 11:
-      return { bytes: deflateSync(bytes), headers: chance.oneIn(2) ? GZIP : [["content-encoding", "deflate"]] };
-    case 12:
-      return chance.oneIn(8) ? { bytes: bomb(chance), headers: GZIP } : plain(new Uint8Array());
-    case 13:
-      return plain(Buffer.from(text.replaceAll('"', chance.pick(["'", "\u201c", '\\"', ""]))));
-    default:
-      return plain(
-        Buffer.from(`${text}${chance.pick(["\n", "\u0000", "{}", ",", " ".repeat(1_000), "\n".repeat(3_000)])}`),
-      );
-  }
+  const inserted = (...parts: Uint8Array[]): Sent =>
+    plain(Buffer.concat([bytes.subarray(0, at), ...parts, bytes.subarray(at)]));
+  const tail = chance.pick(["\n", "\u0000", "{}", ",", " ".repeat(1_000), "\n".repeat(3_000)]);
+  return chance.pick<() => Sent>([
+    () => plain(bytes.subarray(0, at)),
+    () =>
+      inserted(Buffer.from(chance.pick(["\u0000", "\u0001", "\n", '"', "}", "]", "{", ",", "\\", "\\u", "\\ud800"]))),
+    () => inserted(Uint8Array.of(chance.pick([0xff, 0xc0, 0xed, 0xf8, 0x80]))),
+    () => plain(Buffer.concat([Uint8Array.of(0xef, 0xbb, 0xbf), bytes])),
+    () => plain(Buffer.from(text, "utf16le")),
+    () => plain(Buffer.from(text, "latin1")),
+    () => plain(gzipSync(bytes)),
+    () => ({ bytes: gzipSync(bytes), headers: GZIP }),
+    () => ({ bytes, headers: GZIP }),
+    () => ({ bytes: gzipSync(bytes).subarray(0, chance.below(40)), headers: GZIP }),
+    () => ({ bytes: Buffer.concat([gzipSync(bytes), gzipSync(chance.oneIn(2) ? bytes : " ")]), headers: GZIP }),
+    () => ({ bytes: deflateSync(bytes), headers: chance.oneIn(2) ? GZIP : [["content-encoding", "deflate"]] }),
+    () => (chance.oneIn(8) ? { bytes: bomb(chance), headers: GZIP } : plain(new Uint8Array())),
+    () => plain(Buffer.from(text.replaceAll('"', chance.pick(["'", "\u201c", '\\"', ""])))),
+    () => plain(Buffer.from(text + tail)),
+  ])();
 }
 
 function plain(bytes: Uint8Array): Sent {
@@ -198,6 +160,17 @@ class Raw {
 const LENGTHS = [NAME_MAX_CODE_POINTS, EMAIL_MAX_LENGTH, IDEMPOTENCY_KEY_MAX_LENGTH, 200, 1_000, 8_192] as const;
 
 const TEXTS = [
+  ..."__proto__ constructor toString hasOwnProperty prototype null undefined NaN Infinity -0 0 true".split(" "),
+  ..."-1 1e309 9007199254740993 99999999999999999999 0x10 1_000 % _ * ** \\ @ a@b@c a@b.co".split(" "),
+  ..."properties. properties.a[] properties.a[][][] properties.a[99999999999].b properties.__proto__.polluted".split(
+    " ",
+  ),
+  ..."attributes. attributes.__proto__ external_id javascript:alert(1) file:///etc/passwd https://xn--/".split(" "),
+  ..."https://127.0.0.1/x https://[::1]/ https://user:pass@example.com/ https://example.com:99999/".split(" "),
+  ..."1970-01-01T00:00:00.000Z 0000-01-01T00:00:00Z 9999-12-31T23:59:59.999Z +275760-09-13T00:00:00.000Z".split(" "),
+  ..."+999999-01-01T00:00:00Z 2026-02-30T00:00:00Z 2026-11-31 2026-11-22T24:00:00Z 2026-11-22T10:00:00+99:99".split(
+    " ",
+  ),
   "",
   " ",
   "\u0000",
@@ -210,27 +183,11 @@ const TEXTS = [
   "\u202e\u2066",
   "e\u0301".repeat(200),
   "\u0130\u0131\u212a\u017f",
-  "__proto__",
-  "constructor",
-  "toString",
-  "hasOwnProperty",
-  "prototype",
-  "null",
-  "undefined",
-  "NaN",
-  "Infinity",
-  "-0",
   "[object Object]",
-  "0",
-  "true",
   "'; DROP TABLE people; --",
   '"',
-  "%",
-  "_",
-  "*",
   "**********",
   "*a*b*c*d*e*f*g*h*",
-  "\\",
   "<script>alert(1)</script>",
   '"><img src=x onerror=alert(1)>',
   "${7*7}{{7*7}}",
@@ -238,46 +195,13 @@ const TEXTS = [
   "%00%ff%2e%2e%2f",
   "\r\nset-cookie: a=b",
   "a\nb",
-  "a@b.co",
-  "@",
-  "a@b@c",
   `${"a".repeat(250)}@b.co`,
   "jane@example.com",
   "JANE@EXAMPLE.COM ",
-  "1970-01-01T00:00:00.000Z",
-  "0000-01-01T00:00:00Z",
-  "9999-12-31T23:59:59.999Z",
-  "+275760-09-13T00:00:00.000Z",
-  "+999999-01-01T00:00:00Z",
-  "2026-02-30T00:00:00Z",
-  "2026-11-31",
-  "2026-11-22T24:00:00Z",
-  "2026-11-22T10:00:00+99:99",
-  "-1",
-  "1e309",
-  "9007199254740993",
-  "99999999999999999999",
-  "0x10",
-  "1_000",
   "٣",
-  "properties.",
-  "properties.a[]",
-  "properties.a[][][]",
-  "properties.a[99999999999].b",
   `properties.${"a.".repeat(120)}b`,
-  "properties.__proto__.polluted",
-  "attributes.",
-  "attributes.__proto__",
-  "external_id",
-  "javascript:alert(1)",
-  "https://127.0.0.1/x",
-  "https://[::1]/",
-  "https://user:pass@example.com/",
-  "https://example.com:99999/",
-  "https://xn--/",
   `https://${"a".repeat(300)}.example.com/`,
-  "file:///etc/passwd",
-] as const;
+];
 
 export function nastyText(chance: Chance): string {
   if (!chance.oneIn(3)) return chance.pick(TEXTS);
@@ -285,69 +209,36 @@ export function nastyText(chance: Chance): string {
   return chance.pick(["a", "\u00e9", "\u20ac", "\u0000", "\ud83d", "*", " ", "."]).repeat(length);
 }
 
+/** As text, because some exist only so. */
 const NUMBERS = [
-  "0",
-  "-0",
-  "-1",
-  "1",
-  "0.1",
-  "-1e-400",
-  "1e400",
-  "-1e400",
-  "1e308",
-  "5e-324",
-  "9007199254740991",
-  "9007199254740992",
-  "9007199254740993",
-  "-9007199254740993",
-  "9223372036854775807",
-  "9223372036854775808",
-  "1000000",
-  "1000001",
-  "-1000001",
-  "2147483648",
-  "4294967296",
-  "8640000000000001",
+  ..."0 -0 -1 1 0.1 -1e-400 1e400 -1e400 1e308 5e-324 9007199254740991 9007199254740992 9007199254740993".split(" "),
+  ..."-9007199254740993 9223372036854775807 9223372036854775808 1000000 1000001 -1000001 2147483648".split(" "),
+  ..."4294967296 8640000000000001".split(" "),
   "1".repeat(400),
   `0.${"3".repeat(400)}`,
   `1${"0".repeat(300)}`,
-] as const;
-
-/** Numbers as text. */
-function nastyNumber(chance: Chance): string {
-  return chance.pick(NUMBERS);
-}
+];
 
 /** A JSON value, including ones that exist only as text. */
 function nastyValue(chance: Chance): unknown {
-  switch (chance.below(12)) {
-    case 0:
-      return null;
-    case 1:
-      return chance.oneIn(2);
-    case 2:
-    case 3:
-      return new Raw(nastyNumber(chance));
-    case 4:
-      return [];
-    case 5:
-      return {};
-    case 6:
-      return nested(
-        chance,
-        chance.pick([1, SIGNAL_MAX_DEPTH - 2, SIGNAL_MAX_DEPTH - 1, SIGNAL_MAX_DEPTH, 3_000, 30_000]),
-      );
-    case 7:
-      return Array.from({ length: chance.pick([1, RULE_MAX_CONDITIONS + 1, 100, 101, 200, 201, 1_001]) }, () =>
-        chance.pick(["a", 1, null]),
-      );
-    case 8:
-      return { [nastyText(chance)]: nastyText(chance), length: 3, toString: null };
-    case 9:
-      return [[[]], {}, "", nastyText(chance), new Raw(nastyNumber(chance))];
-    default:
-      return nastyText(chance);
-  }
+  const depths = [1, SIGNAL_MAX_DEPTH - 2, SIGNAL_MAX_DEPTH - 1, SIGNAL_MAX_DEPTH, 3_000, 30_000];
+  const lengths = [1, RULE_MAX_CONDITIONS + 1, 100, 101, 200, 201, 1_001];
+  const text = () => nastyText(chance);
+  const number = () => new Raw(chance.pick(NUMBERS));
+  return chance.pick<() => unknown>([
+    () => null,
+    () => chance.oneIn(2),
+    number,
+    number,
+    () => [],
+    () => ({}),
+    () => nested(chance, chance.pick(depths)),
+    () => Array.from({ length: chance.pick(lengths) }, () => chance.pick(["a", 1, null])),
+    () => ({ [text()]: text(), length: 3, toString: null }),
+    () => [[[]], {}, "", text(), number()],
+    text,
+    text,
+  ])();
 }
 
 function nested(chance: Chance, depth: number): Raw {
@@ -357,34 +248,12 @@ function nested(chance: Chance, depth: number): Raw {
 }
 
 const SEGMENTS = [
-  "%",
-  "%00",
-  "%ff",
-  "%E0%A4%A",
-  "%C0%AF",
-  "%2F",
-  "%2e%2e%2f%2e%2e",
-  "%252F",
-  "..",
-  ".",
   "",
-  "a//b",
-  ";a=b",
-  "%3Fa=b",
-  "%23",
-  "+",
-  "%20",
-  "%0D%0Aset-cookie:%20a=b",
-  "%ED%A0%80",
   "\u00e9\ud83d\ude00",
-  "batch",
-  "new",
-  "import",
-  "-1",
-  "0",
-  "99999999999",
-  "1e3",
-] as const;
+  "%0D%0Aset-cookie:%20a=b",
+  ..."% %00 %ff %E0%A4%A %C0%AF %2F %2e%2e%2f%2e%2e %252F .. . a//b ;a=b %3Fa=b %23 + %20 %ED%A0%80".split(" "),
+  ..."batch new import -1 0 99999999999 1e3".split(" "),
+];
 
 /** A path segment. Some contain slashes or break the path. */
 export function nastySegment(chance: Chance): string {
@@ -452,16 +321,4 @@ export function nastyHeader(chance: Chance): readonly [string, string] {
   return [name, chance.pick(values)];
 }
 
-export const METHODS = [
-  "GET",
-  "HEAD",
-  "POST",
-  "PUT",
-  "PATCH",
-  "DELETE",
-  "OPTIONS",
-  "PROPFIND",
-  "REPORT",
-  "post",
-  "SEARCH",
-] as const;
+export const METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS PROPFIND REPORT post SEARCH".split(" ");

@@ -189,155 +189,67 @@ const ACCOUNT_TEMPLATE = [
   { target: "attributes.all", path: "company", type: "json" },
 ];
 
-type Form = readonly (readonly [name: string, value: string])[];
-
-const RULE: Form = [
-  ["name", "Asked for a demo"],
-  ["event", "Filled Out *"],
-  ["match", "all"],
-  ["path", "properties.form"],
-  ["operator", "in"],
-  ["value", "demo, trial"],
-  ["path", "email"],
-  ["operator", "ends_with"],
-  ["value", "@example.com"],
-  ["scoring_signal", "demo"],
-  ["points", "20"],
-  ["frequency", "once_per_day"],
-  ["enabled", "on"],
-  ["days", "30"],
-  ["version", "1"],
-  ["do", "save"],
-];
-const RULE_FILE = JSON.stringify({
-  rules: [
-    {
-      name: "r",
-      event: "e",
-      match: "all",
-      conditions: [],
-      scoring_signal: "s",
-      points: 1,
-      frequency: "every_time",
-      enabled: true,
-    },
-  ],
-});
+const RULE =
+  "name=Asked+for+a+demo&event=Filled+Out+*&match=all&path=properties.form&operator=in&value=demo,+trial&path=email" +
+  "&operator=ends_with&value=@example.com&scoring_signal=demo&points=20&frequency=once_per_day&enabled=on&days=30" +
+  "&version=1&do=save";
+const RULE_FILE = JSON.stringify({ rules: [{ name: "r", event: "e", match: "all", scoring_signal: "s", points: 1 }] });
 const TOKEN = "00000000-0000-4000-8000-000000000000";
-const LIFETIME: Form = [
-  ["lifetime", "at"],
-  ["expires", "2036-11-21T10:00"],
-];
-const KEY: Form = [
-  ["form_token", TOKEN],
-  ["name", "Website"],
-  ["endpoint_type", "product_org"],
-  ["secret", "on"],
-  ...LIFETIME,
-  ["rows.0.target", "external_id"],
-  ["rows.0.path", "company.id"],
-  ["rows.0.type", "string"],
-  ["rows.1.target", "attributes"],
-  ["rows.1.attribute", "seats"],
-  ["rows.1.path", "company.seats"],
-  ["rows.1.type", "number"],
-  ["rows.1.required", "on"],
-  ["sample", '{"company":{"id":"c","seats":3}}'],
-];
-const DESTINATION: Form = [
-  ["id", `dst_${TOKEN}`],
-  ["name", "CRM"],
-  ["type", "webhook"],
-  ["target", "https://receiver.example.com/in"],
-  ["events", "person.score_crossed"],
-  ["events", "period.closed"],
-];
-const MEMBER: Form = [
-  ["email", "new@example.com"],
-  ["role", "admin"],
-];
+const LIFETIME = "lifetime=at&expires=2036-11-21T10:00";
+const KEY =
+  `form_token=${TOKEN}&name=Website&endpoint_type=product_org&secret=on&${LIFETIME}&rows.0.target=external_id` +
+  "&rows.0.path=company.id&rows.0.type=string&rows.1.target=attributes&rows.1.attribute=seats&rows.1.path=company.seats" +
+  '&rows.1.type=number&rows.1.required=on&sample={"company":{"id":"c","seats":3}}';
+const DESTINATION =
+  `id=dst_${TOKEN}&name=CRM&type=webhook&target=https://receiver.example.com/in&events=person.score_crossed` +
+  "&events=period.closed";
+const MEMBER = "email=new@example.com&role=admin";
 
 /** The posted fields of each route of the pages. A route that is missing here fails the test. */
-export const FORMS: Record<string, Form> = {
-  "POST /sign-in/local": [
-    ["email", "jane@example.com"],
-    ["to", "/w"],
-  ],
-  "POST /sign-out": [],
-  "POST /w/:slug/dismiss": [
-    ["what", "usage"],
-    ["state", "80"],
-    ["back", "/w/x"],
-  ],
-  "POST /w/:slug/people/:email/delete": [["email", "jane@example.com"]],
+export const FORMS: Record<string, string> = {
+  "POST /sign-in/local": "email=jane@example.com&to=/w",
+  "POST /sign-out": "",
+  "POST /w/:slug/dismiss": "what=usage&state=80&back=/w/x",
+  "POST /w/:slug/people/:email/delete": "email=jane@example.com",
   "POST /w/:slug/rules": RULE,
   "POST /w/:slug/rules/:rule_id": RULE,
-  "POST /w/:slug/rules/:rule_id/apply": [],
-  "POST /w/:slug/rules/:rule_id/delete": [["remove", "on"]],
-  "POST /w/:slug/rules/:rule_id/disable": [],
-  "POST /w/:slug/rules/:rule_id/enable": [],
-  "POST /w/:slug/rules/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore": [["version", "1"]],
-  "POST /w/:slug/rules/import": [
-    ["text", RULE_FILE],
-    ["do", "import"],
-    ["rules_version", "1"],
-  ],
+  "POST /w/:slug/rules/:rule_id/apply": "",
+  "POST /w/:slug/rules/:rule_id/delete": "remove=on",
+  "POST /w/:slug/rules/:rule_id/disable": "",
+  "POST /w/:slug/rules/:rule_id/enable": "",
+  "POST /w/:slug/rules/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore": "version=1",
+  "POST /w/:slug/rules/import": `text=${RULE_FILE}&do=import&rules_version=1`,
   "POST /w/:slug/rules/preview": RULE,
-  "POST /w/:slug/settings/api-keys/:key_id/deactivate": [],
-  "POST /w/:slug/settings/api-keys/:key_id/name": [["name", "Another name"]],
-  "POST /w/:slug/settings/api-keys/:key_id/rotate": [["form_token", TOKEN], ["overlap", "24h"], ...LIFETIME],
-  "POST /w/:slug/settings/api-keys/:key_id/silence": [["silent_after_days", "3"]],
+  "POST /w/:slug/settings/api-keys/:key_id/deactivate": "",
+  "POST /w/:slug/settings/api-keys/:key_id/name": "name=Another+name",
+  "POST /w/:slug/settings/api-keys/:key_id/rotate": `form_token=${TOKEN}&overlap=24h&${LIFETIME}`,
+  "POST /w/:slug/settings/api-keys/:key_id/silence": "silent_after_days=3",
   "POST /w/:slug/settings/api-keys/new": KEY,
   "POST /w/:slug/settings/api-keys/new/preview": KEY,
   "POST /w/:slug/settings/members": MEMBER,
   "POST /w/:slug/settings/members/remove": MEMBER,
   "POST /w/:slug/settings/members/role": MEMBER,
   "POST /w/:slug/settings/notifications/:id/change": DESTINATION,
-  "POST /w/:slug/settings/notifications/:id/delete": [],
-  "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": [],
-  "POST /w/:slug/settings/notifications/:id/pause": [],
-  "POST /w/:slug/settings/notifications/:id/resume": [],
-  "POST /w/:slug/settings/notifications/:id/rotate": [["overlap", "24h"]],
-  "POST /w/:slug/settings/notifications/:id/test": [],
+  "POST /w/:slug/settings/notifications/:id/delete": "",
+  "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": "",
+  "POST /w/:slug/settings/notifications/:id/pause": "",
+  "POST /w/:slug/settings/notifications/:id/resume": "",
+  "POST /w/:slug/settings/notifications/:id/rotate": "overlap=24h",
+  "POST /w/:slug/settings/notifications/:id/test": "",
   "POST /w/:slug/settings/notifications/new": DESTINATION,
-  "POST /w/:slug/settings/notifications/thresholds": [["thresholds", "50, 100"]],
-  "POST /w/:slug/signals/dead-letters/replay": [["id", "sig_none"]],
-  "POST /w/:slug/usage/overages": [["overages", "on"]],
-  "POST /w/:slug/usage/plan": [["plan", "starter"]],
-  "POST /w/:slug/usage/release": [],
+  "POST /w/:slug/settings/notifications/thresholds": "thresholds=50,+100",
+  "POST /w/:slug/signals/dead-letters/replay": "id=sig_none",
+  "POST /w/:slug/usage/overages": "overages=on",
+  "POST /w/:slug/usage/plan": "plan=starter",
+  "POST /w/:slug/usage/release": "",
 };
 
 /** Query parameters of the pages, used alone and combined. */
-export const QUERIES: Form = [
-  ["cursor", ""],
-  ["q", "jane"],
-  ["email", "jane@example.com"],
-  ["event", "Filled Out Form"],
-  ["source", "web"],
-  ["status", "held"],
-  ["status", "processed"],
-  ["only", "anonymous"],
-  ["sort", "score"],
-  ["sort", "last_seen_up"],
-  ["sort", "count"],
-  ["score", "-5"],
-  ["from", "2026-11-01"],
-  ["to", "2026-11-30"],
-  ["key", "key_none"],
-  ["code", "event_missing"],
-  ["actor", "operator"],
-  ["action", "key.created"],
-  ["external_id", "c-1"],
-  ["show", "scores"],
-  ["copy", "rule_none"],
-  ["from", "sig_none"],
-  ["overlap", "1h"],
-  ["added", "jane@example.com"],
-  ["done", "saved"],
-  ["program", "segment"],
-  ["text", "x"],
-  ["id", "c-1"],
-  ["what", "people"],
-  ["state", "x"],
-  ["iss", "https://example.com"],
+export const QUERIES = [
+  ...new URLSearchParams(
+    "cursor=&q=jane&email=jane@example.com&event=Filled+Out+Form&source=web&status=held&status=processed&only=anonymous" +
+      "&sort=score&sort=last_seen_up&sort=count&score=-5&from=2026-11-01&to=2026-11-30&key=key_none&code=event_missing" +
+      "&actor=operator&action=key.created&external_id=c-1&show=scores&copy=rule_none&from=sig_none&overlap=1h" +
+      "&added=jane@example.com&done=saved&program=segment&text=x&id=c-1&what=people&state=x&iss=https://example.com",
+  ),
 ];

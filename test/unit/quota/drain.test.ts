@@ -1,8 +1,7 @@
 /** Design §7: when committed rows are sent to the queue, and from where they are read. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
-import { Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { STORE_PROBE_MS, Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
 import { MessagePacker } from "../../../src/quota/outbox.ts";
@@ -39,10 +38,10 @@ class Road {
       messages: (range: SendRange) => this.#read(range),
       oldest: () => (this.rows[0] === undefined ? null : { row: this.rows[0].row, atMs: this.rows[0].at }),
     };
-    this.drain = new Drain(outbox, {
+    const alarm = { workBy: (atMs: number) => void (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)) };
+    this.drain = new Drain(outbox, alarm, {
       workspaceId: "ws",
       paceMs: DRAIN_PACE_MS,
-      alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
       send: (messages) => {
         this.lows.push(...messages.map(({ body }) => Number(/"low":(\d+)/.exec(body)?.[1])));
         this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
@@ -195,6 +194,16 @@ describe("rows are read from the table", () => {
     road.commit();
     await road.pass(DRAIN_PACE_MS);
     expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
+  });
+
+  test("after a failure only by the alarm, even if a full message waited too", async () => {
+    const road = new Road();
+    road.outcomes.push(() => Promise.reject(new Error("down")));
+    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent).toHaveLength(1);
+    await road.ring();
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1]", "ws[2]", "ws[3]"]);
   });
 
   test("above the memory limit, without gaps", async () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { MessagePacker, RowPacker } from "../../../src/quota/outbox.ts";
 import type { AdmitChunk } from "../../../src/quota/protocol.ts";
-import { RequestBuckets } from "../../../src/quota/incoming-calls.ts";
+import { RequestBuckets } from "../../../src/quota/keys.ts";
 import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
 
 const HEADER = { at: 7, period_start: 1, period_end: 9, limit: 100 };
@@ -114,11 +114,11 @@ describe("§8.7: request rate of keys", () => {
   test("is separate per key, shows the rest without using it, and refuses calls beyond", () => {
     const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
     expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
-    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: true }, rate: { remaining: 1, resetMs: 100 } });
-    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: true }, rate: { remaining: 0, resetMs: 200 } });
-    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: false, retryAfterMs: 100 } });
+    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 1, resetMs: 100 });
+    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 0, resetMs: 200 });
+    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: false, retryAfterMs: 100 });
     expect(buckets.left("a", 1_000)).toEqual({ remaining: 0, resetMs: 200 });
     expect(buckets.left("b", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
-    expect(buckets.take("a", 1_100).taken.allowed).toBe(true);
+    expect(buckets.take("a", 1_100).allowed).toBe(true);
   });
 });

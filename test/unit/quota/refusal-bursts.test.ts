@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
-import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, RefusalBursts } from "../../../src/quota/counter-news.ts";
+import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, RefusalBursts } from "../../../src/quota/refusals.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);
 const MINUTE = 60_000;

@@ -43,8 +43,8 @@ async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
 
 afterEach(() => vi.useRealTimers());
 
-describe("design §5: rotation", () => {
-  test("with an overlap both keys are accepted until the old key ends, to the millisecond", async () => {
+describe("a rotation", () => {
+  test("with an overlap keeps both keys until the old key ends, to the millisecond", async () => {
     const workspace = await newWorkspace();
     expect(await status(workspace, workspace.key)).toBe(202);
     const successor = await rotate(workspace, "1h");
@@ -61,7 +61,7 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, workspace.key.id))?.status).toBe("Inactive");
   });
 
-  test("without an overlap the old key ends before the answer is sent; the list shows which key is used", async () => {
+  test("without an overlap ends the old key before the answer is sent; the list shows which key is used", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "none");
     expect(await status(workspace, workspace.key)).toBe(401);
@@ -70,35 +70,35 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, successor.id))?.last_used_at).not.toBeNull();
   });
 
-  test("without an overlap the old key ends even if the rotation is interrupted after its first write", async () => {
+  test("without an overlap ends the old key even if the call is interrupted after its first write", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     expect(await status(workspace, key)).toBe(202);
     const down = { getByName: () => ({ revoke: () => Promise.reject(new Error("the counter does not answer")) }) };
     const broken = { ...env, QUOTA_COUNTER: down as unknown as typeof env.QUOTA_COUNTER };
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
-    await expect(replaceKey(broken, controlDatabase(env.DB), workspaceId, rotation, by)).rejects.toThrow("not answer");
+    await expect(replaceKey(workspace.context({ env: broken, by }), rotation)).rejects.toThrow("not answer");
     expect((await listed(workspace, key.id))?.status).toBe("Inactive");
     vi.useFakeTimers({ toFake: ["Date"], now: by.nowMs + KEY_CACHE_MS });
     expect(await status(workspace, key)).toBe(401);
   });
 
-  test("repeating the form completes an interrupted rotation without an overlap", async () => {
+  test("without an overlap is completed by repeating the form", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     const db = controlDatabase(env.DB);
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
-    expect(await rotateKey(db, workspaceId, { ...rotation, overlapMs: 0 }, by)).toMatchObject({ ok: true });
-    const again = await replaceKey(env, db, workspaceId, rotation, by);
+    expect(await rotateKey(workspace.context({ by }), { ...rotation, overlapMs: 0 })).toMatchObject({ ok: true });
+    const again = await replaceKey(workspace.context({ by }), rotation);
     expect(again).toMatchObject({ ok: false, refusal: { reason: "made_before", key: { successorOf: key.id } } });
     // The counter refuses the key at once, regardless of cached facts.
     expect(await workspace.counter.admit(admitCall(1, { keyId: key.id }))).toEqual({ outcome: "key_deactivated" });
-    expect(await findKey(db, workspaceId, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
+    expect(await findKey(db, workspace.id, key.id)).toMatchObject({ deactivatedAt: new Date(by.nowMs).toISOString() });
   });
 
-  test("the successor has the old key's settings and a new secret; the audit log names it", async () => {
+  test("gives the successor the old key's settings and a new secret; the audit log names it", async () => {
     const template = [{ target: "external_id", path: "id", type: "string", required: true }];
     const settings = { name: "CRM", endpoint_type: "product_org", payload_template: template };
     const workspace = await newWorkspace({ key: { ...settings, secret: true } });
@@ -115,7 +115,7 @@ describe("design §5: rotation", () => {
     ]);
   });
 
-  test("an overlap never prolongs the old key, and a second rotation keeps the earlier end", async () => {
+  test("never prolongs the old key, even if it is rotated twice", async () => {
     const endOf = async (workspace: TestWorkspace) => (await listed(workspace, workspace.key.id))?.expires_at ?? "";
     const expires_at = new Date(Date.now() + HOUR_MS).toISOString();
     const expiring = await newWorkspace({ key: { expires_at } });
@@ -135,7 +135,7 @@ describe("design §5: rotation", () => {
     expect([await status(workspace, workspace.key), await status(workspace, second)]).toEqual([401, 202]);
   });
 
-  test("the successor has the requested expiration, or the old key's if omitted", async () => {
+  test("gives the successor the requested expiration, or the old key's if omitted", async () => {
     const inDays = (days: number) => new Date(Date.now() + days * 24 * HOUR_MS).toISOString();
     const [near, far] = [inDays(2), inDays(90)];
     const workspace = await newWorkspace({ key: { expires_at: near } });
@@ -145,15 +145,15 @@ describe("design §5: rotation", () => {
     await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
   });
 
-  test("an ended key cannot be rotated", async () => {
+  test("of an ended key is refused", async () => {
     const workspace = await newWorkspace();
     await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
   });
 
-  test("two concurrent rotations by one form create one successor, one audit entry and one end of the old key", async () => {
+  test("whose form is sent twice at once creates one successor, one audit entry and one end of the old key", async () => {
     const workspace = await newWorkspace();
-    const { id: workspaceId, key } = workspace;
+    const { key } = workspace;
     const db = controlDatabase(env.DB);
     // Both calls have read that no successor exists before either writes.
     let arrived = 0;
@@ -167,7 +167,11 @@ describe("design §5: rotation", () => {
     const by = { actor: "jane@example.com", nowMs: Date.now() };
     const [first, second] = await Promise.all(
       [3_600_000, 24 * 3_600_000].map(async (overlapMs) => {
-        const rotated = await rotateKey(meeting, workspaceId, { keyId: key.id, overlapMs, formToken: "form" }, by);
+        const rotated = await rotateKey(workspace.context({ db: meeting, by }), {
+          keyId: key.id,
+          overlapMs,
+          formToken: "form",
+        });
         return { overlapMs, rotated };
       }),
     );

@@ -242,29 +242,26 @@ describe("the limits on a workspace's rules in imports", () => {
       expect([status, body["code"]]).toEqual([409, expect.stringMatching(/^(too_many_rules|rules_changed)$/)]);
     }
   });
+});
 
-  test("an import writes nothing if a rule has changed since it read all rules", async () => {
-    await create();
-    const { rules, rulesVersion: read } = await readAllRules(db, workspace.id);
-    const [rule] = rules;
-    if (rule === undefined) throw new Error("no rule");
-    const content: RuleContent = { ...rule, points: 1 };
-    const by = { actor: "operator", nowMs: Date.now() };
-    const write = { added: [{ ...content, name: "New" }], changed: [{ id: rule.id, rule: content }] };
-    await call("PATCH", `/${rule.id}`, { points: 99 });
-    const [before, entries] = [await listed(), await audit()];
-    expect(await writeImport(db, workspace.id, write, read, by)).toBeNull();
-    expect([await listed(), await audit(), await version()]).toEqual([before, entries, read + 1]);
-    expect((await call("GET", `/${rule.id}/versions`)).body["items"]).toHaveLength(2);
-    // A rule of another workspace cannot be addressed by its id.
-    const otherWorkspace = await newWorkspace();
-    const theirs = await writeImport(
-      db,
-      otherWorkspace.id,
-      { added: [], changed: write.changed },
-      await rulesVersion(db, otherWorkspace.id),
-      by,
-    );
-    expect([theirs, await listed()]).toEqual([[], before]);
-  });
+test("an import writes nothing if a rule has changed since it read all rules", async () => {
+  await create();
+  const { rules, rulesVersion: read } = await readAllRules(db, workspace.id);
+  const [rule] = rules;
+  if (rule === undefined) throw new Error("no rule");
+  const content: RuleContent = { ...rule, points: 1 };
+  const write = { added: [{ ...content, name: "New" }], changed: [{ id: rule.id, rule: content }] };
+  await call("PATCH", `/${rule.id}`, { points: 99 });
+  const [before, entries] = [await listed(), await audit()];
+  expect(await writeImport(workspace.context(), write, read)).toBeNull();
+  expect([await listed(), await audit(), await version()]).toEqual([before, entries, read + 1]);
+  expect((await call("GET", `/${rule.id}/versions`)).body["items"]).toHaveLength(2);
+  // A rule of another workspace cannot be addressed by its id.
+  const otherWorkspace = await newWorkspace();
+  const theirs = await writeImport(
+    otherWorkspace.context(),
+    { added: [], changed: write.changed },
+    await rulesVersion(db, otherWorkspace.id),
+  );
+  expect([theirs, await listed()]).toEqual([[], before]);
 });

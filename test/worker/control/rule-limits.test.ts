@@ -164,17 +164,16 @@ describe("the audit log of a rule", () => {
       };
       return new Proxy(db, { get: (target, name) => (name === "batch" ? batch : Reflect.get(target, name)) });
     };
-    const by = { actor: "operator", nowMs: Date.now() };
     const change = { name: "Other" };
-    const made = await updateRule(disturbed(2), workspace.id, id, change, by);
+    const made = await updateRule(workspace.context({ db: disturbed(2) }), id, change);
     expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 102, version: 4 } });
     const versions = (await audit()).slice(1).map(({ detail }) => detail["version"]);
     expect(versions.sort()).toEqual([2, 3, 4]);
     const refused = { ok: false, refusal: "rule_changed" };
-    expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, { version: 4 })).toMatchObject(
-      refused,
-    );
-    expect(await updateRule(disturbed(99), workspace.id, id, { name: "Third" }, by)).toMatchObject(refused);
+    expect(
+      await updateRule(workspace.context({ db: disturbed(1) }), id, { name: "Third" }, { version: 4 }),
+    ).toMatchObject(refused);
+    expect(await updateRule(workspace.context({ db: disturbed(99) }), id, { name: "Third" })).toMatchObject(refused);
     expect((await call("GET", `/${id}`)).body).toMatchObject({ name: "Other" });
   });
 });

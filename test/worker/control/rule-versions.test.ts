@@ -27,16 +27,16 @@ const RULE: RuleContent = {
   enabled: true,
 };
 let clock = Date.UTC(2026, 10, 1);
-const by = (actor: string) => ({ actor, nowMs: (clock += 60_000) });
+/** The context of a change by this person, a minute after the previous one. */
+const by = (actor: string) => workspace.context({ by: { actor, nowMs: (clock += 60_000) } });
 
 async function newRule(more: Partial<RuleContent> = {}): Promise<string> {
-  const created = await createRule(db, workspace.id, { ...RULE, ...more }, by("operator"));
+  const created = await createRule(by("operator"), { ...RULE, ...more });
   if (!created.ok) throw new Error(created.refusal);
   return created.value.id;
 }
 
-const change = (id: string, to: Partial<RuleContent>, actor = "a@example.com") =>
-  updateRule(db, workspace.id, id, to, by(actor));
+const change = (id: string, to: Partial<RuleContent>, actor = "a@example.com") => updateRule(by(actor), id, to);
 const versions = async (id: string) => (await listRuleVersions(db, workspace.id, id))?.versions ?? [];
 
 describe("the versions of a mapping rule", () => {
@@ -61,7 +61,7 @@ describe("the versions of a mapping rule", () => {
   test("are deleted with their rule", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
-    await deleteRule(db, workspace.id, { ruleId: id, scoringSignals: "keep" }, by("a@example.com"));
+    await deleteRule(by("a@example.com"), { ruleId: id, scoringSignals: "keep" });
     expect(await listRuleVersions(db, workspace.id, id)).toBeNull();
     const rows = env.DB.prepare("SELECT count(*) AS rows FROM rule_versions WHERE workspace_id = ?").bind(workspace.id);
     expect(await rows.first("rows")).toBe(0);
@@ -109,7 +109,7 @@ describe("going back to a version", () => {
     await change(id, { points: 25, name: "Renamed" });
     await change(id, { enabled: false });
     const before = await rulesVersion(db, workspace.id);
-    const restored = await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 3);
+    const restored = await restoreRule(by("b@example.com"), id, 1, 3);
     expect(restored).toMatchObject({ ok: true, value: { ...RULE, version: 4, updatedBy: "b@example.com" } });
     expect(await rulesVersion(db, workspace.id)).toBe(before + 1);
     expect((await versions(id)).map(({ version, name }) => [version, name])).toEqual([
@@ -136,12 +136,12 @@ describe("going back to a version", () => {
   test("is refused if the rule has changed in between or the version does not exist", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
-    expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 1)).toMatchObject({
+    expect(await restoreRule(by("b@example.com"), id, 1, 1)).toMatchObject({
       refusal: "rule_changed",
     });
     for (const version of [0, 3, -1]) {
       // oxlint-disable-next-line no-await-in-loop
-      expect(await restoreRule(db, workspace.id, id, version, by("b@example.com"))).toMatchObject({
+      expect(await restoreRule(by("b@example.com"), id, version)).toMatchObject({
         refusal: "not_found",
       });
     }
@@ -150,7 +150,7 @@ describe("going back to a version", () => {
 
   test("changes nothing if the content is the current one", async () => {
     const id = await newRule();
-    const unchanged = await restoreRule(db, workspace.id, id, 1, by("b@example.com"));
+    const unchanged = await restoreRule(by("b@example.com"), id, 1);
     expect(unchanged).toMatchObject({ ok: true, value: { version: 1 } });
     expect(await versions(id)).toHaveLength(1);
   });
@@ -168,7 +168,7 @@ describe("going back to a version", () => {
        VALUES (?1, ?2, 'n', 'e', 'all', '[]', 's', 1, '', '', 9900)`,
     );
     await insert.bind(`rule_${workspace.id}`, workspace.id).run();
-    expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"))).toMatchObject({
+    expect(await restoreRule(by("b@example.com"), id, 1)).toMatchObject({
       refusal: "rules_too_large",
     });
     expect(await versions(id)).toHaveLength(2);

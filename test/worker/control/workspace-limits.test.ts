@@ -1,4 +1,4 @@
-/** What one workspace may keep in D1, which all workspaces share: API keys, payload templates, members, audit details. */
+/** Limits on what a workspace stores in D1, which all workspaces share: API keys, templates, members, audit details. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { auditEntry } from "../../../src/control/audit.ts";
@@ -110,11 +110,11 @@ describe("active API keys", () => {
 
   test("do not prevent a repeated form from finding the key that it created", async () => {
     await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 1);
-    const form = () => createKey(db, workspace.id, KEY, by(), "token");
+    const form = () => createKey(workspace.context(), KEY, "token");
     const made = await form();
     if (!made.ok) throw new Error(made.refusal.reason);
     expect(await form()).toEqual({ ok: false, refusal: { reason: "made_before", key: made.value.record } });
-    expect(await createKey(db, workspace.id, KEY, by(), "other")).toEqual({
+    expect(await createKey(workspace.context(), KEY, "other")).toEqual({
       ok: false,
       refusal: { reason: "too_many_keys" },
     });
@@ -165,7 +165,7 @@ describe("API keys created in 24 hours", () => {
   test("are counted to the millisecond", async () => {
     const madeMs = Date.now();
     await seedKeys(WORKSPACE_MAX_KEYS_A_DAY, { madeMs, deactivatedAt });
-    const createAt = (nowMs: number) => createKey(db, workspace.id, KEY, by(nowMs));
+    const createAt = (nowMs: number) => createKey(workspace.context({ by: by(nowMs) }), KEY);
     const refused = { ok: false, refusal: { reason: "too_many_keys_a_day" } };
     expect(await createAt(madeMs + DAY_MS)).toEqual(refused);
     expect(await createAt(madeMs + DAY_MS + 1)).toMatchObject({ ok: true });
@@ -177,7 +177,7 @@ describe("payload templates", () => {
   const ACCOUNTS: NewKey = { ...KEY, endpointType: "product_org", payloadTemplate: TEMPLATE };
   const BYTES = JSON.stringify(TEMPLATE).length;
   const TOO_LARGE = { ok: false, refusal: { reason: "templates_too_large" } };
-  const createWith = (key: NewKey, nowMs?: number) => createKey(db, workspace.id, key, by(nowMs));
+  const createWith = (key: NewKey, nowMs?: number) => createKey(workspace.context({ by: by(nowMs) }), key);
   /** Stores a template of the given length in bytes, made of two-byte characters. */
   const seedTemplate = (bytes: number, seed: Seed) =>
     seedKeys(1, { ...seed, template: JSON.stringify("é".repeat((bytes - 2) / 2)) });
@@ -201,7 +201,7 @@ describe("payload templates", () => {
       body: { code: "templates_too_large", detail: expect.stringContaining("1 MiB") },
     });
     expect(await createWith(ACCOUNTS)).toEqual(TOO_LARGE);
-    expect(await createKey(db, workspace.id, ACCOUNTS, by(), "token")).toEqual(TOO_LARGE);
+    expect(await createKey(workspace.context(), ACCOUNTS, "token")).toEqual(TOO_LARGE);
     expect(await createWith(KEY)).toMatchObject({ ok: true });
     expect(await auditCount("key.created")).toBe(2);
   });
@@ -291,11 +291,11 @@ test("creating a key reads only the rows that count towards the limits, however 
           }
         : (Reflect.get(target, name) as () => unknown).bind(target),
   });
-  expect(await createKey(controlDatabase(counting), workspace.id, KEY, by())).toMatchObject({ ok: true });
+  expect(await createKey(workspace.context({ db: controlDatabase(counting) }), KEY)).toMatchObject({ ok: true });
   expect(rows).toBeLessThan(150);
   rows = 0;
   const rotation = { keyId: id, overlapMs: 3_600_000, formToken: null };
-  expect(await rotateKey(controlDatabase(counting), workspace.id, rotation, by())).toMatchObject({ ok: true });
+  expect(await rotateKey(workspace.context({ db: controlDatabase(counting) }), rotation)).toMatchObject({ ok: true });
   expect(rows).toBeLessThan(150);
 });
 

@@ -9,7 +9,7 @@ import { OLD_SECRETS_MAX } from "../../../src/notifications/roster.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import { type DestinationsCall, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
+import { type DestinationsContext, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
 import {
   Receiver,
   listen,
@@ -471,12 +471,10 @@ describe("a deletion that fails half-way", () => {
     (await harness.workspace.operator<{ items: { id: string }[] }>("GET", "/destinations")).items.some(
       ({ id }) => id === wanted,
     );
-  const deletion = (bindings: Partial<Env>, d1 = env.DB): DestinationsCall => ({
-    env: { ...env, ...bindings },
-    db: controlDatabase(d1),
-    workspace: { id: harness.workspace.id, slug: "told" },
+  const deletion = (bindings: Partial<Env>, d1 = env.DB): DestinationsContext => ({
+    ...harness.workspace.context({ env: { ...env, ...bindings }, db: controlDatabase(d1) }),
+    slug: "slug",
     origin: "https://signals.example",
-    by: { actor: "test", nowMs: Date.now() },
   });
 
   test("removes nothing if the activity log cannot be written, and succeeds when repeated", async () => {

@@ -2,12 +2,15 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
 import type { AttemptResult } from "../../../src/domain/events/attempts.ts";
 import { deliver } from "../../../src/notifications/delivery-consumer.ts";
 import type { Parcel } from "../../../src/notifications/destination-calls.ts";
 import { exampleEvent } from "../../../src/domain/events/workspace-event.ts";
-import { createDestination, offeredTypes, type DestinationsCall } from "../../../src/workspace/manage-destinations.ts";
+import {
+  createDestination,
+  offeredTypes,
+  type DestinationsContext,
+} from "../../../src/workspace/manage-destinations.ts";
 import type { EmailBinding } from "../../../src/env.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 
@@ -39,15 +42,8 @@ async function sent(bound: Env): Promise<AttemptResult | undefined> {
 describe("email, with a binding and a sender", () => {
   test("can be chosen, and an invalid address is refused", async () => {
     const bound = withEmail(vi.fn<EmailBinding["send"]>());
-    const { id } = await newWorkspace();
-    const by = { actor: "jane@example.com", nowMs: Date.now() };
-    const call: DestinationsCall = {
-      env: bound,
-      db: controlDatabase(env.DB),
-      workspace: { id, slug: "demo" },
-      origin: "https://signals.example",
-      by,
-    };
+    const workspace = (await newWorkspace()).context({ env: bound });
+    const call: DestinationsContext = { ...workspace, slug: "demo", origin: "https://signals.example" };
     const wanted = { name: "Ops", type: "email", target: "ops@example.com", events: ["usage.level"] } as const;
     expect(offeredTypes(bound)).toEqual(["webhook", "slack", "email"]);
     const made = await createDestination(call, { ...wanted, events: ["usage.level"] });

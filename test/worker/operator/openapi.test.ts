@@ -184,7 +184,7 @@ describe("the Worker behaves as documented", () => {
     // worker/restore tests the platform's backups; here D1 states that a restore has taken place.
     const by = { nowMs: Date.now(), actor: "operator" };
     const db = controlDatabase(env.DB);
-    const restore = await createRestore(db, id, { atMs: by.nowMs }, by);
+    const restore = await createRestore({ db, workspaceId: id, by }, { atMs: by.nowMs });
     await endRestore(db, restore, 1, by.nowMs);
     known["restore_id"] = restore.id;
     // No request leaves this machine.

@@ -580,21 +580,20 @@ describe("§2.1, §3.1 API keys", () => {
   test("are listed as Inactive after they expire", async () => {
     const workspace = await onPlan();
     const key = { name: "K", endpointType: "signal_staging", secret: false, payloadTemplate: null } as const;
-    const by = { actor: "operator", nowMs: Date.now() };
-    await createKey(db, workspace.id, { ...key, expiresAt: new Date(Date.now() - 1).toISOString() }, by);
+    await createKey(workspace.context(), { ...key, expiresAt: new Date(Date.now() - 1).toISOString() });
     const [listed] = items(await workspace.ask("GET", "/keys"));
     expect(listed).toMatchObject({ status: "Inactive", deactivated_at: null, has_secret: false });
   });
 
   test("store a payload template as given, with required fields marked", async () => {
     const external = { target: "external_id", path: "company.id", type: "string" };
-    const others = [
+    const more = [
       { target: "user_count", path: "seats", type: "number", required: true },
       { target: "attributes.region", path: "geo.region", type: "string", required: false },
     ];
-    const key = { name: "K", endpoint_type: "product_org", payload_template: [external, ...others] };
+    const key = { name: "K", endpoint_type: "product_org", payload_template: [external, ...more] };
     const { body } = await (await onPlan()).ask("POST", "/keys", key);
-    expect(body["payload_template"]).toEqual([{ ...external, required: true }, ...others]);
+    expect(body["payload_template"]).toEqual([{ ...external, required: true }, ...more]);
   });
 
   test("end at once when they are deactivated; a repeated call returns the same record", async () => {
@@ -612,8 +611,7 @@ describe("§2.1, §3.1 API keys", () => {
     const workspace = await newWorkspace();
     const end = (revoke: () => Promise<void>) => {
       const counters = { getByName: () => ({ revoke }) } as object as Env["QUOTA_COUNTER"];
-      const by = { actor: "operator", nowMs: Date.now() };
-      return endKey({ ...env, QUOTA_COUNTER: counters }, db, workspace.id, workspace.key.id, by);
+      return endKey(workspace.context({ env: { ...env, QUOTA_COUNTER: counters } }), workspace.key.id);
     };
     const isActive = async () => (await findKey(db, workspace.id, workspace.key.id))?.deactivatedAt === null;
     await expect(end(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");

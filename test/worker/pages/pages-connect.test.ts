@@ -150,7 +150,7 @@ test("the lists' queries read their workspace's keys by an index", async () => {
   expect(items).toHaveLength(1);
   await listActiveKeys(db, workspace.id, by.nowMs, { cursor: "key_x", limit: 25 });
   await rotatedWith(db, workspace.id, items);
-  await rotateKey(db, workspace.id, { keyId: workspace.key.id, overlapMs: 0, formToken: "form" }, by);
+  await rotateKey(workspace.context({ db, by }), { keyId: workspace.key.id, overlapMs: 0, formToken: "form" });
   const read = (await plans()).filter(({ detail }) => detail.includes("api_keys"));
   expect(read.filter(({ detail }) => !/^SEARCH api_keys (EXISTS )?USING /.test(detail))).toEqual([]);
   const used = read.map(({ detail }) => detail).join("; ");

@@ -3,6 +3,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
 import worker from "../../../src/index.ts";
+import { intercept } from "../../support/intercept.ts";
 import { Answer, newMembers, type Browser } from "../../support/members.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
@@ -175,29 +176,19 @@ describe("changing plan and overages, releasing held signals", () => {
     return Answer.of(worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext()));
   }
 
-  /** A namespace whose objects call `before` with the name of each called method. */
-  const calling = (
-    namespace: typeof env.SIGNAL_STORE | typeof env.QUOTA_COUNTER,
-    before: (name: string) => unknown,
-  ) => ({
-    getByName: (id: string) =>
-      new Proxy(namespace.getByName(id) as object, {
-        get:
-          (target, name) =>
-          async (...given: unknown[]) => {
-            await before(String(name));
-            return Reflect.apply(Reflect.get(target, name) as (...args: unknown[]) => unknown, target, given);
-          },
-      }),
-  });
-
   test("the page asks for the workspace's usage in parallel with its other reads", async () => {
     const { home, owner } = await newMembers();
     // The store answers only after the counter was called.
     const asked = Promise.withResolvers<void>();
     const bindings = {
-      SIGNAL_STORE: calling(env.SIGNAL_STORE, () => asked.promise),
-      QUOTA_COUNTER: calling(env.QUOTA_COUNTER, (name) => name === "usage" && asked.resolve()),
+      SIGNAL_STORE: intercept(env.SIGNAL_STORE, async ({ make }) => {
+        await asked.promise;
+        return make();
+      }),
+      QUOTA_COUNTER: intercept(env.QUOTA_COUNTER, ({ method, make }) => {
+        if (method === "usage") asked.resolve();
+        return make();
+      }),
     };
     expect((await visit(bindings, `${home}/people`, owner)).status).toBe(200);
   });
@@ -206,9 +197,9 @@ describe("changing plan and overages, releasing held signals", () => {
     const { workspace, owner, path } = await atUsage({ signalLimit: 5 });
     const plan = await newPlan(70);
     const bindings = {
-      QUOTA_COUNTER: calling(env.QUOTA_COUNTER, (name) => {
-        if (name === "configure") throw new Error("the counter is away");
-      }),
+      QUOTA_COUNTER: intercept(env.QUOTA_COUNTER, ({ method, make }) =>
+        method === "configure" ? Promise.reject(new Error("the counter is away")) : make(),
+      ),
     };
     expect((await visit(bindings, `${path}/plan`, owner, new URLSearchParams({ plan }))).status).toBe(303);
     expect((await visit(bindings, path, owner)).status).toBe(503);

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
-import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/counter-news.ts";
+import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusals.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";

@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
-import { findInFlight, WATCH_MS } from "../../../src/quota/quota-counter.ts";
-import { Outbox } from "../../../src/quota/outbox.ts";
+import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
+import { findInFlight, Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { admitCall, lose, newCounter } from "../../support/counter.ts";
@@ -437,9 +437,9 @@ describe("a signal in flight", () => {
     await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
       const [first, second] = counter.rowsAt(1, 2);
       sql.exec("UPDATE outbox SET bytes = 0, body = '' WHERE row = ?", first);
-      expect(new Outbox(sql).oldest()?.row).toBe(second);
+      expect(new Outbox(sql, () => 1).oldest()?.row).toBe(second);
       sql.exec("UPDATE outbox SET bytes = 0, body = ''");
-      expect(new Outbox(sql).oldest()).toBeNull();
+      expect(new Outbox(sql, () => 1).oldest()).toBeNull();
     });
   });
 });

@@ -122,7 +122,7 @@ test("every route is in the access table, and every row of the table is a route"
 });
 
 test.each(routes().map((route) => [route.name, route] as const))(
-  "%s answers each as its row says",
+  "%s answers each actor as its row says",
   async (_, route) => {
     const statuses: number[] = [];
     for (const actor of ACTORS) statuses.push(await statusFor(route, actor));

@@ -7,8 +7,6 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
 import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
-import { controlDatabase } from "../../../src/control/database.ts";
-import { findWorkspace } from "../../../src/control/workspaces.ts";
 import { deliver } from "../../../src/notifications/delivery-consumer.ts";
 import { exportFile } from "../../../src/workspace/export-file.ts";
 import { HEALTH_ANSWER_MS } from "../../../src/workspace/read-health.ts";
@@ -103,13 +101,13 @@ describe("the sender gets a 503 with Retry-After", () => {
   });
 });
 
-describe("a message is retried and recorded once,", () => {
+describe("a message", () => {
   test.each([
-    ["the mapping rules", /^DB\./, "signals"],
-    ["the Signal Store", /STORE\.record/, "signals"],
-    ["the Quota Counter", /COUNTER\.settle/, "signals"],
-    ["the Signal Store, of which it is a dead letter,", /STORE\.record/, "signals-dlq"],
-  ])("when %s cannot be had", async (_, never, queue) => {
+    ["D1 does not answer", /^DB\./, "signals"],
+    ["the Signal Store does not answer", /STORE\.record/, "signals"],
+    ["the Quota Counter does not answer", /COUNTER\.settle/, "signals"],
+    ["its dead letter cannot be recorded", /STORE\.record/, "signals-dlq"],
+  ])("is retried and recorded once if %s", async (_, never, queue) => {
     const body = messageOf(workspace.id, [{ id: "sig_1", payload: VISIT }]);
     const { result } = await whileNever(never, () => consumeMessages([body], { queue }));
     expect(result.retryMessages).toHaveLength(1);
@@ -118,7 +116,7 @@ describe("a message is retried and recorded once,", () => {
     expect(recorded).toMatchObject(queue === "signals" ? { processed: 1 } : { deadLettered: 1 });
   });
 
-  test("but is not retried because of linking, which the store repeats alone", async () => {
+  test("is not retried if linking does not answer, because the store repeats it", async () => {
     const body = await identifyToLink();
     const { result } = await whileNever(/STORE\.link/, () => consumeMessages([body]));
     expect(result.explicitAcks).toHaveLength(1);
@@ -127,8 +125,8 @@ describe("a message is retried and recorded once,", () => {
   });
 });
 
-describe("work after an answer has a time limit:", () => {
-  test("reports of unauthenticated calls to the Quota Counter, which are then lost", async () => {
+describe("work after an answer", () => {
+  test("ends at a time limit if the Quota Counter does not take reports of refused calls, which are lost", async () => {
     const secret = await workspace.newKey({ secret: true });
     const log = vi.spyOn(console, "log");
     await whileNever(/COUNTER\.countRefused/, async () => {
@@ -139,7 +137,7 @@ describe("work after an answer has a time limit:", () => {
   });
 
   test.each(["take", "report"])(
-    "a delivery of which Destinations does not answer `%s`, and which comes again",
+    "ends at a time limit if Destinations does not answer `%s`; the delivery comes again",
     async (name) => {
       const parcel = { destinationId: "dst_1", type: "webhook", target: "http://192.0.2.1/", secrets: [], event: {} };
       const log = vi.spyOn(console, "log");
@@ -196,7 +194,7 @@ describe("a manager of a workspace", () => {
     ["D1", /^DB\./],
     ["the Quota Counter", /^QUOTA_COUNTER\./],
     ["the Signal Store", /^SIGNAL_STORE\./],
-  ])("is answered in half a minute when %s is not", async (_, never) => {
+  ])("gets an answer in half a minute if %s does not answer", async (_, never) => {
     const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
     const { result, tookMs } = await whileNever(never, () =>
       call(`/operator/workspaces/${workspace.id}/books`, { headers: { authorization } }),
@@ -206,7 +204,7 @@ describe("a manager of a workspace", () => {
   });
 
   test.each(["/operator/health", "/operator/metrics"])(
-    "is answered in half a minute at %s when D1 does not say which workspaces there are",
+    "gets an answer from %s in half a minute if D1 does not list the workspaces",
     async (path) => {
       const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
       const { result, tookMs } = await whileNever(/^DB\./, () => call(path, { headers: { authorization } }));
@@ -218,7 +216,7 @@ describe("a manager of a workspace", () => {
   test.each([
     ["Quota Counter", /^QUOTA_COUNTER\./],
     ["Signal Store", /^SIGNAL_STORE\./],
-  ])("is told within five seconds by a workspace's health that the %s does not answer", async (object, never) => {
+  ])("learns within five seconds from a workspace's health that the %s does not answer", async (object, never) => {
     const { result, tookMs } = await whileNever(never, () => workspace.operator("GET", "/health"));
     const says = expect.stringContaining(`${object} (Error: no answer within 5000 ms)`);
     expect(result).toEqual({ status: "stuck", alarms: [{ alarm: "unreachable", status: "stuck", says }] });
@@ -229,11 +227,8 @@ describe("a manager of a workspace", () => {
     const pages = [Promise.resolve({ text: "one\n", next: "two" }), new Promise<never>(() => {})];
     const getByName = () => ({ exportPage: () => (clock.hung(), pages.shift()) });
     const exporting = { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
-    const found = await findWorkspace(controlDatabase(env.DB), workspace.id);
-    if (found === null) throw new Error("the workspace is gone");
-    const by = { actor: "operator", nowMs: Date.now() };
     const wanted = { records: "people", format: "csv" } as const;
-    const file = await exportFile(exporting, controlDatabase(env.DB), found, wanted, by);
+    const file = await exportFile(workspace.context({ env: exporting }), "slug", wanted);
     await expect(clock.watch(new Response(file.body).text(), () => 0)).rejects.toThrow("no answer within");
   });
 });

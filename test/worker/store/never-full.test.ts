@@ -12,7 +12,7 @@ import {
   OUTBOX_MAX_BYTES,
   STORE_MAX_BYTES,
 } from "../../../src/limits.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/incoming-calls.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/drain.ts";
 import { FULL_DRAINED_MS } from "../../../src/store/deletion/person-deletions.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";

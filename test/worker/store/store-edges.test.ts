@@ -124,7 +124,7 @@ test("a page of a release reads the rows of a few segments", () =>
     const next = (): void => {
       const page = heldSignals(state, periodEndMs, { cursor, last: Number.MAX_SAFE_INTEGER }, 10);
       ordinals.push(...page.map(({ admission }) => admission.ordinal));
-      cursor = page.at(-1)?.cursor ?? cursor;
+      cursor = ordinals.at(-1) ?? cursor;
     };
     expect(rowsRead(sql, next)).toBeLessThan(100);
     for (let pages = 1; pages < segments / 10; pages++) next();

@@ -6,13 +6,8 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import {
-  SCORED_EVENT_MAX_SIGNALS,
-  nextDeadLetterNewsMs,
-  raiseDeadLetters,
-  DEAD_LETTERS_TOLD_MS,
-  wantEvents,
-} from "../../../src/store/state/raise-events.ts";
+import { DEAD_LETTERS_TOLD_MS, nextDeadLetterNewsMs, raiseDeadLetters } from "../../../src/store/state/dead-letters.ts";
+import { SCORED_EVENT_MAX_SIGNALS, wantEvents } from "../../../src/store/state/raise-events.ts";
 import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
 import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";

@@ -5,8 +5,7 @@ import * as scan from "../../../../src/domain/json/json-scan.ts";
 import type { ItemSpans } from "../../../../src/domain/json/json-scan.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
-const jsonDepth = (text: string, maxDepth?: number): number =>
-  scan.jsonShape(utf8(text), maxDepth === undefined ? {} : { maxDepth }).depth;
+const shape = (text: string, limits: Parameters<typeof scan.jsonShape>[1] = {}) => scan.jsonShape(utf8(text), limits);
 const scanItems = (text: string, where: "array" | "batch", max: number): ItemSpans | null =>
   scan.scanItems(utf8(text), where, max);
 
@@ -87,124 +86,8 @@ function described(items: unknown[]): Item[] {
   return items.map((item) => ({ json: JSON.stringify(item), depth: naiveDepth(item) }));
 }
 
-describe("jsonDepth", () => {
-  test.each([
-    ["0", 0],
-    ['"[[["', 0],
-    ["{}", 1],
-    [" [ ] ", 1],
-    ['{"a":{}}', 2],
-    ['[{"a":[]},{}]', 3],
-    ['{"a":"\\"{[","b":[1]}', 2],
-    ['{"a":"\\\\","b":[[]]}', 3],
-    ['{"{":"\\\\\\"[["}', 1],
-  ])("%s is %i deep", (text, depth) => {
-    expect(jsonDepth(text)).toBe(depth);
-  });
-
-  test("agrees with a recursive count, for any white space and escapes", () => {
-    fc.assert(
-      fc.property(json, noise, (value, numbers) => {
-        const text = writer(numbers).write(value);
-        expect(jsonDepth(text)).toBe(naiveDepth(JSON.parse(text)));
-      }),
-    );
-  });
-
-  test("counts a million levels without recursion", () => {
-    expect(jsonDepth("[".repeat(1_000_000) + "]".repeat(1_000_000))).toBe(1_000_000);
-  });
-});
-
-describe("scanItems of an array", () => {
-  test("returns no elements of an empty array", () => {
-    expect(scanItems(" [ \n ] ", "array", 9)).toEqual({
-      starts: [],
-      ends: [],
-      depths: [],
-      count: 0,
-      open: 1,
-      close: 6,
-    });
-  });
-
-  test("returns scalars with depth 0, without white space around them", () => {
-    expect(scanItems('[ 1 ,"," , null\n]', "array", 9)).toEqual({
-      count: 3,
-      open: 0,
-      close: 17,
-      starts: [2, 5, 11],
-      ends: [3, 8, 15],
-      depths: [0, 0, 0],
-    });
-  });
-
-  test("returns slices that parse to the elements, with their depths", () => {
-    fc.assert(
-      fc.property(fc.array(json, { maxLength: 6 }), noise, (items, numbers) => {
-        const text = writer(numbers).write(items);
-        const parsed: unknown[] = JSON.parse(text);
-        expect(scanned(text, "array")).toEqual(described(parsed));
-      }),
-    );
-  });
-
-  test("returns null for a text that is not an array", () => {
-    expect(scanItems('{"batch":[]}', "array", 9)).toBeNull();
-  });
-});
-
-test("scanItems counts elements beyond the maximum without keeping their slices", () => {
-  const spans = scanItems(`{"batch":[${Array(1_000).fill("[]").join(",")}]}`, "batch", 3);
-  expect(spans).toMatchObject({ starts: [10, 13, 16], ends: [12, 15, 18], depths: [1, 1, 1], count: 1_000 });
-});
-
-describe("scanItems of a batch", () => {
-  test.each([
-    ["after another key", '{"sentAt":"x","batch":[1,{}]}', [1, {}]],
-    ["the last of several", '{"batch":[1,2],"batch":[3,4]}', [3, 4]],
-    ["the last of several, written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
-    ["the last of several, the first written with escapes", '{"\\u0062atch":[1,2],"batch":[3,4]}', [3, 4]],
-    ["not a key on a deeper level", '{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
-    ["not a key within an element", '{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
-    ["not a value of that name", '{"a":"batch","b":[1],"batch":[2],"c":["batch",[3]]}', [2]],
-    ["not a longer key", '{"batch":[1],"batch ":[2],"xbatch":[3],"a\\"batch":[4]}', [1]],
-  ])("reads the top-level key batch: %s", (_, text, items) => {
-    expect(JSON.parse(text)).toHaveProperty("batch", items);
-    expect(scanned(text, "batch")).toEqual(described(items));
-  });
-
-  test.each(["[]", "{}", '{"a":[1]}', '{"batch":{"batch":[1]}}', '{"batch":[1],"batch":null}', "1"])(
-    "returns null for %s",
-    (text) => {
-      expect(scanItems(text, "batch", 9)).toBeNull();
-    },
-  );
-
-  test("returns the elements that JSON.parse reads", () => {
-    const members = fc.array(fc.tuple(keys, json), { maxLength: 4 });
-    fc.assert(
-      fc.property(members, fc.array(json, { maxLength: 5 }), members, noise, (before, items, after, numbers) => {
-        const { write, text, space } = writer(numbers);
-        const pairs = [...before, ["batch", items] as const, ...after];
-        const body = `{${pairs.map(([key, value]) => `${space()}${text(key)}${space()}:${write(value)}`).join(",")}}`;
-        const parsed: { batch: unknown } = JSON.parse(body);
-        fc.pre(Array.isArray(parsed.batch));
-        expect(scanned(body, "batch")).toEqual(described(Array.isArray(parsed.batch) ? parsed.batch : []));
-      }),
-      { numRuns: 300 },
-    );
-  });
-});
-
-describe("scans with limits", () => {
-  test("stop at the first level beyond the maximum", () => {
-    expect([jsonDepth("[[[]]]", 2), jsonDepth("[[[]]]", 3), jsonDepth("[[[[[[", 2)]).toEqual([3, 3, 3]);
-  });
-
-  test("count depth and an upper bound of values in jsonShape", () => {
-    const limits = { maxDepth: Infinity, maxValues: Infinity };
-    expect(scan.jsonShape(utf8('{"a,[{":[1,"\\",[",{"b":2}]}'), limits)).toEqual({ depth: 3, values: 5 });
+describe("jsonShape", () => {
+  test("counts depth and an upper bound of values, for any white space and escapes", () => {
     // The first entry of an array or object has no comma, so it counts as the bracket.
     const countOf = (value: unknown): number => {
       if (typeof value !== "object" || value === null) return 0;
@@ -215,15 +98,81 @@ describe("scans with limits", () => {
       fc.property(json, noise, (value, numbers) => {
         const text = writer(numbers).write(value);
         const parsed: unknown = JSON.parse(text);
-        const { depth, values } = scan.jsonShape(utf8(text), limits);
+        const { depth, values } = shape(text);
         expect(depth).toBe(naiveDepth(parsed));
         expect(values).toBeGreaterThanOrEqual(countOf(parsed));
       }),
     );
+    expect(shape('{"a,[{":[1,"\\",[",{"b":2}]}')).toEqual({ depth: 3, values: 5 });
+    expect(shape("[".repeat(1_000_000) + "]".repeat(1_000_000)).depth).toBe(1_000_000);
   });
 
-  test("stop at the first value or level beyond the maximum in jsonShape", () => {
-    expect(scan.jsonShape(utf8("[1,1,1,1"), { maxDepth: 9, maxValues: 2 })).toEqual({ depth: 1, values: 3 });
-    expect(scan.jsonShape(utf8("[[[[["), { maxDepth: 2, maxValues: 9 })).toEqual({ depth: 3, values: 3 });
+  test("stops at the first value or level beyond the maximum", () => {
+    expect(shape("[1,1,1,1", { maxValues: 2 })).toEqual({ depth: 1, values: 3 });
+    expect(shape("[[[[[", { maxDepth: 2 })).toEqual({ depth: 3, values: 3 });
+    expect(shape("[[[]]]", { maxDepth: 3 }).depth).toBe(3);
+    expect(shape("[[1,[2]]]", { start: 3, end: 7 })).toEqual({ depth: 1, values: 2 });
+  });
+});
+
+describe("scanItems", () => {
+  test("returns the elements' slices without white space around them, and the array's", () => {
+    const none = { starts: [], ends: [], depths: [], count: 0, open: 1, close: 6 };
+    expect(scanItems(" [ \n ] ", "array", 9)).toEqual(none);
+    const slices = { starts: [2, 5, 11], ends: [3, 8, 15], depths: [0, 0, 0] };
+    expect(scanItems('[ 1 ,"," , null\n]', "array", 9)).toEqual({ ...slices, count: 3, open: 0, close: 17 });
+  });
+
+  test("counts elements beyond the maximum without keeping their slices", () => {
+    const spans = scanItems(`{"batch":[${Array(1_000).fill("[]").join(",")}]}`, "batch", 3);
+    expect(spans).toMatchObject({ starts: [10, 13, 16], ends: [12, 15, 18], depths: [1, 1, 1], count: 1_000 });
+  });
+
+  test("returns slices that parse to the elements of an array, with their depths", () => {
+    fc.assert(
+      fc.property(fc.array(json, { maxLength: 6 }), noise, (items, numbers) => {
+        const text = writer(numbers).write(items);
+        expect(scanned(text, "array")).toEqual(described(JSON.parse(text) as unknown[]));
+      }),
+    );
+  });
+
+  test("returns the elements of a batch that JSON.parse reads", () => {
+    const members = fc.array(fc.tuple(keys, json), { maxLength: 4 });
+    fc.assert(
+      fc.property(members, fc.array(json, { maxLength: 5 }), members, noise, (before, items, after, numbers) => {
+        const { write, text, space } = writer(numbers);
+        const pairs = [...before, ["batch", items] as const, ...after];
+        const body = `{${pairs.map(([key, value]) => `${space()}${text(key)}${space()}:${write(value)}`).join(",")}}`;
+        const { batch } = JSON.parse(body) as { batch: unknown };
+        fc.pre(Array.isArray(batch));
+        expect(scanned(body, "batch")).toEqual(described(Array.isArray(batch) ? batch : []));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test.each([
+    ['{"sentAt":"x","batch":[1,{}]}', [1, {}]],
+    // The last of several counts, however it is written.
+    ['{"batch":[1,2],"batch":[3,4]}', [3, 4]],
+    ['{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
+    ['{"\\u0062atch":[1,2],"batch":[3,4]}', [3, 4]],
+    ['{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
+    ['{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
+    ['{"a":"batch","b":[1],"batch":[2],"c":["batch",[3]]}', [2]],
+    ['{"batch":[1],"batch ":[2],"xbatch":[3],"a\\"batch":[4]}', [1]],
+  ])("reads only the top-level key `batch` of %s", (text, items) => {
+    expect(JSON.parse(text)).toHaveProperty("batch", items);
+    expect(scanned(text, "batch")).toEqual(described(items));
+  });
+
+  test.each([
+    ["array", '{"batch":[]}'],
+    ...["[]", "{}", '{"a":[1]}', '{"batch":{"batch":[1]}}', '{"batch":[1],"batch":null}', "1"].map(
+      (text) => ["batch", text] as const,
+    ),
+  ] as const)("returns null if there is no %s in %s", (where, text) => {
+    expect(scanItems(text, where, 9)).toBeNull();
   });
 });

@@ -3,7 +3,13 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { closePeriod } from "../../../../src/domain/quota/billing.ts";
 import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing.ts";
-import { decideQuotaRun, overageOfRelease, overageOfRun, quotaCeiling } from "../../../../src/domain/quota/quota.ts";
+import {
+  decideQuotaRun,
+  overageOfRelease,
+  overageOfRun,
+  quotaCeiling,
+  verdictInRun,
+} from "../../../../src/domain/quota/quota.ts";
 import type { QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
 
 const L = 100;
@@ -77,12 +83,9 @@ describe("§8: a run of signals", () => {
             verdicts.push(verdict);
           }
           const run = decideQuotaRun(used, count, plan);
-          const inOrder = [
-            ...Array.from({ length: run.accepted }, () => "accept"),
-            ...Array.from({ length: run.held }, () => "hold"),
-            ...Array.from({ length: run.rejected }, () => run.refusal),
-          ];
-          expect(inOrder).toEqual(verdicts);
+          const inOrder = Array.from({ length: count }, (_, nth) => verdictInRun(nth, run));
+          const words = { accepted: "accept", held: "hold", rejected: run.refusal };
+          expect(inOrder.map((verdict) => words[verdict])).toEqual(verdicts);
           expect(run.refusal === null).toBe(run.rejected === 0);
           used = ordinals;
         }

@@ -1,4 +1,4 @@
-/** Usage by day: the entry of an ended day, the curve of a period and the counts of each day. */
+/** Usage by day: the entry of a day, the curve of a period and the counts of each day. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
@@ -15,17 +15,18 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
 });
 
 test("a day's entry has the counts of all verdicts; an idle period has none", () => {
-  const idle = { periodStartMs: START, dayMs: day(5), accepted: 0, held: 0, rejected: 0 };
-  const ledger = { ...idle, rejected: 1, signalLimit: 100 };
-  expect(entryOf(ledger)).toEqual({ ...idle, rejected: 1 });
-  expect(entryOf({ ...idle, held: 1 })).toEqual({ ...idle, held: 1 });
-  expect(entryOf(idle)).toBeNull();
+  const refused = { ...entry(5, 0), rejected: 1 };
+  const ledger = { ...refused, signalLimit: 100 };
+  expect(entryOf(ledger)).toEqual(refused);
+  expect(entryOf(entry(5, 0, 1))).toEqual(entry(5, 0, 1));
+  expect(entryOf(entry(5, 0))).toBeNull();
 });
 
 describe("the curve of a period", () => {
   test("begins with zero at the period's start, stays flat on idle days, and ends now", () => {
+    const before = entry(1, 99, 0, START - 28 * DAY_MS);
     const now = { nowMs: day(5) + 7, accepted: 9, held: 3, rejected: 1 };
-    const curve = usageCurve([entry(1, 2), entry(3, 5, 1)], START, now);
+    const curve = usageCurve([before, entry(1, 2), entry(3, 5, 1)], START, now);
     expect(curve.map(({ atMs, accepted, held }) => [atMs, accepted, held])).toEqual([
       [START, 0, 0],
       [day(2), 2, 0],
@@ -35,19 +36,13 @@ describe("the curve of a period", () => {
       [day(5) + 7, 9, 3],
     ]);
   });
-
-  test("ignores the days of other periods", () => {
-    const before = { ...entry(1, 99), periodStartMs: START - 28 * DAY_MS };
-    const curve = usageCurve([before], START, { nowMs: day(2), accepted: 0, held: 0, rejected: 0 });
-    expect(curve.every(({ accepted }) => accepted === 0)).toBe(true);
-  });
 });
 
 describe("signals per day", () => {
   test("are the day's increase, zero on idle days", () => {
-    expect(signalsPerDay([entry(1, 2), entry(3, 5, 1)], day(1), day(5))).toEqual([2, 0, 4, 0]);
-    // Entries outside the days are ignored.
-    expect(signalsPerDay([entry(1, 2), entry(3, 5, 1), entry(4, 9), entry(5, 9)], day(2), day(4))).toEqual([0, 4]);
+    const days = [entry(1, 2), entry(3, 5, 1), entry(4, 9), entry(5, 9)];
+    expect(signalsPerDay(days, day(1), day(5))).toEqual([2, 0, 4, 3]);
+    expect(signalsPerDay(days, day(2), day(4))).toEqual([0, 4]);
   });
 
   test("include both periods on the day in which one ends and the next begins", () => {
@@ -60,20 +55,19 @@ describe("signals per day", () => {
     fc.assert(
       fc.property(arrivals, (arrived) => {
         const written: UsageDay[] = [];
-        let state: UsageDay = { periodStartMs: START, dayMs: utcDay(START), accepted: 0, held: 0, rejected: 0 };
+        let state = { ...entry(1, 0), dayMs: utcDay(START) };
         let nowMs = START;
-        const end = (ms: number): void => {
-          const ended = utcDay(ms) > state.dayMs ? entryOf(state) : null;
-          if (ended !== null) written.push(ended);
-          state = { ...state, dayMs: utcDay(ms) };
-        };
-        for (const { afterMs, accepted, held } of arrived) {
+        for (const { afterMs, accepted, held } of [...arrived, { afterMs: DAY_MS, accepted: 0, held: 0 }]) {
           nowMs += afterMs;
-          end(nowMs);
-          state = { ...state, accepted: state.accepted + accepted, held: state.held + held };
+          const ended = utcDay(nowMs) > state.dayMs ? entryOf(state) : null;
+          if (ended !== null) written.push(ended);
+          state = {
+            ...state,
+            dayMs: utcDay(nowMs),
+            accepted: state.accepted + accepted,
+            held: state.held + held,
+          };
         }
-        nowMs += DAY_MS;
-        end(nowMs);
         const perDay = signalsPerDay(written, utcDay(START), utcDay(nowMs));
         expect(perDay.reduce((sum, count) => sum + count, 0)).toBe(state.accepted + state.held);
         expect(perDay.every((count) => count >= 0)).toBe(true);

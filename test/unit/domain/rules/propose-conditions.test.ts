@@ -123,79 +123,70 @@ describe("§6.3 the rule proposed for a real payload", () => {
 });
 
 describe("§6.3 a condition", () => {
-  test.each([
-    ["a kind", { form_name: "Contact" }, "form_name equals Contact"],
-    ["a name in camel case", { programName: "Webinar 2026" }, "programName equals Webinar 2026"],
-    ["a name with spaces", { "Form Name": "Contact" }, "Form Name equals Contact"],
-    ["a name with a dot", { "form.name": "Contact" }, "form.name equals Contact"],
-    ["a nested name", { plan: { name: "Pro" } }, "plan.name equals Pro"],
-    ["a kind of person", { user_role: "admin" }, "user_role equals admin"],
-    ["a status of a member", { member_status: "Attended" }, "member_status equals Attended"],
-    ["any element", { tags: ["news", "product"] }, "tags[] equals news"],
-    ["a channel that is a word", { channel: "email" }, "channel equals email"],
-    ["a variant of one letter", { variant: "B" }, "variant equals B"],
-    ["a word that could be hexadecimal", { topic: "Fabaceae" }, "topic equals Fabaceae"],
-    ["a step", { step: 3 }, "step equals 3"],
-    ["a level as text", { level: "2" }, "level equals 2"],
-    ["a flag that is set", { is_trial: true }, "is_trial is_true"],
-    ["a flag that is not", { is_trial: "False" }, "is_trial is_false"],
-    ["a flag of a person", { user: { subscribed: true } }, "user.subscribed is_true"],
-    ["any other word without better candidates", { colour: "blue" }, "colour equals blue"],
-    [
-      "words with hyphens",
-      { campaign: "spring-sale-2026-newsletter-emea" },
-      "campaign equals spring-sale-2026-newsletter-emea",
-    ],
-    ["a product's name in camel case", { product: "JavaScriptIntroduction" }, "product equals JavaScriptIntroduction"],
-  ])("%s", (_, properties, expected) => expect(proposed(properties)).toEqual([expected]));
+  test.each<[JsonObject, string]>([
+    [{ form_name: "Contact" }, "form_name equals Contact"],
+    [{ programName: "Webinar 2026" }, "programName equals Webinar 2026"],
+    [{ "Form Name": "Contact" }, "Form Name equals Contact"],
+    [{ "form.name": "Contact" }, "form.name equals Contact"],
+    [{ plan: { name: "Pro" } }, "plan.name equals Pro"],
+    [{ user_role: "admin" }, "user_role equals admin"],
+    [{ member_status: "Attended" }, "member_status equals Attended"],
+    [{ tags: ["news", "product"] }, "tags[] equals news"],
+    [{ channel: "email" }, "channel equals email"],
+    [{ variant: "B" }, "variant equals B"],
+    [{ topic: "Fabaceae" }, "topic equals Fabaceae"],
+    [{ step: 1_234 }, "step equals 1234"],
+    [{ level: "2" }, "level equals 2"],
+    [{ is_trial: true }, "is_trial is_true"],
+    [{ is_trial: "False" }, "is_trial is_false"],
+    [{ user: { subscribed: true } }, "user.subscribed is_true"],
+    [{ colour: "blue" }, "colour equals blue"],
+    [{ campaign: "spring-sale-2026-newsletter-emea" }, "campaign equals spring-sale-2026-newsletter-emea"],
+    [{ product: "JavaScriptIntroduction" }, "product equals JavaScriptIntroduction"],
+    ...[
+      ["https://example.com/pricing?x=1#top", "contains example.com/pricing"],
+      ["HTTP://Example.com:8080/A", "contains Example.com:8080/A"],
+      ["//example.com/pricing", "contains example.com/pricing"],
+      ["https://example.com?token=1", "contains example.com"],
+      ["https://jane:secret@example.com/a", "contains example.com/a"],
+      ["https://example.com/orders/1042/receipt", "contains example.com/orders/"],
+      ["https://example.com/o/022bb90c-bbac-11e4-8dfc-aa07a5b093db", "contains example.com/o/"],
+      ["https://example.com/u/jane@example.com/a", "contains example.com/u/"],
+      ["https://example.com/u/jane%40example.com", "contains example.com/u/"],
+      ["https://example.com/@jane", "contains example.com/"],
+      ["app://screen/home", "contains screen/home"],
+      ["/pricing?x=1", "starts_with /pricing"],
+      ["/docs/install/12/step", "starts_with /docs/install/"],
+      ["/docs/@jane/posts", "starts_with /docs/"],
+      ["/docs/v12/step", "starts_with /docs/v12/step"],
+      ["/docs/12x/step", "starts_with /docs/12x/step"],
+    ].map(([url, expected]): [JsonObject, string] => [{ url }, `url ${expected}`]),
+  ])("of %j is: %s", (properties, expected) => expect(proposed(properties)).toEqual([expected]));
 
-  test.each([
-    ["https://example.com/pricing?x=1#top", "contains example.com/pricing"],
-    ["HTTP://Example.com:8080/A", "contains Example.com:8080/A"],
-    ["//example.com/pricing", "contains example.com/pricing"],
-    ["https://example.com", "contains example.com"],
-    ["https://example.com?token=1", "contains example.com"],
-    ["https://jane:secret@example.com/a", "contains example.com/a"],
-    ["https://example.com/orders/1042/receipt", "contains example.com/orders/"],
-    ["https://example.com/o/022bb90c-bbac-11e4-8dfc-aa07a5b093db", "contains example.com/o/"],
-    ["https://example.com/u/jane@example.com/a", "contains example.com/u/"],
-    ["https://example.com/u/jane%40example.com", "contains example.com/u/"],
-    ["https://example.com/@jane", "contains example.com/"],
-    ["app://screen/home", "contains screen/home"],
-    ["/pricing?x=1", "starts_with /pricing"],
-    ["/orders/1042", "starts_with /orders/"],
-  ])("the address %s", (url, expected) => expect(proposed({ url })).toEqual([`url ${expected}`]));
-
-  test.each([
-    ["an id", { form_id: "contact" }],
-    ["an id in camel case", { leadId: "a" }],
-    ["names of people", { first_name: "Jane", lastName: "Doe", user: { name: "Jane Doe" } }],
-    ["an email address under any name", { form: "jane@example.com" }],
-    ["a UUID under any name", { form: "022bb90c-bbac-11e4-8dfc-aa07a5b093db" }],
-    ["a hash", { form: "d41d8cd98f00b204" }],
-    ["a token", { form: "dGhpcyBpcyBhIHRva2Vu" }],
-    ["a key", { form: "sk_Zb3kQ9xY1mN7pR4tV8wA2cD6fG0hJ5lS3uE9" }],
-    ["a word that is too long", { form: "q".repeat(41) }],
-    ["a time", { stage: "2026-02-12T19:11:01.152Z" }],
-    ["a date", { stage: "12.2.2026 morning" }],
-    ["an amount", { colour: 12.5, price: "99 EUR" }],
-    ["a number that is no step", { step: 12_345 }],
-    ["a number under any other name", { width: 3 }],
-    ["a long number in a text", { form: "Order 10423" }],
-    ["digits as text", { form: "2026-1" }],
-    ["a long text", { topic: "word ".repeat(17) }],
-    ["several lines", { topic: "one\ntwo" }],
-    ["a line end after a word", { topic: "demo\n" }],
-    ["free text", { message: "Call me" }],
-    ["a referrer", { referrer: "https://example.com/a" }],
-    ["a picture", { avatar_url: "https://example.com/a.png" }],
-    ["an address that begins with an id", { path: "/1042/a" }],
-    ["the home page's path", { path: "/" }],
-    ["an address inside a text", { topic: "see https://example.com/?token=1 now" }],
-    ["an unfilled placeholder", { form_name: "{{form.Name}}" }],
-    ["a filler", { form_name: "(not set)", plan: "undefined" }],
-    ["nothing", { form_name: null, plan: "", tags: [], type: {} }],
-  ])("is not proposed for %s", (_, properties) => expect(proposed(properties)).toEqual([]));
+  test.each<JsonObject>([
+    { form_id: "contact", leadId: "a" },
+    { first_name: "Jane", lastName: "Doe", user: { name: "Jane Doe" } },
+    // Under any name: an address, a UUID, a hash, a token, a key, a word that is too long.
+    { form: "jane@example.com" },
+    { form: "022bb90c-bbac-11e4-8dfc-aa07a5b093db" },
+    { form: "d41d8cd98f00b204" },
+    { form: "dGhpcyBpcyBhIHRva2Vu" },
+    { form: "sk_Zb3kQ9xY1mN7pR4tV8wA2cD6fG0hJ5lS3uE9" },
+    // Times, amounts and numbers that are no step.
+    { stage: "2026-02-12T19:11:01.152Z" },
+    { stage: "12.2.2026 morning" },
+    { colour: 12.5, price: "99 EUR", step: 12_345, width: 3 },
+    { form: "Order 10423", plan: "2026-1" },
+    // Free text.
+    { topic: "word ".repeat(17), message: "Call me" },
+    { topic: "one\ntwo", plan: "demo\n" },
+    { referrer: "https://example.com/a", avatar_url: "https://example.com/a.png" },
+    { path: "/1042/a", page_path: "/" },
+    { topic: "see https://example.com/?token=1 now" },
+    // Placeholders and nothing.
+    { form_name: "{{form.Name}}", plan: "undefined", campaign: "(not set)" },
+    { form_name: null, plan: "", tags: [], type: {} },
+  ])("is not proposed for %j", (properties) => expect(proposed(properties)).toEqual([]));
 
   test("is not proposed for a trait or id of the person, under any name", () => {
     const sample = signal(
@@ -230,19 +221,7 @@ describe("§6.3 a condition", () => {
 });
 
 describe("§6.3 a proposed rule", () => {
-  const word = fc.constantFrom(
-    "form",
-    "name",
-    "plan",
-    "user",
-    "id",
-    "url",
-    "is_trial",
-    "a.b",
-    "tags",
-    "__proto__",
-    "x[0]",
-  );
+  const word = fc.constantFrom(..."form name plan user id url is_trial a.b tags __proto__ x[0]".split(" "));
   const fieldName = fc.oneof(
     word,
     fc.string({ unit: "binary", maxLength: 8 }),
@@ -299,12 +278,8 @@ describe("§6.3 a proposed rule", () => {
   });
 
   test("is computed without delay for hostile texts", () => {
-    const hostile = [
-      `//${"a".repeat(60_000)} `,
-      `/${"a".repeat(60_000)} `,
-      "a@".repeat(30_000),
-      `//${"a@".repeat(30_000)} `,
-    ];
+    const [a, at] = ["a".repeat(60_000), "a@".repeat(30_000)];
+    const hostile = [`//${a} `, `/${a} `, at, `//${at} `];
     const ms = cpuMs(() => {
       for (const url of hostile) expect(proposed({ url })).toEqual([]);
     });
@@ -331,31 +306,6 @@ describe("§6.3 the shape of a proposed text", () => {
     ["word ".repeat(16).padEnd(81, "s"), false],
   ])("of %s: %s", (text, expected) => {
     expect(isProposed(text)).toBe(expected);
-  });
-
-  test.each([
-    ["/docs/install/12/step", "/docs/install/"],
-    ["/docs/@jane/posts", "/docs/"],
-    ["/docs/v12/step", "/docs/v12/step"],
-    ["/docs/12x/step", "/docs/12x/step"],
-    ["/docs/jane@home/step", "/docs/"],
-  ])("of the path %s is %s", (path, value) => {
-    expect(proposed({ page_path: path })).toEqual([`page_path starts_with ${value}`]);
-  });
-
-  test("is a number of up to four digits only under a name for kinds", () => {
-    expect(proposed({ step: 1_234 })).toEqual(["step equals 1234"]);
-    expect(proposed({ step: "12" })).toEqual(["step equals 12"]);
-    expect(proposed({ step: 12_345 })).toEqual([]);
-    expect(proposed({ amount: 12 })).toEqual([]);
-  });
-
-  test("is a kind or a flag before any other text", () => {
-    expect(proposed({ newsletter: "TRUE", beta: "false", plan_type: "pro", note: "hello" })).toEqual([
-      "plan_type equals pro",
-      "newsletter is_true",
-      "beta is_false",
-    ]);
   });
 
   test("is truncated in the rule's name, without spaces at the ends", () => {

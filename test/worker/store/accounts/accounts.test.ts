@@ -4,10 +4,11 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } from "../../../../src/limits.ts";
+import { listAccounts } from "../../../../src/store/accounts/account-page.ts";
+import { Accounts } from "../../../../src/store/accounts/accounts.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
-import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../../../support/deliver.ts";
-import type { Delivered, Placed } from "../../../support/deliver.ts";
-import { assertForSoLong } from "../../../support/for-so-long.ts";
+import { MINUTE, consumeMessages, deliver, messageOf, type Delivered } from "../../../support/deliver.ts";
+import { inStore } from "../../../support/store.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
 import { deadIn } from "../../../support/read-store.ts";
@@ -109,7 +110,7 @@ describe("an account update", () => {
     });
   });
 
-  test("of several templates are one account, to which each contributes its fields", async () => {
+  test("by several templates contributes to one account", async () => {
     const workspace = await newAccounts();
     const billing = await workspace.newKey({
       endpoint_type: "product_org",
@@ -127,7 +128,7 @@ describe("an account update", () => {
     ]);
   });
 
-  test("returns a 422 that names every wrong path, is listed as refused, and counts nothing", async () => {
+  test("with wrong values is a 422 that names every path, is listed as refused, and counts nothing", async () => {
     const workspace = await newAccounts();
     const response = await workspace.send({ company: { name: "Acme" }, seats: "many" }, { path: PATH });
     const problem = await response.json<Problem>();
@@ -141,7 +142,7 @@ describe("an account update", () => {
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 0, held: 0 });
   });
 
-  test("in an array are applied in order, and valid ones are kept beside invalid ones", async () => {
+  test("in an array is applied in order, also beside invalid updates", async () => {
     const workspace = await newAccounts();
     const of = (id: unknown, seats: unknown) => ({ company: { id }, seats });
     const response = await workspace.send([of("a1", 1), of(null, 1), of("b1", "x"), 7, of("a1", 2)], { path: PATH });
@@ -169,7 +170,7 @@ describe("an account update", () => {
     expect([none.status, (await none.json<Problem>()).code]).toEqual([422, "template_mismatch"]);
   });
 
-  test("of a rotated key is mapped by the successor's template, which is the same", async () => {
+  test("by the successor of a rotated key is mapped by the same template", async () => {
     const workspace = await newAccounts();
     const body = { overlap: "24h" };
     const { key } = await workspace.operator<{ key: string }>("POST", `/keys/${workspace.key.id}/rotate`, body);
@@ -186,7 +187,7 @@ describe("an account update", () => {
     expect(await accountOf(workspace, "a1")).toMatchObject({ plan: "first", attributes: {} });
   });
 
-  test("with the same content again is no duplicate, but the latest value", async () => {
+  test("with repeated content is no duplicate, but sets the latest value", async () => {
     const workspace = await newAccounts();
     for (const plan of ["a", "b", "a"]) {
       await accepted(workspace, { company: { id: "x1" }, plan });
@@ -202,7 +203,7 @@ describe("an account update", () => {
   });
 });
 
-test("a repeated account update with its Idempotency-Key is a duplicate and overwrites nothing newer", async () => {
+test("an account update repeated with its Idempotency-Key is a duplicate and overwrites nothing newer", async () => {
   const workspace = await newAccounts();
   for (const [key, plan] of [
     ["k1", "starter"],
@@ -222,7 +223,7 @@ test("a repeated account update with its Idempotency-Key is a duplicate and over
 });
 
 describe("the consumer", () => {
-  test("makes a dead letter of an update that it cannot map, and of no other signal", async () => {
+  test("makes dead letters only of updates that it cannot map", async () => {
     const workspace = await newAccounts();
     const otherWorkspace = await newAccounts();
     const good = { company: { id: "a1" }, plan: "p" };
@@ -298,7 +299,7 @@ describe("an account of many large values", () => {
     );
   }
 
-  test("accepts updates up to its limit; each further one is a dead letter with the reason, and its neighbours are recorded", async () => {
+  test("accepts updates up to its limit, and makes each further update a dead letter with the reason", async () => {
     const workspace = await newLarge();
     const small = (at: number) => ({ company: { id: "small" }, plan: `p${at}` });
     const body = NAMES.flatMap((name, at) => [large(name), small(at)]);
@@ -328,7 +329,7 @@ describe("an account of many large values", () => {
       expect(reason).toMatch(/^The account would take 1,5\d\d,\d{3} bytes .*`attributes\.a/);
   });
 
-  test("fails no batch and repeats nothing, and smaller values make room for the refused update", async () => {
+  test("fails no batch, and takes the refused update when smaller values have made room", async () => {
     const workspace = await newLarge();
     const signal = (id: string, payload: unknown, ordinal: number) =>
       update(workspace, { id, payload, ordinal, at: START + ordinal });
@@ -367,7 +368,7 @@ describe("an account of many large values", () => {
 });
 
 describe("the list of accounts", () => {
-  test("is paged from new to old", async () => {
+  test("pages from the newest account to the oldest", async () => {
     const workspace = await newAccounts();
     const ids = ["a", "b", "c", "d", "e"];
     await workspace.send(
@@ -405,7 +406,7 @@ describe("the list of accounts", () => {
     );
   });
 
-  test("has shorter pages for very large accounts, and omits none", async () => {
+  test("has shorter pages for large accounts, and omits no account", async () => {
     const workspace = await newAccounts();
     const [accounts, versions] = [4, 40];
     const large = (version: number) => `${version}`.padEnd(50_000, "x");
@@ -502,248 +503,95 @@ describe("the preview of a template", () => {
   });
 });
 
-// --- Any order of delivery ---
-
-const ACCOUNTS = 2;
-const FIELDS = ["plan", "user_count", "feature_flags"] as const;
-type Field = (typeof FIELDS)[number];
-
-interface Received {
-  minute: number;
-  account: number;
-  held: boolean;
-  fields: { [Name in Field]: unknown };
-  region: string | null;
-}
-
-const received: fc.Arbitrary<Received> = fc.record({
-  minute: fc.nat(6),
-  account: fc.nat(ACCOUNTS - 1),
-  held: fc.nat(9).map((n) => n === 0),
-  fields: fc.record({
-    plan: fc.option(fc.constantFrom("free", "team", "pro"), { freq: 3 }),
-    user_count: fc.option(fc.nat(20), { freq: 3 }),
-    feature_flags: fc.option(fc.constantFrom({ a: 1, b: [2] }, { b: [2], a: 1 }, { a: 2 }), { freq: 2 }),
-  }),
-  region: fc.option(fc.constantFrom("emea", "apac")),
-});
-const history = fc.array(received, { minLength: 1, maxLength: 14 });
-/** For each update the number of its deliveries and their places in the sequence; then the sizes of the batches. */
-const plan = fc.record({
-  places: fc.array(fc.array(fc.nat(1_000), { minLength: 1, maxLength: 2 }), { minLength: 14, maxLength: 14 }),
-  sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 28, maxLength: 28 }),
-});
-
-const idOf = (account: number) => `account-${account}`;
-
-function toDeliver(workspace: TestWorkspace, sent: Placed<Received>): Delivered {
-  const { plan: planName, user_count: seats, feature_flags: flags } = sent.fields;
-  return update(workspace, {
-    id: sent.id,
-    at: sent.at,
-    ordinal: sent.ordinal,
-    verdict: sent.held ? "held" : "accepted",
-    payload: { company: { id: idOf(sent.account) }, plan: planName, seats, flags, region: sent.region },
-    periodStart: START,
-    periodEnd: Date.now() + DAY,
-  });
-}
-
-/** Compares regardless of the order of an object's members. */
-const same = (a: unknown, b: unknown) => textOf(a) === textOf(b);
-const textOf = (value: unknown) =>
-  JSON.stringify(typeof value === "object" && value !== null ? Object.entries(value).sort() : value);
-
-/** The expected account after its updates in received order. */
-function expectedAccount(account: number, all: readonly Placed<Received>[]) {
-  const updates = all.filter((sent) => sent.account === account && !sent.held);
-  const naming = (field: Field) => updates.filter((sent) => sent.fields[field] !== null);
-  const changes = FIELDS.flatMap((field) =>
-    naming(field).flatMap((sent, index, sayings) => {
-      const before = sayings[index - 1]?.fields[field] ?? null;
-      const after = sent.fields[field];
-      return before !== null && same(before, after)
-        ? []
-        : [{ field, before, after, ordinal: sent.ordinal, id: sent.id }];
+describe("invariant 5: an account and its history", () => {
+  const FIELDS = ["plan", "user_count", "feature_flags"] as const;
+  type Field = (typeof FIELDS)[number];
+  interface Update {
+    id: string;
+    minute: number;
+    ordinal: number;
+    fields: Partial<Record<Field, unknown>>;
+  }
+  /** The values are few, so that updates repeat them. */
+  const some = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 3 });
+  const history = fc.array(
+    fc.record({
+      minute: fc.nat(6),
+      fields: fc.record({
+        plan: some(fc.constantFrom("free", "team", "pro")),
+        user_count: some(fc.nat(20)),
+        feature_flags: some(fc.constantFrom({ a: 1, b: [2] }, { b: [2], a: 1 }, { a: 2 })),
+      }),
+      /** The place in the delivery, and whether the update ends a batch. */
+      place: fc.nat(1_000),
+      isLast: fc.boolean(),
     }),
-  );
-  const region = updates.findLast((sent) => sent.region !== null)?.region;
-  return {
-    externalId: idOf(account),
-    values: FIELDS.map((field) => naming(field).at(-1)?.fields[field] ?? null),
-    attributes: region === undefined ? {} : { region },
-    firstSeenMs: updates[0]?.at,
-    lastSeenMs: updates.at(-1)?.at,
-    changes: changes
-      .sort((a, b) => b.ordinal - a.ordinal)
-      .map(({ field, before, after, id }) => ({ field, before, after, id })),
-  };
-}
-
-/** The frequency of the most frequent value. */
-function mostOften(account: number, field: Field, all: readonly Placed<Received>[]): number {
-  const sayings = all.filter((sent) => sent.account === account && !sent.held && sent.fields[field] !== null);
-  const groups = [...Map.groupBy(sayings, ({ fields }) => textOf(fields[field])).values()];
-  return Math.max(0, ...groups.map((group) => group.length));
-}
-
-async function actualAccounts(workspace: TestWorkspace) {
-  const { items } = await signalStore(env, workspace.id).accounts({}, { cursor: null, limit: 50 });
-  return items
-    .map((account) => ({
-      externalId: account.externalId,
-      values: FIELDS.map((field) => account[field]),
-      attributes: account.attributes,
-      firstSeenMs: account.firstSeenMs,
-      lastSeenMs: account.lastSeenMs,
-      changes: account.history.map(({ field, before, after, signalId: id }) => ({ field, before, after, id })),
-    }))
-    .sort((a, b) => a.externalId.localeCompare(b.externalId));
-}
-
-type Compared = Awaited<ReturnType<typeof actualAccounts>>[number];
-
-/** Sorts fields in the order of the model, because changes of one update have no order among themselves. */
-function sorted(account: Compared): Compared {
-  const number = (id: string) => Number(id.slice("sig_".length));
-  const changes = account.changes.toSorted((a, b) => number(b.id) - number(a.id) || a.field.localeCompare(b.field));
-  return { ...account, changes };
-}
-
-const everyAccount = (all: readonly Placed<Received>[]) =>
-  Array.from({ length: ACCOUNTS }, (_, account) => account).filter((account) =>
-    all.some((sent) => sent.account === account && !sent.held),
+    { minLength: 1, maxLength: 14 },
   );
 
-describe("invariant 5: an account's history", () => {
-  test("any order, repetition and split of updates gives the accounts and histories of their received order", async () => {
-    await assertForSoLong(
-      fc.asyncProperty(history, plan, async (all, { places, sizes }) => {
-        const updates = inOrder(all, START);
-        const workspace = await newAccounts();
-        const deliveries = updates
-          .flatMap((sent, index) => (places[index] ?? [0]).map((at) => ({ one: sent, at })))
-          .sort((a, b) => a.at - b.at)
-          .map(({ one: sent }) => toDeliver(workspace, sent));
-        for (const size of sizes) await deliver(workspace.id, deliveries.splice(0, size));
-        const actual = await actualAccounts(workspace);
-        expect(actual).toHaveLength(everyAccount(updates).length);
-        for (const [index, account] of everyAccount(updates).entries()) {
-          const expected = expectedAccount(account, updates) as Compared;
-          const found = actual[index];
-          if (found === undefined) throw new Error("an account is missing");
-          expect({ ...found, changes: [] }).toEqual({ ...expected, changes: [] });
-          for (const [at, field] of FIELDS.entries()) {
-            const [changes, model] = [sorted(found), sorted(expected)].map((shownAccount) =>
-              shownAccount.changes.filter((change) => change.field === field),
-            );
-            if (mostOften(account, field, updates) <= 2) expect(changes).toEqual(model);
-            leadsTo(expected.values[at], changes ?? [], account, updates);
+  /** Compares regardless of the order of an object's members. */
+  const textOf = (value: unknown) =>
+    JSON.stringify(typeof value === "object" && value !== null ? Object.entries(value).sort() : value);
+
+  /** The changes of a field by updates in received order, the latest first. */
+  const changesOf = (field: Field, updates: readonly Update[]) =>
+    updates
+      .filter(({ fields }) => fields[field] !== undefined)
+      .map(({ id, fields }, index, naming) => ({
+        field,
+        before: naming[index - 1]?.fields[field] ?? null,
+        after: fields[field],
+        signalId: id,
+      }))
+      .filter(({ before, after }) => before === null || textOf(before) !== textOf(after))
+      .toReversed();
+
+  /** How often the most frequent value of a field was sent. */
+  const mostOften = (field: Field, updates: readonly Update[]) =>
+    Math.max(...[...Map.groupBy(updates, ({ fields }) => textOf(fields[field])).values()].map(({ length }) => length));
+
+  test("are those of the received order, for any order and split of the delivery", () =>
+    inStore(({ sql }) => {
+      let run = 0;
+      fc.assert(
+        fc.property(history, fc.boolean(), (drawn, isInOrder) => {
+          const externalId = `account-${++run}`;
+          const updates = drawn
+            .toSorted((a, b) => a.minute - b.minute)
+            .map((sent, index) => ({ ...sent, id: `sig_${index}`, ordinal: index + 1 }));
+          let accounts = new Accounts(sql);
+          for (const sent of isInOrder ? updates : updates.toSorted((a, b) => a.place - b.place)) {
+            const { id: signalId, minute, ordinal, fields, isLast } = sent;
+            const claim = { receivedAtMs: START + minute * MINUTE, ordinal, signalId };
+            expect(accounts.update({ externalId, fields, attributes: { last: signalId } }, claim)).toBeNull();
+            if (!isLast) continue;
+            accounts.write();
+            accounts = new Accounts(sql);
           }
-        }
-      }),
-      { numRuns: 40, limitMs: 10_000 },
-    );
-  });
+          accounts.write();
 
-  /**
-   * After any late delivery the history has no gap, no step without a change, and each step has the value of its
-   * update.
-   */
-  function leadsTo(
-    value: unknown,
-    changes: Compared["changes"],
-    account: number,
-    updates: readonly Placed<Received>[],
-  ): void {
-    const byId = new Map(updates.map((sent) => [sent.id, sent] as const));
-    expect(changes[0]?.after ?? null).toEqual(value);
-    for (const [index, { field, before, after, id }] of changes.entries()) {
-      expect(before).toEqual(changes[index + 1]?.after ?? null);
-      expect(before === null || !same(before, after)).toBe(true);
-      const source = byId.get(id);
-      expect([source?.account, source?.held, source?.fields[field as Field]]).toEqual([account, false, after]);
-    }
-  }
-
-  test("sequential updates have a complete history, in order and without repetition, even if a value is sent again", async () => {
-    await assertForSoLong(
-      fc.asyncProperty(history, async (all) => {
-        const updates = inOrder(all, START);
-        const workspace = await newAccounts();
-        for (const sent of updates) await deliver(workspace.id, [toDeliver(workspace, sent)]);
-        const expected = everyAccount(updates).map((account) => sorted(expectedAccount(account, updates) as Compared));
-        expect((await actualAccounts(workspace)).map(sorted)).toEqual(expected);
-      }),
-      { numRuns: 15, limitMs: 5_000 },
-    );
-  });
-
-  interface Late {
-    /** Minutes and plans, in order of delivery. */
-    updates: [number, string][];
-    becomes: [before: string | null, after: string, minute: number][];
-  }
-
-  test.each<[string, Late]>([
-    [
-      "an older value that comes last: the history goes there and back",
-      {
-        updates: [
-          [1, "free"],
-          [9, "free"],
-          [5, "pro"],
-        ],
-        becomes: [
-          ["pro", "free", 9],
-          ["free", "pro", 5],
-          [null, "free", 1],
-        ],
-      },
-    ],
-    [
-      "an older value among updates that came late themselves and said the same",
-      {
-        updates: [
-          [1, "free"],
-          [9, "pro"],
-          [5, "free"],
-          [3, "team"],
-        ],
-        becomes: [
-          ["free", "pro", 9],
-          ["team", "free", 5],
-          ["free", "team", 3],
-          [null, "free", 1],
-        ],
-      },
-    ],
-    [
-      "an older value that the next change says too: it was so earlier",
-      {
-        updates: [
-          [1, "free"],
-          [9, "pro"],
-          [5, "pro"],
-        ],
-        becomes: [
-          ["free", "pro", 5],
-          [null, "free", 1],
-        ],
-      },
-    ],
-  ])("%s", async (_, { updates, becomes }) => {
-    const workspace = await newAccounts();
-    for (const [minute, name] of updates) {
-      const payload = { company: { id: "a1" }, plan: name, region: name };
-      const at = { at: START + minute * MINUTE, ordinal: minute, periodEnd: Date.now() + DAY };
-      await deliver(workspace.id, [update(workspace, { id: `sig_${minute}`, payload, ...at })]);
-    }
-    const latest = becomes[0]?.[1];
-    expect(await accountOf(workspace, "a1")).toMatchObject({
-      plan: latest,
-      attributes: { region: latest },
-      history: becomes.map(([before, after, minute]) => ({ before, after, signal_id: `sig_${minute}` })),
-    });
-  });
+          const [account] = listAccounts(sql, { externalId }, { cursor: null, limit: 1 }).items;
+          expect(account).toMatchObject({
+            attributes: { last: updates.at(-1)?.id },
+            firstSeenMs: START + (updates[0]?.minute ?? 0) * MINUTE,
+            lastSeenMs: START + (updates.at(-1)?.minute ?? 0) * MINUTE,
+          });
+          for (const field of FIELDS) {
+            const expected = changesOf(field, updates);
+            const found = account?.history.filter((change) => change.field === field) ?? [];
+            expect(account?.[field] ?? null).toEqual(expected[0]?.after ?? null);
+            // Of more than two updates that say the same, only the first and the last are remembered.
+            if (isInOrder || mostOften(field, updates) <= 2) {
+              expect(found.map(({ atMs: _atMs, ...change }) => change)).toEqual(expected);
+            }
+            for (const [index, { before, after, signalId }] of found.entries()) {
+              expect(before).toEqual(found[index + 1]?.after ?? null);
+              expect(before === null || textOf(before) !== textOf(after)).toBe(true);
+              expect(updates.find(({ id }) => id === signalId)?.fields[field]).toEqual(after);
+            }
+          }
+        }),
+        { numRuns: 500 },
+      );
+    }));
 });

@@ -1,109 +1,91 @@
 /**
- * The deletion of a person (src/store/deletion) in the store's parts: the data that it finds at any time, and the
- * data that it keeps. person-deletion.test.ts tests it over HTTP.
+ * The deletion of a person (src/store/deletion) in the store's parts: the data that it finds at any time, and the data that it keeps.
+ * person-deletion.test.ts tests it over HTTP.
  */
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
-import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { PERSON_MAX_IDS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
-  beginDeletion,
-  handedOver,
+  DELETION_STEP_LINES,
   findDeletion,
   nextDeletionMs,
   stepDeletions,
-  DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { purgeHeld, PURGE_ROWS, deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { isScrubbing, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { deleteExpired, PURGE_ROWS, purgeHeld, setRetention } from "../../../../src/store/deletion/retention.ts";
+import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
-import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
-import { amount } from "../../../support/amount.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
-import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
-import { TestStore, inStore } from "../../../support/store.ts";
-import type { Sent } from "../../../support/store.ts";
-import type { StoreState } from "../../../../src/store/state/store-state.ts";
+import { identify, inStore, TestStore, track, type Sent } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
 const LATER = NOW + 1_000;
 const JANE = "jane.doe@example.com";
 const BOB = "bob@example.com";
+const ALL = Number.MAX_SAFE_INTEGER;
 
 const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n, note: email } } });
-const visit = (anonymousId: string, n = 0, more: object = {}): Sent => ({
-  payload: { type: "track", event: "Visit", messageId: `${anonymousId}-${n}`, anonymousId, ...more },
-});
-let identified = 0;
-const identify = (email: string, anonymousId: string, userId?: string): Sent => ({
-  payload: {
-    type: "identify",
-    messageId: `i-${++identified}`,
-    anonymousId,
-    userId,
-    traits: { email, name: email },
-  },
-});
+const visit = (anonymousId: string, more: object = {}): Sent => track({ event: "Visit", anonymousId, ...more });
+const known = (email: string, anonymousId: string, userId?: string): Sent => {
+  const traits = { email, name: email };
+  return { payload: { ...(identify(email, { anonymousId, userId }).payload as object), traits } };
+};
+const at = (receivedAtMs: number, sent: Sent): Sent => ({ ...sent, receivedAtMs });
 const held = (sent: Sent): Sent => ({ ...sent, verdict: "held" });
 const dead = (sent: Sent): Sent => ({ ...sent, dead: true });
+const many = <T>(count: number, of: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => of(n));
 
-function finish(store: TestStore, nowMs = LATER): number {
-  let steps = 0;
-  while ((nextDeletionMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs) {
-    stepDeletions(store.state, nowMs);
-    if (++steps > 1_000) throw new Error("it does not end");
-  }
-  return steps;
+const lines = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts);
+const receiptOf = ({ sql }: TestStore, email = JANE) => findDeletion(sql, email);
+const allLinkJobs = ({ sql }: TestStore) => dueLinkJobs(sql, ALL, 9);
+
+/** The status of each signal, in whichever place it is. */
+function statusesOf({ state, sql }: TestStore, ids: readonly string[]): (string | undefined)[] {
+  return ids.map((id) => {
+    const [row] = sql.exec<{ status: string }>("SELECT status FROM dead_letters WHERE id = ?", id);
+    return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status;
+  });
 }
 
-/** Begins a deletion that Destinations has already accepted. */
-function beginHere(state: StoreState, id: string, email: string, nowMs: number): void {
-  beginDeletion(state, id, email, nowMs);
-  for (let next = state.raised.next(); next !== null; next = state.raised.next()) {
-    state.raised.handedOn(next.lastRow);
-    if (next.deletion !== null) handedOver(state, next.deletion.receiptId, nowMs);
-  }
-}
+const namesIn = (text: string) => /.{0,60}(?:[jJ]ane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
+const textOf = async ({ sql, workspaceId }: TestStore) => `${textOfTables(sql)}${await textOfBucket(workspaceId)}`;
 
-function deletePerson(store: TestStore, email = JANE, nowMs = LATER) {
-  beginHere(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
-  finish(store, nowMs);
-  return findDeletion(store.sql, email);
-}
+/** Runs a test, and checks that the store adds up afterwards. */
+const inBalance =
+  (act: (store: TestStore) => unknown, options = {}) =>
+  async () => {
+    const workspaceId = await inStore(async (store) => {
+      await act(store);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId, options);
+  };
 
-/** Statuses of signals by id, dead letters included. */
-function statusOf({ state, sql }: TestStore, id = ""): string | null {
-  const [row] = sql.exec<{ status: string }>("SELECT status FROM dead_letters WHERE id = ?", id);
-  return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status ?? null;
-}
-
-const namesIn = (text: string) => /.{0,60}(?:jane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
-
-describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (where) => {
+describe.each(["open", "sealed", "cold"])("a deletion of a person with %s signals", (where) => {
   const settle = async (store: TestStore) => {
     if (where !== "open") store.seal();
     if (where === "cold") await store.workOnCold(NOW + COLD_AFTER_MS);
   };
 
-  test("deletes a person from every table and storage, and nothing of other people", async () => {
-    const workspaceId = await inStore(async (store) => {
+  test(
+    "removes the person from every table and storage, and nothing of other people",
+    inBalance(async (store) => {
       store.record(NOW, visit("v-jane"), visit("v-bob"), visit("v-carol"));
-      store.record(NOW, identify(JANE, "v-jane", "u-jane"), identify(BOB, "v-bob", "u-bob"));
+      store.record(NOW, known(JANE, "v-jane", "u-jane"), known(BOB, "v-bob", "u-bob"));
       store.record(NOW, form(JANE), form(JANE), form(BOB), form(BOB), held(form(JANE, 1)), held(form(BOB, 1)));
-      store.record(NOW, held(visit("v-jane", 2)), dead(form(JANE, 3)), dead(visit("v-jane", 4)), dead(form(BOB, 3)));
+      store.record(NOW, held(visit("v-jane")), dead(form(JANE, 3)), dead(visit("v-jane")), dead(form(BOB, 3)));
       await settle(store);
-      const of = (who: RegExp) =>
-        linesOf(store.state.signals as never).filter(({ facts }) => who.test(JSON.stringify(facts)));
-      const bobs = of(/bob/u);
-      expect(deletePerson(store)).toMatchObject({
+      const bobs = () => lines(store).filter((facts) => JSON.stringify(facts).includes("bob"));
+      const before = bobs();
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({
         people: 1,
         identities: 2,
         signals: 2,
@@ -113,52 +95,45 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
         scoringSignals: 1,
       });
       await store.workOnCold(LATER + COLD_AFTER_MS);
-      finish(store);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
-      expect(namesIn(textOfTables(store.sql))).toBeNull();
-      expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
-      expect(of(/bob/u)).toEqual(bobs);
-      expect(store.sql.exec("SELECT email, score FROM people").toArray()).toEqual([{ email: BOB, score: 5 }]);
-      expect(`${textOfTables(store.sql)}${await textOfBucket(store.workspaceId)}`).toContain("v-carol");
+      store.finishDeletions(LATER);
+      expect(receiptOf(store)?.finishedAtMs).toBe(LATER);
+      expect(namesIn(await textOf(store))).toBeNull();
+      expect(await textOf(store)).toContain("v-carol");
+      expect(bobs()).toEqual(before);
+      expect(store.scores).toEqual({ bob: 5 });
       store.restart();
-      expect(linesOf(store.state.signals as never).every(({ facts }) => facts.owner?.personId !== 1)).toBe(true);
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+      expect(lines(store).every(({ owner }) => owner?.personId !== 1)).toBe(true);
+    }),
+  );
 
-  test("deletes the person from the sources of duplicates, under any name of the field", async () => {
-    await inStore(async (store) => {
-      const content = { ...form("zoe@example.com"), pathSource: "mail to Jane" };
-      store.record(NOW, content, content);
+  test("removes sources of duplicates, samples of groups and originals", () =>
+    inStore(async (store) => {
+      const [bobs] = store.record(NOW, form(BOB));
+      const named = { ...form(JANE), pathSource: "mail to Jane" };
+      store.record(NOW, named, named);
       await settle(store);
-      expect(linesOf(store.state.signals as never).map(({ facts }) => [facts.status, facts.source])).toEqual([
+      expect(
+        lines(store)
+          .map(({ status, source }) => [status, source])
+          .slice(1),
+      ).toEqual([
         ["processed", "mail to Jane"],
         ["duplicate", null],
       ]);
-      deletePerson(store, "zoe@example.com");
+      store.deletePerson(JANE, LATER);
       await store.workOnCold(LATER + COLD_AFTER_MS);
-      expect(namesIn(`${textOfTables(store.sql)}${await textOfBucket(store.workspaceId)}`.toLowerCase())).toBeNull();
-    });
-  });
-
-  test("removes the person's signals as samples of groups and as originals of duplicates", async () => {
-    await inStore(async (store) => {
-      const [bob] = store.record(NOW, form(BOB));
-      store.record(NOW, form(JANE));
-      await settle(store);
-      deletePerson(store);
-      expect(store.sql.exec("SELECT sample_id FROM event_groups").one()).toEqual({ sample_id: bob });
-      const [again] = store.record(LATER + 1, { ...form(JANE), receivedAtMs: LATER + 1 });
-      expect(statusOf(store, again)).toBe("processed");
-    });
-  });
+      expect(namesIn(await textOf(store))).toBeNull();
+      expect(store.sql.exec("SELECT sample_id FROM event_groups WHERE source <> ''").one()).toEqual({
+        sample_id: bobs,
+      });
+      expect(statusesOf(store, store.record(LATER + 1, at(LATER + 1, form(JANE))))).toEqual(["processed"]);
+    }));
 });
 
 describe("held signals and dead letters", () => {
-  test("belong to a deleted person by the fields that name people, never by other content", async () => {
-    await inStore((store) => {
-      store.record(NOW, identify(JANE, "v-1", "42"));
+  test("belong to a deleted person by the fields that name people, never by other content", () =>
+    inStore((store) => {
+      store.record(NOW, known(JANE, "v-1", "42"));
       const kept = store.record(
         NOW,
         held({ payload: { event: "E", email: `not.${JANE}`, properties: { friend: JANE } } }),
@@ -175,264 +150,192 @@ describe("held signals and dead letters", () => {
         dead({ payload: { type: "track", event: "E", messageId: "m", userId: 42 } }),
         dead({ payload: `{"event":"E","email":"${JANE.replace("@", String.raw`\u0040`)}"}` }),
       );
-      expect(deletePerson(store)).toMatchObject({ held: 2, deadLetters: 3 });
-      expect(kept.map((id) => statusOf(store, id))).toEqual(["held", "held", "dead", "dead", "dead"]);
-      expect(gone.map((id) => statusOf(store, id))).toEqual(gone.map(() => "purged"));
-    });
-  });
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ held: 2, deadLetters: 3 });
+      expect(statusesOf(store, kept)).toEqual(["held", "held", "dead", "dead", "dead"]);
+      expect(statusesOf(store, gone)).toEqual(gone.map(() => "purged"));
+    }));
 
-  test("belong to another person who shares an anonymous id, by user id and by the time of ownership", async () => {
-    await inStore((store) => {
-      store.record(NOW - 300, identify(BOB, "shared", "u-bob"));
-      store.record(NOW - 200, identify(JANE, "shared", "u-jane"));
-      store.record(NOW - 100, identify(BOB, "shared", "u-bob"));
-      const at = (receivedAtMs: number, set: (sent: Sent) => Sent, more = {}) => ({
-        ...set(visit("shared", receivedAtMs, more)),
-        receivedAtMs,
-      });
-      const [bobs, earlier, later, deads] = store.record(
+  test("with a shared anonymous id belong to the owner of their user id, or to the owner of the id at that time", () =>
+    inStore((store) => {
+      store.record(NOW - 300, known(BOB, "shared", "u-bob"));
+      store.record(NOW - 200, known(JANE, "shared", "u-jane"));
+      store.record(NOW - 100, known(BOB, "shared", "u-bob"));
+      const bobs = store.record(
         NOW,
-        at(NOW - 150, held, { userId: "u-bob" }),
-        at(NOW - 250, held),
-        at(NOW - 50, held),
-        at(NOW - 50, dead),
+        at(NOW - 150, held(visit("shared", { userId: "u-bob" }))),
+        at(NOW - 250, held(visit("shared"))),
+        at(NOW - 50, held(visit("shared"))),
+        at(NOW - 50, dead(visit("shared"))),
       );
-      const [janes, theirs] = store.record(NOW, at(NOW - 150, held), at(NOW - 150, dead, { userId: "u-jane" }));
-      expect(deletePerson(store)).toMatchObject({ held: 1, deadLetters: 1 });
-      expect([bobs, earlier, later, deads].map((id) => statusOf(store, id))).toEqual(["held", "held", "held", "dead"]);
-      expect([janes, theirs].map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
-    });
-  });
+      const janes = store.record(
+        NOW,
+        at(NOW - 150, held(visit("shared"))),
+        at(NOW - 150, dead(visit("shared", { userId: "u-jane" }))),
+      );
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ held: 1, deadLetters: 1 });
+      expect(statusesOf(store, bobs)).toEqual(["held", "held", "held", "dead"]);
+      expect(statusesOf(store, janes)).toEqual(["purged", "purged"]);
+    }));
 
-  test("keep nothing if they arrive after the deletion and name the person in such a field", async () => {
-    const workspaceId = await inStore((store) => {
-      store.record(NOW, identify(JANE, "v-jane", "u-jane"));
-      deletePerson(store);
-      const [letter, visited, unread, others] = store.record(
+  test(
+    "keep nothing if they arrive after the deletion and name the person",
+    inBalance((store) => {
+      store.record(NOW, known(JANE, "v-jane", "u-jane"));
+      store.deletePerson(JANE, LATER);
+      const ids = store.record(
         LATER + 5,
-        { ...dead(form(JANE)), receivedAtMs: NOW, pathSource: "web-jane", idempotencyKey: "jane" },
-        { ...dead(visit("v-jane")), receivedAtMs: NOW },
-        { ...dead({ payload: "{broken" }), receivedAtMs: NOW },
-        { ...dead({ payload: { event: "E", email: BOB, properties: { x: "j" } } }), receivedAtMs: NOW },
+        { ...at(NOW, dead(form(JANE))), pathSource: "web-jane", idempotencyKey: "jane" },
+        at(NOW, dead(visit("v-jane"))),
+        at(NOW, held(form(JANE, 9))),
+        at(NOW, dead({ payload: "{broken" })),
+        at(NOW, dead({ payload: { event: "E", email: BOB, properties: { x: "j" } } })),
+        at(LATER + 5, dead(form("j@example.com"))),
       );
-      expect([letter, visited, unread, others].map((id) => statusOf(store, id))).toEqual([
-        "purged",
-        "purged",
-        "dead",
-        "dead",
-      ]);
-      expect(store.state.signals.find(letter ?? "")?.facts.deletedAtMs).toBe(LATER + 5);
-      const [heldLate] = store.record(LATER + 5, { ...held(form(JANE, 9)), receivedAtMs: NOW });
-      expect(statusOf(store, heldLate)).toBe("purged");
+      expect(statusesOf(store, ids)).toEqual(["purged", "purged", "purged", "dead", "dead", "dead"]);
+      expect(store.state.signals.find(ids[0] ?? "")?.facts.deletedAtMs).toBe(LATER + 5);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
-      const [new_] = store.record(LATER + 5, { ...dead(form("j@example.com")), receivedAtMs: LATER + 5 });
-      expect(statusOf(store, new_)).toBe("dead");
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+    }),
+  );
 
-  test("are not recorded if they are in transit, released or replayed", async () => {
-    const workspaceId = await inStore((store) => {
-      const [waiting = "", letter = ""] = store.record(NOW, held(form(JANE)), dead(form(JANE, 1)));
+  test(
+    "are not recorded from the queue when they are released, replayed or purged meanwhile",
+    inBalance((store) => {
+      const ended = { ...held(form(JANE, 2)), periodEndMs: NOW + 5 };
+      const ids = store.record(NOW, held(form(JANE)), ended, dead(form(JANE, 1)));
+      const [released = "", purged = "", replayed = ""] = ids;
       const place = store.sql.exec<{ seq: number }>("SELECT seq FROM dead_letters").one().seq;
-      deletePerson(store);
+      purgeHeld(store.state, NOW + 5);
+      store.deletePerson(JANE, LATER);
       store.record(
         LATER + 5,
-        { ...form(JANE), id: waiting, receivedAtMs: NOW, resent: { from: "held", place: 1 } },
-        { ...form(JANE, 1), id: letter, receivedAtMs: NOW, resent: { from: "dead", place } },
+        { ...at(NOW, form(JANE)), id: released, resent: { from: "held", place: 1 } },
+        { ...at(NOW, form(JANE, 2)), id: purged, periodEndMs: NOW + 5, resent: { from: "held", place: 2 } },
+        { ...at(NOW, form(JANE, 1)), id: replayed, resent: { from: "dead", place } },
       );
-      expect([statusOf(store, waiting), statusOf(store, letter)]).toEqual(["purged", "purged"]);
-      expect(store.state.signals.nextSeq).toBe(1);
+      expect(statusesOf(store, ids)).toEqual(["purged", "purged", "purged"]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
-
-  test("are purged again on arrival if they were purged in transit", async () => {
-    const workspaceId = await inStore((store) => {
-      const [id = ""] = store.record(NOW, { ...held(form(JANE)), periodEndMs: NOW + 5 });
-      purgeHeld(store.state, NOW + 5);
-      deletePerson(store);
-      store.record(LATER + 5, {
-        ...form(JANE),
-        id,
-        receivedAtMs: NOW,
-        periodEndMs: NOW + 5,
-        resent: { from: "held", place: 1 },
-      });
-      expect(linesOf(store.state.signals as never).map(({ facts }) => facts.status)).toEqual(["purged"]);
-      expect(namesIn(textOfTables(store.sql))).toBeNull();
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+    }),
+  );
 });
 
 describe("an unlinked signal", () => {
   const keysIn = ({ sql }: TestStore, query: string) =>
-    sql
-      .exec<{ key: ArrayBuffer }>(query)
-      .toArray()
-      .map(({ key }) => listOfKey(key));
+    [...sql.exec(query).raw<[ArrayBuffer]>()].map(([key]) => listOfKey(key));
   /** The signal waits under an id that has become known, and its link job has not run yet. */
   const waiting = (store: TestStore, ...more: Sent[]) => {
-    const ids = store.record(NOW, visit("v-jane"), ...more);
-    store.record(NOW, identify(JANE, "v-jane", "u-jane"));
+    store.record(NOW, visit("v-jane"), ...more);
+    store.record(NOW, known(JANE, "v-jane", "u-jane"));
     expect(keysIn(store, "SELECT key FROM link_jobs")).toContain("av-jane");
-    return ids;
+  };
+  const MORE = DELETION_STEP_LINES + 700;
+  const linkOften = async (store: TestStore) => {
+    for (let steps = 0; steps < 10; steps++) await store.link();
   };
 
-  test("is deleted with the person whose id it names, and so is its link job", async () => {
-    const workspaceId = await inStore((store) => {
-      waiting(store);
-      expect(deletePerson(store)).toMatchObject({ anonymous: 1, signals: 1 });
-      expect(store.sql.exec("SELECT * FROM link_jobs").toArray()).toEqual([]);
-      expect(namesIn(textOfTables(store.sql))).toBeNull();
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
-
-  test("is no longer paired with the person's ids", async () => {
-    await inStore((store) => {
+  test("is no longer paired with ids of the person, also from an alias", () =>
+    inStore((store) => {
       const pair = (anonymousId: string, userId: string): Sent => ({
         payload: { type: "identify", messageId: `${anonymousId}-${userId}`, anonymousId, userId },
       });
       store.record(NOW, pair("v-1", "u-1"), pair("v-2", "u-2"));
       // One id of the pair was Bob's before the other became Jane's.
-      store.record(NOW + 1, identify(BOB, "v-bob", "u-1"));
-      store.record(NOW + 2, identify(JANE, "v-1"));
-      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
-      deletePerson(store);
+      store.record(NOW + 1, known(BOB, "v-bob", "u-1"));
+      store.record(NOW + 2, known(JANE, "v-1"));
+      store.record(NOW + 3, {
+        payload: { type: "alias", messageId: "a", userId: "u-3", previousId: "v-3", email: JANE },
+      });
+      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(8);
+      store.deletePerson(JANE, LATER);
       expect(keysIn(store, "SELECT key FROM pairs ORDER BY key")).toEqual(["av-2", "uu-2"]);
-    });
-  });
+    }));
 
-  test("is no longer paired with an id that an alias of the person named, unless another person has a signal of it", async () => {
-    await inStore((store) => {
-      const alias = { type: "alias", messageId: "a", userId: "u-1", previousId: "v-1", email: JANE };
-      store.record(NOW, { payload: alias });
-      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
-      deletePerson(store);
-      expect(keysIn(store, "SELECT key FROM pairs")).toEqual([]);
-    });
-  });
-
-  test("belongs to another person if it names their user id, and is linked to them", async () => {
-    await inStore((store) => {
-      store.record(NOW - 10, visit("v-jane", 1, { userId: "u-bob" }));
+  test("stays if it names the user id of another person, and is linked to that person", () =>
+    inStore((store) => {
+      store.record(NOW - 10, visit("v-jane", { userId: "u-bob" }));
       waiting(store);
-      store.record(NOW + 1, identify(BOB, "v-bob", "u-bob"));
-      expect(deletePerson(store)).toMatchObject({ anonymous: 1 });
-      expect(statusOf(store, store.state.signals.read(1)?.admission.id)).toBe("anonymous");
-      expect(dueLinkJobs(store.sql, LATER + DAY, 9)).toEqual([{ kind: "user_id", value: "u-bob" }]);
-    });
-  });
+      store.record(NOW + 1, known(BOB, "v-bob", "u-bob"));
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ anonymous: 1 });
+      expect(store.state.signals.read(1)?.status).toBe("anonymous");
+      expect(allLinkJobs(store)).toEqual([{ kind: "user_id", value: "u-bob" }]);
+    }));
 
-  test("is not linked to a person during the person's deletion", async () => {
-    await inStore((store) => {
-      const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
-      waiting(store, ...more);
-      beginHere(store.state, "del_1", JANE, LATER);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
+  test("is not linked to a person during the deletion, but a later signal of the same browser is a visitor's", () =>
+    inStore((store) => {
+      waiting(store, ...many(MORE, () => visit("v-jane")));
+      store.beginDeletion(JANE, LATER);
+      expect(receiptOf(store)).toMatchObject({ people: 1, finishedAtMs: null });
       expect(entriesAfter(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
       expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
-      const last = store.state.signals.read(DELETION_STEP_LINES + 700);
+      const last = store.state.signals.read(MORE);
       expect(last).toMatchObject({ anonymousId: "v-jane", deletedAtMs: null });
       expect(last && new Names(store.sql).visible(last).anonymousId).toBeNull();
-      // A new person in the same browser.
-      const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
-      expect(statusOf(store, newer)).toBe("anonymous");
-      finish(store);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: DELETION_STEP_LINES + 701, signals: 1 });
-      expect(statusOf(store, newer)).toBe("anonymous");
-    });
-  });
+      const newer = store.record(LATER + 10, at(LATER + 10, visit("v-jane")));
+      store.finishDeletions(LATER);
+      expect(receiptOf(store)).toMatchObject({ anonymous: MORE + 1, signals: 1 });
+      expect(statusesOf(store, newer)).toEqual(["anonymous"]);
+    }));
 
   test.each(["nobody", "somebody"])(
-    "goes with its person, whose deletion has stood for days, where %s else has the id",
-    (else_) =>
+    "goes with its person while %s else has the id, whenever link jobs run",
+    (elseHas) =>
       inStore(async (store) => {
-        const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
-        waiting(store, ...more);
-        if (else_ === "somebody") store.record(NOW + 1, identify(BOB, "v-jane"));
-        beginHere(store.state, "del_1", JANE, LATER);
-        // Months have passed by the clock of linking.
-        const { state, storage, objects } = store;
-        const rules = async () => ({ version: 1, rules: compileRules([]) });
-        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
-        expect(store.sql.exec("SELECT email FROM people WHERE email = ? AND score > 0", BOB).toArray()).toEqual([]);
-        finish(store);
-        expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: DELETION_STEP_LINES + 701, signals: 1 });
-        const left = linesOf(state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane");
-        expect(left.map(({ facts }) => facts.kind)).toEqual(else_ === "somebody" ? ["identify"] : []);
-        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
-        expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 9)).toEqual([]);
-        expectStateToAddUp(state);
+        waiting(store, ...many(MORE, () => visit("v-jane")));
+        if (elseHas === "somebody") store.record(NOW + 1, known(BOB, "v-jane"));
+        store.beginDeletion(JANE, LATER);
+        await linkOften(store);
+        expect(store.scores["bob"] ?? 0).toBe(0);
+        store.finishDeletions(LATER);
+        expect(receiptOf(store)).toMatchObject({ anonymous: MORE + 1, signals: 1 });
+        const left = lines(store).filter(({ anonymousId }) => anonymousId === "v-jane");
+        expect(left.map(({ kind }) => kind)).toEqual(elseHas === "somebody" ? ["identify"] : []);
+        await linkOften(store);
+        expect(allLinkJobs(store)).toEqual([]);
+        expectStateToAddUp(store.state);
       }),
   );
 
-  test("is deleted with its person even if another owner of the id is deleted at the same time, and finishes first", () =>
+  test("goes with its person if another owner of the id is deleted at the same time", () =>
     inStore(async (store) => {
-      const { state, storage, objects } = store;
-      const rules = async () => ({ version: 1, rules: compileRules([]) });
-      const more = Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n + 1));
-      waiting(store, ...more);
-      store.record(NOW + 10, identify(BOB, "v-jane"));
-      store.record(NOW + 20, { ...visit("v-jane", -1), receivedAtMs: NOW + 20 });
-      beginHere(store.state, "del_1", BOB, LATER);
-      beginHere(store.state, "del_2", JANE, LATER + 1);
-      while (findDeletion(store.sql, JANE)?.finishedAtMs === null) {
-        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
-        stepDeletions(state, LATER + 1);
+      waiting(store, ...many(DELETION_STEP_LINES, () => visit("v-jane")));
+      store.record(NOW + 10, known(BOB, "v-jane"));
+      store.record(NOW + 20, at(NOW + 20, visit("v-jane")));
+      store.beginDeletion(BOB, LATER);
+      store.beginDeletion(JANE, LATER + 1);
+      while (receiptOf(store)?.finishedAtMs === null) {
+        await linkOften(store);
+        stepDeletions(store.state, LATER + 1);
       }
-      expect(linesOf(state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane")).toEqual([]);
-      expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 9)).toEqual([]);
-      expectStateToAddUp(state);
+      expect(lines(store).filter(({ anonymousId }) => anonymousId === "v-jane")).toEqual([]);
+      expect(allLinkJobs(store)).toEqual([]);
+      expectStateToAddUp(store.state);
     }));
 
-  test("is removed with its traits from a person who got it by an anonymous id before its user id was known", async () => {
-    const workspaceId = await inStore((store) => {
-      store.record(NOW, identify(BOB, "v-bob"));
-      const [id] = store.record(NOW + 1, {
-        payload: {
-          type: "track",
-          event: "E",
-          messageId: "m",
-          anonymousId: "v-bob",
-          userId: "u-jane",
-          traits: { name: "Jane Doe" },
-        },
-      });
-      store.record(NOW + 2, identify(JANE, "v-jane", "u-jane"));
-      deletePerson(store);
-      expect(store.state.signals.find(id ?? "")?.facts).toMatchObject({
-        owner: null,
-        userId: null,
-        deletedAtMs: LATER,
-      });
+  test(
+    "is taken, with its traits, from a person who got it by an anonymous id before its user id was known",
+    inBalance((store) => {
+      store.record(NOW, known(BOB, "v-bob"));
+      const fields = { anonymousId: "v-bob", userId: "u-jane", traits: { name: "Jane Doe" } };
+      const [id = ""] = store.record(NOW + 1, track(fields));
+      store.record(NOW + 2, known(JANE, "v-jane", "u-jane"));
+      store.deletePerson(JANE, LATER);
+      expect(store.state.signals.find(id)?.facts).toMatchObject({ owner: null, userId: null, deletedAtMs: LATER });
       const people = store.sql.exec("SELECT email, score, name FROM people").toArray();
       expect(people).toEqual([{ email: BOB, score: 0, name: BOB }]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+    }),
+  );
 });
 
 describe("cold storage", () => {
-  test("has no copy of the person when the deletion is complete, even if it was being written meanwhile", async () => {
+  test("has no copy of the person when the deletion is complete, even if a copy was being written meanwhile", () => {
     const workspaceId = crypto.randomUUID();
-    await inStore(async ({ storage }) => {
-      let isBegun = false;
+    return inStore(async ({ storage }) => {
+      let hasBegun = false;
       const bucket = bucketWith({
         before: (call) => {
-          if (call !== "put" || isBegun) return;
-          isBegun = true;
-          deletePerson(store);
-          expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBeNull();
+          if (call !== "put" || hasBegun) return;
+          hasBegun = true;
+          expect(store.deletePerson(JANE, LATER)?.finishedAtMs).toBeNull();
         },
       });
       const store = new TestStore(workspaceId, storage, bucket);
@@ -440,339 +343,261 @@ describe("cold storage", () => {
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      expect(isBegun).toBe(true);
-      expect(isScrubbing(store.sql)).toBe(false);
-      finish(store);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).not.toBeNull();
+      expect([hasBegun, isScrubbing(store.sql)]).toEqual([true, false]);
+      store.finishDeletions(LATER);
+      expect(receiptOf(store)?.finishedAtMs).toBe(LATER);
       expect(namesIn(await textOfBucket(workspaceId))).toBeNull();
       expect(await textOfBucket(workspaceId)).toContain(BOB);
     });
   });
 
-  test("delays only the end of a deletion while it does not answer", async () => {
-    await inStore(async (store) => {
+  test("delays only the end of a deletion while it does not answer", () =>
+    inStore(async (store) => {
       store.record(NOW, form(JANE), form(BOB));
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      expect(deletePerson(store)).toMatchObject({ signals: 1, coldObjects: 1, finishedAtMs: null });
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ signals: 1, coldObjects: 1, finishedAtMs: null });
       expect(nextDeletionMs(store.state, LATER)).toBeGreaterThan(LATER);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       expect(namesIn(await textOfBucket(store.workspaceId))).not.toBeNull();
       await store.workOnCold(LATER);
-      finish(store);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      store.finishDeletions(LATER);
+      expect(receiptOf(store)?.finishedAtMs).toBe(LATER);
       expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
-    });
-  });
+    }));
 });
 
 describe("a large person", () => {
-  const IDS = amount(15_000, 60_000);
+  const IDS = 2 * PERSON_MAX_IDS;
 
-  test(`with ${IDS} ids disappears at once and is deleted in bounded steps`, { timeout: 60_000 }, async () => {
-    await inStore((store) => {
+  test("with the maximum of ids disappears at once, and is deleted in bounded steps", () =>
+    inStore((store) => {
       store.record(NOW, form(JANE));
       store.sql.exec(
         `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${IDS})
          INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('av-jane-' || i AS BLOB), 1, 1, 1 FROM n`,
       );
-      const [waiting] = store.record(NOW, held(visit(`v-jane-${IDS - 1}`)));
-      beginHere(store.state, "del_1", JANE, LATER);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
-      const claims = new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: `v-jane-${IDS}` });
-      expect(claims).toEqual([]);
-      expect(store.sql.exec("SELECT * FROM people").toArray()).toEqual([]);
+      const waiting = store.record(NOW, held(visit(`v-jane-${IDS - 1}`)));
+      store.beginDeletion(JANE, LATER);
+      expect(receiptOf(store)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
+      expect(new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: `v-jane-${IDS}` })).toEqual([]);
+      expect(store.scores).toEqual({});
       expect(rowsRead(store.sql, () => stepDeletions(store.state, LATER))).toBeLessThan(20 * DELETION_STEP_LINES);
-      expect(finish(store)).toBeGreaterThan(amount(2, 10));
-      expect(findDeletion(store.sql, JANE)).toMatchObject({
-        identities: IDS,
-        signals: 1,
-        held: 1,
-        finishedAtMs: LATER,
-      });
-      expect(statusOf(store, waiting)).toBe("purged");
+      expect(store.finishDeletions(LATER)).toBeGreaterThan(2);
+      expect(receiptOf(store)).toMatchObject({ identities: IDS, signals: 1, held: 1, finishedAtMs: LATER });
+      expect(statusesOf(store, waiting)).toEqual(["purged"]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
-    });
-  });
+    }));
 
-  test("with signals in very many segments is deleted in steps", async () => {
-    await inStore((store) => {
-      const segments = 4 * RULE_STEP_SEGMENTS;
-      for (let n = 0; n < segments; n++) {
-        store.record(NOW, form(JANE, n), form(BOB, n));
-        store.seal();
-      }
-      const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
-      beginHere(store.state, "del_1", JANE, LATER);
-      for (let [before, now] = [segments, left()]; before > 0; [before, now] = [now, left()]) {
-        expect(before - now).toBeLessThan(2 * RULE_STEP_SEGMENTS);
-        stepDeletions(store.state, LATER);
-      }
-      finish(store);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ signals: segments, finishedAtMs: LATER });
-    });
-  });
-
-  test("with signals in one row of a list but in very many segments is deleted in steps", async () => {
-    await inStore((store) => {
+  test("with signals in many segments, and in one row of a timeline, is deleted in bounded steps", () =>
+    inStore((store) => {
       const segments = 3 * RULE_STEP_SEGMENTS;
       for (let n = 0; n < segments; n++) {
-        store.record(NOW, visit("v-jane", n), visit("v-bob", n));
+        store.record(NOW, visit("v-jane"), visit("v-bob"), form(JANE, n), form(BOB, n));
         store.seal();
       }
       const rows = store.sql.exec("SELECT * FROM timelines WHERE list = CAST('av-jane' AS BLOB)").toArray();
       expect(rows).toHaveLength(1);
-      store.record(NOW, identify(JANE, "v-jane"));
-      const left = () =>
-        linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane").length;
-      let [before, steps] = [left(), 0];
-      beginHere(store.state, "del_1", JANE, LATER);
-      for (; findDeletion(store.sql, JANE)?.finishedAtMs === null; steps++) {
-        expect(before - left()).toBeLessThan(2 * RULE_STEP_SEGMENTS);
-        before = left();
+      store.record(NOW, known(JANE, "v-jane"));
+      const left = (who: string) => lines(store).filter((facts) => JSON.stringify(facts).includes(who)).length;
+      const [bobs, janes] = [left("bob"), left("jane")];
+      let [before, steps] = [janes, 0];
+      store.beginDeletion(JANE, LATER);
+      for (; receiptOf(store)?.finishedAtMs === null; steps++) {
+        expect(before - left("jane")).toBeLessThan(2 * RULE_STEP_SEGMENTS);
+        before = left("jane");
         stepDeletions(store.state, LATER);
       }
-      expect(steps).toBeGreaterThan(1);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: segments, finishedAtMs: LATER });
-      expect(linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-bob").length).toBe(
-        segments,
-      );
+      expect(steps).toBeGreaterThan(4);
+      expect(receiptOf(store)).toMatchObject({ anonymous: segments, signals: segments + 1, finishedAtMs: LATER });
+      expect(left("bob")).toBe(bobs);
       expectStateToAddUp(store.state);
-    });
-  });
+    }));
 
-  test("is deleted with lines that would otherwise go to another person meanwhile", async () => {
-    await inStore(async (store) => {
-      store.record(NOW, identify(JANE, "v-jane"));
-      store.record(NOW + 1, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)));
-      const [shared] = store.record(NOW + 2, {
-        payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-jane", userId: "u-bob" },
-      });
-      beginHere(store.state, "del_1", JANE, LATER);
-      store.record(LATER + 1, { payload: { type: "identify", userId: "u-bob", traits: { email: BOB } } });
-      const { state, storage, objects } = store;
-      await stepLinkJobs({ state, storage, objects, rules: async () => ({ version: 1, rules: compileRules([]) }) });
-      finish(store, LATER + 2);
-      expect(state.signals.find(shared ?? "")?.facts).toMatchObject({ deletedAtMs: LATER + 2, owner: null });
-      expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 1)).toEqual([]);
-      expectStateToAddUp(state);
-    });
-  });
-
-  describe("a person whose ids are being processed", () => {
-    const visitAt = (receivedAtMs: number, anonymousId: string, n: number): Sent => ({
-      ...visit(anonymousId, n),
-      receivedAtMs,
-    });
-    const anonymousIdOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.anonymousId;
-    /** Begins the deletion. The first step ends after the list of v-jane, where a new person's signal stays. */
-    const begin = (store: TestStore, ...more: Sent[]): void => {
-      store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n)));
-      store.record(NOW + 1, visitAt(LATER + 1, "v-jane", -1));
-      store.record(NOW + 2, identify(JANE, "v-jane"), ...more);
-      beginHere(store.state, "del_1", JANE, LATER);
-      const [progress] = store.sql.exec("SELECT step, position FROM deletions");
-      expect(progress).toEqual({ step: "identities", position: DELETION_STEP_LINES + 1 });
-    };
-
-    test("is deleted with signals that arrive late on a processed list", () =>
-      inStore((store) => {
-        begin(store);
-        const [late, newer] = store.record(LATER + 2, visitAt(NOW, "v-jane", -2), visitAt(LATER + 2, "v-jane", -3));
-        finish(store, LATER + 2);
-        expect([late, newer].map((id) => anonymousIdOf(store, id))).toEqual([null, "v-jane"]);
-      }));
-
-    test("is deleted with late signals that would otherwise go to another owner of the id, earlier or next", () =>
-      inStore((store) => {
-        begin(store, identify(JANE, "shared"), identify(JANE, "v-next"), {
-          ...identify(BOB, "shared"),
-          receivedAtMs: NOW + 500,
-        });
-        store.rulesVersion = 1;
-        const late = store.record(
-          LATER + 2,
-          visitAt(NOW + 400, "shared", 1),
-          visitAt(NOW + 400, "v-next", 1),
-          visitAt(NOW + 600, "shared", 2),
-        );
-        store.record(LATER + 3, { ...identify(BOB, "v-next"), receivedAtMs: LATER + 3 });
-        finish(store, LATER + 3);
-        expect(late.map((id) => anonymousIdOf(store, id))).toEqual([null, null, "shared"]);
-        expectStateToAddUp(store.state);
-      }));
-
-    test("is deleted with signals that reached such a list before a repeated request", () =>
-      inStore((store) => {
-        begin(store);
-        const [since] = store.record(LATER + 2, visitAt(LATER + 2, "v-jane", -2));
-        beginHere(store.state, "del_2", JANE, LATER + 10);
-        finish(store, LATER + 10);
-        expect(anonymousIdOf(store, since)).toBeNull();
-      }));
-  });
-
-  test("is deleted by a repeated request up to the same moment as another person deleted then", async () => {
-    await inStore((store) => {
-      store.record(NOW, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)), form(BOB));
-      beginHere(store.state, "del_1", JANE, LATER);
-      beginHere(store.state, "del_2", BOB, LATER);
-      const [again] = store.record(LATER + 60_000, held(form(BOB, 1)));
-      beginHere(store.state, "del_3", JANE, LATER + 120_000);
-      finish(store, LATER + 120_000);
-      expect(statusOf(store, again)).toBe("held");
-    });
-  });
-
-  test("with many signals is deleted in bounded steps, each followed by a possible crash", async () => {
-    const workspaceId = await inStore((store) => {
+  test(
+    "with many signals is deleted in steps, each followed by a possible crash",
+    inBalance((store) => {
       const count = 2 * DELETION_STEP_LINES + 1;
-      store.record(NOW, ...Array.from({ length: count }, (_, n) => form(JANE, n)), form(BOB));
-      beginHere(store.state, "del_1", JANE, LATER);
-      const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
-      expect(left()).toBeGreaterThan(0);
-      expect(left()).toBeLessThan(count);
-      for (let steps = 0; findDeletion(store.sql, JANE)?.finishedAtMs === null; steps++) {
+      store.record(NOW, ...many(count, (n) => form(JANE, n)), form(BOB));
+      store.beginDeletion(JANE, LATER);
+      const left = lines(store).filter(({ email }) => email === JANE).length;
+      expect([left > 0, left < count]).toEqual([true, true]);
+      for (let steps = 0; receiptOf(store)?.finishedAtMs === null; steps++) {
         if (steps > 20) throw new Error("it does not end");
         store.restart();
         stepDeletions(store.state, LATER);
       }
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ signals: count, scoringSignals: count });
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+      expect(receiptOf(store)).toMatchObject({ signals: count, scoringSignals: count });
+    }),
+  );
 
-  test("is searched in all held signals and dead letters, however many", async () => {
-    await inStore((store) => {
-      const unrelated = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
-      const letters = Array.from({ length: 120 }, (_, n) => dead(form(BOB, n)));
+  test("is deleted with lines that would otherwise go to another person meanwhile", () =>
+    inStore(async (store) => {
+      store.record(NOW, known(JANE, "v-jane"));
+      store.record(NOW + 1, ...many(2 * DELETION_STEP_LINES, (n) => form(JANE, n)));
+      const [shared = ""] = store.record(NOW + 2, visit("v-jane", { userId: "u-bob" }));
+      store.beginDeletion(JANE, LATER);
+      store.record(LATER + 1, identify(BOB, { userId: "u-bob" }));
+      await store.link();
+      store.finishDeletions(LATER + 2);
+      expect(store.state.signals.find(shared)?.facts).toMatchObject({ deletedAtMs: LATER + 2, owner: null });
+      expect(allLinkJobs(store)).toEqual([]);
+      expectStateToAddUp(store.state);
+    }));
+
+  test("is searched in all held signals and dead letters, however many there are", () =>
+    inStore((store) => {
+      const unrelated = many(PURGE_ROWS + 900, (n) => held(form(BOB, n)));
+      const letters = many(120, (n) => dead(form(BOB, n)));
       const ids = store.record(NOW, ...unrelated, held(form(JANE)), ...letters, dead(form(JANE)));
-      expect(deletePerson(store)).toMatchObject({ people: 0, held: 1, deadLetters: 1, finishedAtMs: LATER });
-      expect(ids.filter((id) => statusOf(store, id) === "purged")).toHaveLength(2);
-    });
-  });
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({
+        people: 0,
+        held: 1,
+        deadLetters: 1,
+        finishedAtMs: LATER,
+      });
+      expect(statusesOf(store, ids).filter((status) => status === "purged")).toHaveLength(2);
+    }));
+});
+
+describe("a signal that arrives while the ids of its person are being deleted", () => {
+  /** Begins the deletion. The first step ends after the timeline of v-jane, where the signal of a new visitor stays. */
+  const begin = (store: TestStore, ...more: Sent[]): void => {
+    store.record(NOW, ...many(DELETION_STEP_LINES, () => visit("v-jane")));
+    store.record(NOW + 1, at(LATER + 1, visit("v-jane")));
+    store.record(NOW + 2, known(JANE, "v-jane"), ...more);
+    store.beginDeletion(JANE, LATER);
+    const [progress] = store.sql.exec("SELECT step, position FROM deletions");
+    expect(progress).toEqual({ step: "identities", position: DELETION_STEP_LINES + 1 });
+  };
+  const idsOf = ({ state }: TestStore, ids: string[]) => ids.map((id) => state.signals.find(id)?.facts.anonymousId);
+
+  test("is deleted if it was received before the deletion, or before a repeated request", () =>
+    inStore((store) => {
+      begin(store);
+      const ids = store.record(LATER + 2, at(NOW, visit("v-jane")), at(LATER + 2, visit("v-jane")));
+      store.beginDeletion(JANE, LATER + 10);
+      ids.push(...store.record(LATER + 12, at(LATER + 12, visit("v-jane"))));
+      store.finishDeletions(LATER + 12);
+      expect(idsOf(store, ids)).toEqual([null, null, "v-jane"]);
+    }));
+
+  test("is deleted even if another person had the id before, or gets it next", () =>
+    inStore((store) => {
+      begin(store, known(JANE, "shared"), known(JANE, "v-next"), at(NOW + 500, known(BOB, "shared")));
+      store.rulesVersion = 1;
+      const late = store.record(
+        LATER + 2,
+        at(NOW + 400, visit("shared")),
+        at(NOW + 400, visit("v-next")),
+        at(NOW + 600, visit("shared")),
+      );
+      store.record(LATER + 3, at(LATER + 3, known(BOB, "v-next")));
+      store.finishDeletions(LATER + 3);
+      expect(idsOf(store, late)).toEqual([null, null, "shared"]);
+      expectStateToAddUp(store.state);
+    }));
+
+  test("belongs to the owner of the id at that time, even if later owners were deleted later", () =>
+    inStore((store) => {
+      const has = (email: string, receivedAtMs: number): Sent => at(receivedAtMs, known(email, "shared"));
+      store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));
+      store.deletePerson(JANE, LATER);
+      store.deletePerson(BOB, LATER + 10);
+      const ids = store.record(LATER + 20, ...[-250, -150, -350].map((ms) => at(NOW + ms, visit("shared"))));
+      expect(statusesOf(store, ids)).toEqual(["purged", "purged", "processed"]);
+    }));
 });
 
 describe("a repeated deletion", () => {
-  test("continues the one in progress and includes later signals", async () => {
-    const workspaceId = await inStore(async (store) => {
-      store.record(NOW, form(JANE), identify(JANE, "v-jane"));
-      store.seal();
-      await store.workOnCold(NOW + COLD_AFTER_MS);
-      beginHere(store.state, "del_1", JANE, LATER);
-      const ids = store.record(
-        LATER + 5,
-        { ...held(form(JANE, 1)), receivedAtMs: LATER + 5 },
-        { ...held(visit("v-jane", 1)), receivedAtMs: LATER + 5 },
-      );
-      expect(ids.map((id) => statusOf(store, id))).toEqual(["held", "held"]);
-      beginHere(store.state, "del_2", JANE, LATER + 10);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
-      expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+  const begun = async (store: TestStore): Promise<void> => {
+    store.record(NOW, form(JANE), known(JANE, "v-jane"));
+    store.seal();
+    await store.workOnCold(NOW + COLD_AFTER_MS);
+    store.beginDeletion(JANE, LATER, "del_1");
+  };
 
-  test("ignores later signals of unknown visitors with an id that it has already processed", () =>
+  test(
+    "continues the running deletion, and includes later signals",
+    inBalance(async (store) => {
+      await begun(store);
+      const ids = store.record(LATER + 5, at(LATER + 5, held(form(JANE, 1))), at(LATER + 5, held(visit("v-jane"))));
+      expect(statusesOf(store, ids)).toEqual(["held", "held"]);
+      store.beginDeletion(JANE, LATER + 10, "del_2");
+      expect(receiptOf(store)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
+      expect(statusesOf(store, ids)).toEqual(["purged", "purged"]);
+    }),
+  );
+
+  test("leaves later signals of visitors whose id it has already processed", () =>
     inStore(async (store) => {
-      store.record(NOW, form(JANE), identify(JANE, "v-jane"));
-      store.seal();
-      await store.workOnCold(NOW + COLD_AFTER_MS);
-      beginHere(store.state, "del_1", JANE, LATER);
-      const [since, heldSince] = store.record(
-        LATER + 5,
-        { ...visit("v-jane", 1), receivedAtMs: LATER + 5 },
-        { ...held(visit("v-jane", 2)), receivedAtMs: LATER + 5 },
-      );
-      beginHere(store.state, "del_2", JANE, LATER + 10);
-      const [late] = store.record(LATER + 20, { ...visit("v-jane", 3), receivedAtMs: LATER + 6 });
-      expect([since, heldSince, late].map((id) => statusOf(store, id))).toEqual(["anonymous", "purged", "purged"]);
+      await begun(store);
+      const ids = store.record(LATER + 5, at(LATER + 5, visit("v-jane")), at(LATER + 5, held(visit("v-jane"))));
+      store.beginDeletion(JANE, LATER + 10);
+      ids.push(...store.record(LATER + 20, at(LATER + 6, visit("v-jane"))));
+      expect(statusesOf(store, ids)).toEqual(["anonymous", "purged", "purged"]);
       await store.workOnCold(LATER + 20);
-      finish(store, LATER + 20);
-      beginHere(store.state, "del_3", JANE, LATER + 30);
-      expect(statusOf(store, since)).toBe("anonymous");
+      store.finishDeletions(LATER + 20);
+      store.beginDeletion(JANE, LATER + 30);
+      expect(statusesOf(store, ids)[0]).toBe("anonymous");
     }));
 
-  test("is a separate one if a new person has the email by now, and both are completed", async () => {
-    const workspaceId = await inStore((store) => {
-      store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES + 900 }, (_, n) => form(JANE, n)));
-      beginHere(store.state, "del_1", JANE, LATER);
-      store.record(LATER + 5, { ...form(JANE, -1), receivedAtMs: LATER + 5 });
-      beginHere(store.state, "del_2", JANE, LATER + 10);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
-      finish(store, LATER + 10);
-      expect(findDeletion(store.sql, JANE)).toMatchObject({
-        id: "del_2",
-        people: 1,
-        signals: 1,
-        finishedAtMs: LATER + 10,
-      });
-      expect(store.sql.exec("SELECT signals FROM deletions WHERE id = 'del_1'").one()).toEqual({
-        signals: DELETION_STEP_LINES + 900,
-      });
+  test(
+    "is separate if a new person has the email by now, and both are completed",
+    inBalance((store) => {
+      const count = DELETION_STEP_LINES + 900;
+      store.record(NOW, ...many(count, (n) => form(JANE, n)));
+      store.beginDeletion(JANE, LATER, "del_1");
+      store.record(LATER + 5, at(LATER + 5, form(JANE, -1)));
+      store.beginDeletion(JANE, LATER + 10, "del_2");
+      expect(receiptOf(store)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
+      store.finishDeletions(LATER + 10);
+      expect(receiptOf(store)).toMatchObject({ id: "del_2", people: 1, signals: 1, finishedAtMs: LATER + 10 });
+      expect(store.sql.exec("SELECT signals FROM deletions WHERE id = 'del_1'").one()).toEqual({ signals: count });
       expect(namesIn(textOfTables(store.sql))).toBeNull();
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId);
-  });
+      expect(store.deletePerson(JANE, LATER + 15)).toMatchObject({ people: 0, signals: 0, finishedAtMs: LATER + 15 });
+    }),
+  );
 
-  test("finds nothing and is complete at once", async () => {
-    await inStore((store) => {
-      store.record(NOW, form(JANE));
-      deletePerson(store);
-      expect(deletePerson(store, JANE, LATER + 5)).toMatchObject({ people: 0, signals: 0, finishedAtMs: LATER + 5 });
-    });
-  });
+  test("does not move the time of another deletion that was requested at the same moment", () =>
+    inStore((store) => {
+      store.record(NOW, ...many(2 * DELETION_STEP_LINES, (n) => form(JANE, n)), form(BOB));
+      store.beginDeletion(JANE, LATER);
+      store.beginDeletion(BOB, LATER);
+      const again = store.record(LATER + 60_000, held(form(BOB, 1)));
+      store.beginDeletion(JANE, LATER + 120_000);
+      store.finishDeletions(LATER + 120_000);
+      expect(statusesOf(store, again)).toEqual(["held"]);
+    }));
 });
 
-test("deleting a person also deletes what retention has left of them", async () => {
-  const workspaceId = await inStore((store) => {
-    store.record(NOW - 40 * DAY, form(JANE), form(BOB));
-    store.seal();
-    store.record(NOW, form(JANE, 1));
-    setRetention(store.sql, { retentionDays: 31 }, NOW);
-    deleteExpired(store.state, NOW);
-    expect(linesOf(store.state.signals as never)).toHaveLength(1);
-    expect(deletePerson(store)).toMatchObject({ signals: 1, scoringSignals: 2 });
-    expect(namesIn(textOfTables(store.sql))).toBeNull();
-    expect([...ruleDaysOf(store.state)].map(([, { count }]) => count)).toEqual([1]);
-    return store.workspaceId;
-  });
-  await expectToAddUp(workspaceId, { hasDropped: true });
-});
+test(
+  "a deletion includes what retention has left of the person",
+  inBalance(
+    (store) => {
+      store.record(NOW - 40 * DAY, form(JANE), form(BOB));
+      store.seal();
+      store.record(NOW, form(JANE, 1));
+      setRetention(store.sql, { retentionDays: 31 }, NOW);
+      deleteExpired(store.state, NOW);
+      expect(lines(store)).toHaveLength(1);
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ signals: 1, scoringSignals: 2 });
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      expect([...ruleDaysOf(store.state)].map(([, { count }]) => count)).toEqual([1]);
+    },
+    { hasDropped: true },
+  ),
+);
 
-describe("while a deletion is under way", () => {
-  const many = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => form(JANE, n));
-
-  test("the trace of the person's signals shows no more during the deletion than after it", async () => {
-    await inStore(async (store) => {
-      const ids = store.record(NOW, ...many, held(form(JANE, -1)), dead(form(JANE, -2)));
-      beginHere(store.state, "del_1", JANE, LATER);
-      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBeNull();
-      for (const id of ids.slice(-4)) {
-        const trace = await traceSignal(store.state, store.objects, id);
-        expect(trace?.deletedAtMs).not.toBeNull();
-        expect(namesIn(JSON.stringify(trace))).toBeNull();
-      }
-      finish(store);
-      for (const id of ids.slice(-4)) {
-        const trace = await traceSignal(store.state, store.objects, id);
-        expect(namesIn(JSON.stringify(trace))).toBeNull();
-      }
-    });
-  });
-});
-
-test("a late signal belongs to the person who had its id at that time, even if later owners were deleted later", async () => {
-  await inStore((store) => {
-    const has = (email: string, receivedAtMs: number): Sent => ({ ...identify(email, "shared"), receivedAtMs });
-    store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));
-    deletePerson(store, JANE, LATER);
-    deletePerson(store, BOB, LATER + 10);
-    const late = [-250, -150, -350].map((ms) => ({ ...visit("shared", ms), receivedAtMs: NOW + ms }));
-    const ids = store.record(LATER + 20, ...late);
-    expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged", "processed"]);
-  });
-});
+test("the trace of a person's signals shows no more during the deletion than after it", () =>
+  inStore(async (store) => {
+    const signals = many(DELETION_STEP_LINES + 700, (n) => form(JANE, n));
+    const ids = store.record(NOW, ...signals, held(form(JANE, -1)), dead(form(JANE, -2))).slice(-4);
+    const traces = () => Promise.all(ids.map((id) => traceSignal(store.state, store.objects, id)));
+    store.beginDeletion(JANE, LATER);
+    expect(receiptOf(store)?.finishedAtMs).toBeNull();
+    expect((await traces()).every((trace) => trace !== null && trace.deletedAtMs !== null)).toBe(true);
+    expect(namesIn(JSON.stringify(await traces()))).toBeNull();
+    store.finishDeletions(LATER);
+    expect(namesIn(JSON.stringify(await traces()))).toBeNull();
+  }));

@@ -1,26 +1,27 @@
 /**
- * Retention (src/store/deletion) in the store's parts: the dropped data, the time, and the remaining data.
- * retention.test.ts tests it over HTTP with plans.
+ * Retention and the purge (src/store/deletion/retention.ts) in the store's parts: the dropped data, the time, and the remaining data.
+ * retention.test.ts tests retention over HTTP with plans.
  */
 import { describe, expect, test } from "vitest";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import {
   deleteExpired,
   nextRetentionMs,
-  setRetention,
+  PURGE_ROWS,
+  purgeHeld,
   RETENTION_ROWS,
   RETENTION_SWEEP_MS,
-  purgeHeld,
+  setRetention,
 } from "../../../../src/store/deletion/retention.ts";
+import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { heldSignals } from "../../../../src/store/return-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
+import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";
-import { expectToAddUp } from "../../../support/read-store.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { inStore } from "../../../support/store.ts";
-import type { Sent, TestStore } from "../../../support/store.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
@@ -29,11 +30,12 @@ const NOON = Date.UTC(2026, 5, 1, 12);
 const OVER = NOON + DAYS * DAY + 1;
 
 const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n } } });
-const visit = (anonymousId: string, n = 0): Sent => ({
-  payload: { type: "track", event: "Visit", messageId: `${anonymousId}-${n}`, anonymousId },
-});
+const visit = (anonymousId: string): Sent => track({ event: "Visit", anonymousId });
+const keep = (store: TestStore, nowMs: number) => setRetention(store.sql, { retentionDays: DAYS }, nowMs);
+const rowsOf = ({ sql }: TestStore, table: string) => sql.exec(`SELECT * FROM ${table}`).toArray();
+const countsOf = (store: TestStore, books: "totals" | "dropped") => readTotals(store.state.books[books], undefined);
 
-/** Rings as the alarm would, until nothing is due. */
+/** Rings as the alarm would, until nothing is due. Returns the number of steps. */
 function ring({ state }: TestStore, nowMs: number): number {
   let steps = 0;
   while ((nextRetentionMs(state) ?? Number.POSITIVE_INFINITY) <= nowMs) {
@@ -48,11 +50,21 @@ function stored({ state }: TestStore): string[] {
   return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
 }
 
-const keep = (store: TestStore, nowMs: number) => setRetention(store.sql, { retentionDays: DAYS }, nowMs);
+/** Runs a test, and checks that the store adds up afterwards. */
+const inBalance =
+  (act: (store: TestStore) => unknown, hasDropped = true) =>
+  async () => {
+    const workspaceId = await inStore(async (store) => {
+      await act(store);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId, { hasDropped });
+  };
 
-describe("a segment", () => {
-  test("is dropped once all of its lines are too old, not a millisecond before", async () => {
-    const workspaceId = await inStore((store) => {
+describe("retention", () => {
+  test(
+    "drops a segment once all its lines are too old, not a millisecond before",
+    inBalance((store) => {
       keep(store, NOON);
       const ids = store.record(NOON, form("jane@example.com"), form("bob@example.com"), form("bob@example.com"));
       ring(store, NOON + DAY);
@@ -63,19 +75,18 @@ describe("a segment", () => {
       expect(stored(store)).toEqual([]);
       expect(ids.map((id) => store.state.signals.find(id))).toEqual([null, null, null]);
       expect(deletedUntilMs(store.sql)).toBe(NOON);
-      expect(store.sql.exec("SELECT email, score FROM people ORDER BY id").toArray()).toEqual([
-        { email: "jane@example.com", score: 5 },
-        { email: "bob@example.com", score: 5 },
-      ]);
-      expect(readTotals(store.state.books.totals, undefined)).toMatchObject({ processed: 2, duplicates: 1 });
-      expect(store.state.books.dropped).toEqual(store.state.books.totals);
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId, { hasDropped: true });
-  });
+      expect(store.scores).toEqual({ jane: 5, bob: 5 });
+      expect(countsOf(store, "totals")).toMatchObject({ processed: 2, duplicates: 1 });
+      expect(countsOf(store, "dropped")).toEqual(countsOf(store, "totals"));
+      // Line numbers are never used again.
+      store.restart();
+      store.record(OVER + DAY, form("jane@example.com", 3));
+      expect(linesOf(store.state.signals as never).map(({ seq }) => seq)).toEqual([4]);
+    }),
+  );
 
-  test("is sealed at the end of the UTC day, so that a segment never spans weeks", async () => {
-    await inStore((store) => {
+  test("seals open lines at the end of the UTC day, so that a segment never spans weeks", () =>
+    inStore((store) => {
       keep(store, NOON);
       store.record(NOON, form("jane@example.com", 1));
       ring(store, NOON);
@@ -83,224 +94,257 @@ describe("a segment", () => {
       expect(nextRetentionMs(store.state)).toBe(NOON + DAY / 2);
       store.record(NOON + 5, { ...form("jane@example.com", 2), verdict: "held" });
       ring(store, NOON + DAY / 2);
-      expect(store.state.signals.open().lines).toHaveLength(0);
-      expect(store.state.held.open().lines).toHaveLength(0);
-      // There are no open lines, so that no sealing is due until a signal comes, and D1 is asked a day later.
+      expect([store.state.signals.open().length, store.state.held.open().length]).toEqual([0, 0]);
+      // Without open lines nothing is sealed until a signal comes, and D1 is asked a day later.
       expect(nextRetentionMs(store.state)).toBe(NOON + 1.5 * DAY);
       store.record(NOON + DAY, form("jane@example.com", 3));
       ring(store, NOON + 1.5 * DAY);
       store.record(NOON + 1.5 * DAY, form("jane@example.com", 4));
       expect(nextRetentionMs(store.state)).toBe(NOON + 2.5 * DAY);
-    });
-  });
+    }));
 
-  test.each(["hot", "cold"])(
-    "with lines of both kinds loses those that are too old within a day (%s)",
-    async (where) => {
-      const workspaceId = await inStore(async (store) => {
-        const before = NOON - 20 * DAY;
-        const [young = ""] = store.record(NOON, form("young@example.com"));
-        const [old = ""] = store.record(NOON, { ...visit("v-old"), receivedAtMs: before });
-        const [named = ""] = store.record(NOON, visit("v-young"));
-        const [older = ""] = store.record(NOON, {
-          id: "sig_late",
-          ...form("old@example.com"),
-          receivedAtMs: before,
-          pathSource: "old-path",
-        });
-        store.seal();
-        if (where === "cold") await store.workOnCold(NOON + COLD_AFTER_MS);
-        const all = async () =>
-          `${textOfTables(store.sql).replaceAll("old@example.com", "o@")}${await textOfBucket(store.workspaceId)}`;
-        keep(store, NOON + 1);
-        const dayOver = NOON + 12 * DAY - DAY / 2;
-        ring(store, dayOver - 1);
-        expect(stored(store)).toEqual([young, old, named, older]);
-        expect(await all()).toContain("v-old");
-        expect(nextRetentionMs(store.state)).toBeLessThanOrEqual(dayOver + RETENTION_SWEEP_MS);
-        ring(store, dayOver + RETENTION_SWEEP_MS);
-        await store.workOnCold(NOON + 12 * DAY);
-        expect(stored(store)).toEqual([young, named]);
-        expect([old, older].map((id) => store.state.signals.find(id))).toEqual([null, null]);
-        expect([2, 4].map((seq) => store.state.signals.read(seq))).toEqual([null, null]);
-        expect([1, 2, 3, 4].filter((seq) => store.state.signals.read(seq) !== null)).toEqual([1, 3]);
-        const left = await all();
-        expect(/.{0,80}(?:v-old|old-path).{0,20}/u.exec(left.replace(/event_groups.*/gu, ""))?.[0]).toBeUndefined();
-        expect(left).not.toContain(old);
-        expect(store.sql.exec("SELECT * FROM signals_late").toArray()).toEqual([]);
-        expect(left).toContain("v-young");
-        expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({ processed: 2 });
-        expect(store.sql.exec("SELECT anonymous FROM event_groups WHERE event = 'Visit'").one()).toEqual({
-          anonymous: 1,
-        });
-        const version = store.state.signals.segmentOf(1)?.version;
-        ring(store, NOON + 12 * DAY + 3 * RETENTION_SWEEP_MS);
-        expect(store.state.signals.segmentOf(1)?.version).toBe(version);
-        return store.workspaceId;
+  test.each(["hot", "cold"])("drops the old lines of a %s segment within a day, and the segment later", (where) =>
+    inBalance(async (store) => {
+      const before = NOON - 20 * DAY;
+      const [young = "", old = "", named = "", older = ""] = store.record(
+        NOON,
+        form("young@example.com"),
+        { ...visit("v-old"), receivedAtMs: before },
+        visit("v-young"),
+        { id: "sig_late", ...form("old@example.com"), receivedAtMs: before, pathSource: "old-path" },
+      );
+      store.seal();
+      if (where === "cold") await store.workOnCold(NOON + COLD_AFTER_MS);
+      // The person and the group outlive the signal.
+      const all = async () =>
+        `${textOfTables(store.sql)
+          .replaceAll("old@example.com", "")
+          .replaceAll(/event_groups.*/gu, "")}${await textOfBucket(store.workspaceId)}`;
+      keep(store, NOON + 1);
+      const dayOver = NOON + 12 * DAY - DAY / 2;
+      ring(store, dayOver - 1);
+      expect(stored(store).toSorted()).toEqual([young, old, named, older].toSorted());
+      expect(await all()).toContain("v-old");
+      expect(nextRetentionMs(store.state)).toBeLessThanOrEqual(dayOver + RETENTION_SWEEP_MS);
+      ring(store, dayOver + RETENTION_SWEEP_MS);
+      await store.workOnCold(NOON + 12 * DAY);
+      expect(stored(store).toSorted()).toEqual([young, named].toSorted());
+      expect([old, older].map((id) => store.state.signals.find(id))).toEqual([null, null]);
+      const left = await all();
+      expect(/v-old|old-path/u.exec(left)).toBeNull();
+      expect(left).not.toContain(old);
+      expect(left).toContain("v-young");
+      expect(rowsOf(store, "signals_late")).toEqual([]);
+      expect(countsOf(store, "dropped")).toMatchObject({ processed: 2 });
+      expect(store.sql.exec("SELECT anonymous FROM event_groups WHERE event = 'Visit'").one()).toEqual({
+        anonymous: 1,
       });
-      await expectToAddUp(workspaceId, { hasDropped: true });
-    },
+      const version = store.state.signals.segmentOf(1)?.version;
+      ring(store, NOON + 12 * DAY + 3 * RETENTION_SWEEP_MS);
+      expect(store.state.signals.segmentOf(1)?.version).toBe(version);
+      ring(store, OVER + RETENTION_SWEEP_MS);
+      expect([stored(store), store.state.signals.segmentOf(1)]).toEqual([[], null]);
+      expect(countsOf(store, "dropped")).toMatchObject({ processed: 4 });
+      await store.workOnCold(OVER + RETENTION_SWEEP_MS);
+      expect([await textOfBucket(store.workspaceId), rowsOf(store, "cold_objects")]).toEqual(["", []]);
+    })(),
   );
 
-  test("is dropped with the rest after it was partly emptied, and counted once", async () => {
-    const workspaceId = await inStore((store) => {
-      store.record(NOON, { ...form("a@example.com"), receivedAtMs: NOON - 20 * DAY }, form("b@example.com"));
-      store.seal();
-      keep(store, NOON + 1);
-      ring(store, NOON + 13 * DAY);
-      ring(store, OVER + RETENTION_SWEEP_MS);
+  test("keeps an object of R2 until the last of its segments is dropped", () =>
+    inStore(async (store) => {
+      for (const [ms, visitor] of [
+        [0, "v-1"],
+        [5, "v-2"],
+      ] as const) {
+        store.record(NOON + ms, visit(visitor));
+        store.seal();
+      }
+      await store.workOnCold(NOON + 5 + COLD_AFTER_MS);
+      expect(rowsOf(store, "cold_objects")).toHaveLength(1);
+      keep(store, NOON + DAY);
+      ring(store, OVER);
+      await store.workOnCold(OVER);
+      expect(await textOfBucket(store.workspaceId)).toContain("v-2");
+    }));
+
+  test("shortens the timelines of unknown visitors, and forgets late ids", () =>
+    inStore((store) => {
+      keep(store, NOON);
+      for (let day = 0; day < 40; day++) {
+        store.record(NOON + day * DAY, visit("v-1"), { ...visit("v-1"), id: `sig_${day}` });
+        ring(store, NOON + day * DAY + DAY / 2);
+      }
+      const [list] = store.sql.exec<{ entries: string }>("SELECT entries FROM timelines");
+      expect([list?.entries.split(",").length, rowsOf(store, "signals_late").length]).toEqual([2 * 31, 31]);
+      ring(store, NOON + 80 * DAY);
+      expect([rowsOf(store, "timelines"), rowsOf(store, "signals_late")]).toEqual([[], []]);
+      expect(store.sql.exec("SELECT count, anonymous FROM event_groups").one()).toEqual({ count: 80, anonymous: 0 });
+    }));
+
+  test(
+    "drops purged and released signals and dead letters, but never a held signal",
+    inBalance((store) => {
+      const at = { verdict: "held" as const, receivedAtMs: NOON };
+      const [longest, ended, released = ""] = store.record(
+        NOON,
+        { ...form("jane@example.com", 1), ...at, periodEndMs: NOON + 40 * DAY },
+        { ...form("jane@example.com", 2), ...at, periodEndMs: NOON + DAY },
+        { ...form("jane@example.com", 3), ...at, periodEndMs: NOON + 40 * DAY },
+        { ...form("jane@example.com", 4), dead: true },
+      );
+      const later = NOON + 20 * DAY;
+      const resent = { from: "held" as const, place: 3 };
+      store.record(later, { ...form("jane@example.com", 3), id: released, receivedAtMs: NOON, resent });
+      purgeHeld(store.state, later);
+      expect(stored(store)).toEqual([released, longest, ended, released]);
+      keep(store, later);
+      ring(store, later + DAY);
+      ring(store, OVER + DAY);
+      expect([stored(store), rowsOf(store, "dead_letters")]).toEqual([[longest], []]);
+      expect(countsOf(store, "dropped")).toMatchObject({ processed: 1, purged: 1, held: 0, deadLettered: 1 });
+      const version = store.state.held.segmentOf(1)?.version;
+      ring(store, OVER + 2 * DAY);
+      expect(store.state.held.segmentOf(1)?.version).toBe(version);
+      purgeHeld(store.state, NOON + 40 * DAY);
+      ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
       expect(stored(store)).toEqual([]);
-      expect(store.state.signals.segmentOf(1)).toBeNull();
-      expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({ processed: 2 });
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId, { hasDropped: true });
-  });
-});
+    }),
+  );
 
-test("line numbers continue after retention has emptied the store", async () => {
-  await inStore((store) => {
-    keep(store, NOON);
-    store.record(NOON, form("jane@example.com", 1), form("jane@example.com", 2));
-    ring(store, OVER + DAY);
-    expect(stored(store)).toEqual([]);
-    store.restart();
-    store.record(OVER + DAY, form("jane@example.com", 3));
-    expect(linesOf(store.state.signals as never).map(({ seq }) => seq)).toEqual([3]);
-    expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: 15 });
-  });
-});
-
-test("lists of unknown visitors get shorter as their signals are dropped, and late ids are forgotten", async () => {
-  await inStore((store) => {
-    keep(store, NOON);
-    for (let day = 0; day < 40; day++) {
-      store.record(NOON + day * DAY, visit("v-1", day), { ...visit("v-1", day + 100), id: `sig_${day}` });
-      ring(store, NOON + day * DAY + DAY / 2);
-    }
-    const [list] = store.sql.exec<{ entries: string }>("SELECT entries FROM timelines");
-    expect(list?.entries.split(",")).toHaveLength(2 * 31);
-    expect(store.sql.exec("SELECT count(*) AS n FROM signals_late").one()).toEqual({ n: 31 });
-    ring(store, NOON + 80 * DAY);
-    expect(store.sql.exec("SELECT * FROM timelines").toArray()).toEqual([]);
-    expect(store.sql.exec("SELECT * FROM signals_late").toArray()).toEqual([]);
-    expect(store.sql.exec("SELECT count, anonymous FROM event_groups").one()).toEqual({ count: 80, anonymous: 0 });
-  });
-});
-
-test("a held signal is never dropped, of any age; purged and released ones and dead letters are", async () => {
-  const workspaceId = await inStore((store) => {
-    const at = { verdict: "held" as const, receivedAtMs: NOON };
-    const [longest, ended, released = ""] = store.record(
-      NOON,
-      { ...form("jane@example.com", 1), ...at, periodEndMs: NOON + 40 * DAY },
-      { ...form("jane@example.com", 2), ...at, periodEndMs: NOON + DAY },
-      { ...form("jane@example.com", 3), ...at, periodEndMs: NOON + 40 * DAY },
-      { ...form("jane@example.com", 4), dead: true },
-    );
-    const later = NOON + 20 * DAY;
-    store.record(later, {
-      ...form("jane@example.com", 3),
-      id: released,
-      receivedAtMs: NOON,
-      resent: { from: "held", place: 3 },
-    });
-    purgeHeld(store.state, later);
-    expect(stored(store)).toEqual([released, longest, ended, released]);
-    keep(store, later);
-    ring(store, later + DAY);
-    ring(store, OVER + DAY);
-    expect(stored(store)).toEqual([longest]);
-    expect(store.sql.exec("SELECT * FROM dead_letters").toArray()).toEqual([]);
-    expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({
-      processed: 1,
-      purged: 1,
-      held: 0,
-      deadLettered: 1,
-    });
-    const version = store.state.held.segmentOf(1)?.version;
-    ring(store, OVER + 2 * DAY);
-    expect(store.state.held.segmentOf(1)?.version).toBe(version);
-    expect(store.state.held.nextToEnd()?.endMs ?? null).toBe(NOON + 40 * DAY);
-    purgeHeld(store.state, NOON + 40 * DAY);
-    ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
-    expect(stored(store)).toEqual([]);
-    return store.workspaceId;
-  });
-  await expectToAddUp(workspaceId, { hasDropped: true });
-});
-
-test("objects of cold storage are deleted with the last of their segments", async () => {
-  await inStore(async (store) => {
-    store.record(NOON, visit("v-1"));
-    store.seal();
-    store.record(NOON + 5, visit("v-2"));
-    store.seal();
-    await store.workOnCold(NOON + 5 + COLD_AFTER_MS);
-    expect(store.sql.exec("SELECT count(*) AS n FROM cold_objects").one()).toEqual({ n: 1 });
-    keep(store, NOON + DAY);
-    ring(store, OVER);
-    await store.workOnCold(OVER);
-    expect(await textOfBucket(store.workspaceId)).toContain("v-2");
-    ring(store, OVER + 5 + RETENTION_SWEEP_MS);
-    await store.workOnCold(OVER + RETENTION_SWEEP_MS);
-    expect(await textOfBucket(store.workspaceId)).toBe("");
-    expect(store.sql.exec("SELECT * FROM cold_objects").toArray()).toEqual([]);
-  });
-});
-
-test("retention works in bounded steps and survives a crash after each", async () => {
-  const workspaceId = await inStore((store) => {
-    const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
-    store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
-    store.seal();
-    keep(store, OVER);
-    deleteExpired(store.state, OVER);
-    const left = stored(store).length;
-    expect(left).toBeGreaterThan(0);
-    expect(left).toBeLessThanOrEqual(count - RETENTION_ROWS);
-    expect(nextRetentionMs(store.state)).toBe(OVER);
-    store.restart();
-    ring(store, OVER);
-    expect(stored(store)).toEqual([]);
-    expect(store.sql.exec("SELECT * FROM timelines").toArray()).toEqual([]);
-    return store.workspaceId;
-  });
-  await expectToAddUp(workspaceId, { hasDropped: true });
-});
-
-test("retention removes single old lines from very many segments in steps", () =>
-  inStore((store) => {
-    for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
-      store.record(OVER, { ...visit("v-old", n), receivedAtMs: NOON - DAY }, visit("v-new", n));
+  test(
+    "works in bounded steps, and survives a crash after each",
+    inBalance((store) => {
+      const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
+      store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
       store.seal();
-    }
-    keep(store, OVER);
-    const old = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-old").length;
-    deleteExpired(store.state, OVER);
-    expect(old()).toBe(10);
-    expect(nextRetentionMs(store.state)).toBe(OVER);
-    expect(ring(store, OVER)).toBe(1);
-    expect(old()).toBe(0);
-    expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
-  }));
+      keep(store, OVER);
+      deleteExpired(store.state, OVER);
+      const left = stored(store).length;
+      expect([left > 0, left <= count - RETENTION_ROWS]).toEqual([true, true]);
+      expect(nextRetentionMs(store.state)).toBe(OVER);
+      store.restart();
+      ring(store, OVER);
+      expect([stored(store), rowsOf(store, "timelines")]).toEqual([[], []]);
+    }),
+  );
 
-test("signals are kept forever under a plan without retention, also if it is chosen again later", async () => {
-  await inStore((store) => {
-    expect(nextRetentionMs(store.state)).toBeNull();
-    const ids = store.record(NOON, form("jane@example.com"));
-    // The store does not know its plan yet: it asks D1 at once, and then once a day.
-    expect(nextRetentionMs(store.state)).toBe(0);
-    keep(store, NOON);
-    setRetention(store.sql, { retentionDays: null }, NOON);
-    expect(nextRetentionMs(store.state)).toBe(NOON + DAY);
-    deleteExpired(store.state, NOON + DAY);
-    expect(nextRetentionMs(store.state)).toBe(NOON + 2 * DAY);
-    deleteExpired(store.state, OVER + DAY);
-    expect(stored(store)).toEqual(ids);
-    expect(store.state.signals.open().lines).toHaveLength(1);
-    keep(store, OVER + DAY);
-    ring(store, OVER + DAY);
-    expect(stored(store)).toEqual([]);
+  test("drops old lines from a bounded number of segments per step", () =>
+    inStore((store) => {
+      for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
+        store.record(OVER, { ...visit("v-old"), receivedAtMs: NOON - DAY }, visit("v-new"));
+        store.seal();
+      }
+      keep(store, OVER);
+      deleteExpired(store.state, OVER);
+      expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 20);
+      expect([nextRetentionMs(store.state), ring(store, OVER)]).toEqual([OVER, 1]);
+      expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
+    }));
+
+  test("keeps signals forever under a plan without retention, and asks D1 once a day", () =>
+    inStore((store) => {
+      expect(nextRetentionMs(store.state)).toBeNull();
+      const ids = store.record(NOON, form("jane@example.com"));
+      // A store that does not know its plan asks D1 at once.
+      expect(nextRetentionMs(store.state)).toBe(0);
+      keep(store, NOON);
+      setRetention(store.sql, { retentionDays: null }, NOON);
+      expect(nextRetentionMs(store.state)).toBe(NOON + DAY);
+      deleteExpired(store.state, NOON + DAY);
+      expect(nextRetentionMs(store.state)).toBe(NOON + 2 * DAY);
+      deleteExpired(store.state, OVER + DAY);
+      expect([stored(store), store.state.signals.open().length]).toEqual([ids, 1]);
+      keep(store, OVER + DAY);
+      ring(store, OVER + DAY);
+      expect(stored(store)).toEqual([]);
+    }));
+});
+
+describe("the purge of held signals (spec §3.2, §8.3)", () => {
+  const held = (periodEndMs: number, fields: object = {}, more: Partial<Sent> = {}): Sent => ({
+    verdict: "held",
+    periodEndMs,
+    payload: { event: "E", email: "jane@example.com", ...fields },
+    ...more,
   });
+  const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) => facts.status);
+  const nextEndMs = ({ state }: TestStore) => state.held.nextToEnd()?.endMs ?? null;
+  const leftOf = (store: TestStore) => statuses(store).filter((status) => status === "held").length;
+
+  test.each(["open", "sealed"])("ends each %s signal exactly with its period", (where) =>
+    inBalance((store) => {
+      store.record(NOON, held(NOON + 10), held(NOON + 20, { n: 2 }), held(NOON + 20, { n: 3 }));
+      if (where === "sealed") store.seal();
+      expect(nextEndMs(store)).toBe(NOON + 10);
+      purgeHeld(store.state, NOON + 9);
+      expect(statuses(store)).toEqual(["held", "held", "held"]);
+      purgeHeld(store.state, NOON + 10);
+      expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "held", "held"], NOON + 20]);
+      // Signals of the current period can be released, also from a segment with ended signals.
+      const found = heldSignals(store.state, NOON + 20, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 10);
+      expect(found.map(({ place }) => place)).toEqual([2, 3]);
+      purgeHeld(store.state, NOON + 20);
+      expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "purged", "purged"], null]);
+    }, false)(),
+  );
+
+  test.each(["open", "sealed"])(
+    "leaves only id, event and place of %s signals, which are no sample any more",
+    (where) =>
+      inStore((store) => {
+        const [bobs] = store.record(NOON, { payload: { event: "E", email: "bob@example.com" } });
+        const more = { pathSource: "form of jane", idempotencyKey: "jane-1" };
+        const [second] = store.record(NOON + 1, held(NOON + 50, { userId: "user-jane", name: "Jane" }));
+        const [id = ""] = store.record(NOON + 2, held(NOON + 10, { properties: { a: "jane" } }, more));
+        if (where === "sealed") store.seal();
+        const sample = () => store.sql.exec("SELECT sample_id FROM event_groups WHERE source = 'unknown'").toArray();
+        purgeHeld(store.state, NOON + 10);
+        expect(sample()).toEqual([{ sample_id: second }]);
+        expect(store.state.held.find(id)?.facts).toMatchObject({
+          status: "purged",
+          event: "E",
+          email: null,
+          source: null,
+        });
+        purgeHeld(store.state, NOON + 50);
+        expect(sample()).toEqual([{ sample_id: bobs }]);
+        expect(textOfTables(store.sql)).not.toMatch(/jane/i);
+        store.restart();
+        expect(statuses(store)).toEqual(["purged", "purged"]);
+      }),
+  );
+
+  test("skips released signals", () =>
+    inStore((store) => {
+      const [id = ""] = store.record(NOON, held(NOON + 10));
+      store.seal();
+      store.record(NOON + 5, held(NOON + 10, {}, { id, verdict: "accepted", resent: { from: "held", place: 1 } }));
+      purgeHeld(store.state, NOON + 10);
+      expect([statuses(store), nextEndMs(store)]).toEqual([["released"], null]);
+      expect(countsOf(store, "totals")).toMatchObject({ processed: 1, held: 0, purged: 0 });
+    }));
+
+  test(
+    "works in steps of a bounded number of lines",
+    inBalance((store) => {
+      const count = PURGE_ROWS + SEGMENT_MAX_LINES + 10;
+      store.record(NOON, ...Array.from({ length: count }, (_, n) => held(NOON + 10, { n })));
+      purgeHeld(store.state, NOON + 10);
+      expect([leftOf(store) > 0, leftOf(store) < count, nextEndMs(store)]).toEqual([true, true, NOON + 10]);
+      for (let steps = 0; steps < 3; steps++) purgeHeld(store.state, NOON + 10);
+      expect(leftOf(store)).toBe(0);
+    }, false),
+  );
+
+  test("works in steps of a bounded number of segments", () =>
+    inStore((store) => {
+      for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
+        store.record(NOON, held(NOON + 10, { n }));
+        store.seal();
+      }
+      purgeHeld(store.state, NOON + 10);
+      expect([leftOf(store), nextEndMs(store)]).toEqual([10, NOON + 10]);
+      purgeHeld(store.state, NOON + 10);
+      expect(leftOf(store)).toBe(0);
+    }));
 });

@@ -7,11 +7,10 @@ import { nextRetentionMs } from "../../../../src/store/deletion/retention.ts";
 import { RETENTION_MIN_DAYS } from "../../../../src/limits.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
-import { ring, withBindings } from "../../../support/cold.ts";
+import { withBindings } from "../../../support/cold.ts";
 import { d1Failing } from "../../../support/faults.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
-import { textOfBucket } from "../../../support/everything.ts";
 import { until } from "../../../support/until.ts";
 import { call, newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
@@ -100,92 +99,40 @@ describe("a signal older than its plan's retention", () => {
     expect(trace.status).toBe(404);
   });
 
-  test("is deleted in any state; a held one when its period ends, not before", async () => {
-    const twin = { email: "jane@example.com", messageId: "m" };
-    const held = at(OLD, { email: "jane@example.com", n: 2 }, { verdict: "held", periodEnd: NOW + DAY });
-    const ended = at(OLD, { email: "jane@example.com", n: 3 }, { verdict: "held", periodEnd: OLD + DAY });
-    await send(at(OLD, twin), at(OLD + 1, twin), held, ended, at(OLD, {}, { payload: "{broken" }));
-    const before = await workspace.store.totals();
-    expect(before).toMatchObject({ processed: 1, duplicates: 1, held: 1, purged: 1, deadLettered: 1 });
-    await retain(RETENTION_MIN_DAYS);
-    await until(async () => expect(await stored()).toEqual([held.id]));
-    expect(await workspace.store.totals()).toEqual(before);
-  });
-
-  describe("a signal older than its plan's retention, of an unknown visitor", () => {
-    const pairs = async () => (await query<{ key: ArrayBuffer }>("SELECT key FROM pairs ORDER BY key")).map(keyText);
-    const keyText = ({ key }: { key: ArrayBuffer }) => new TextDecoder().decode(key);
-    const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1" };
-    const alias = { type: "alias", messageId: "a", userId: "user-1", previousId: "visitor-1" };
-
-    test("leaves no pair of its ids", async () => {
-      const more = { type: "track", messageId: "t", anonymousId: "visitor-1" };
-      await send(at(OLD, identify), at(OLD + 1, more), at(OLD + 2, { ...alias, userId: "user-2" }));
-      expect(await pairs()).toHaveLength(6);
-      await retain(RETENTION_MIN_DAYS);
-      await until(async () => expect(await stored()).toEqual([]));
-      expect(await pairs()).toEqual([]);
-    });
-
-    test("leaves no pair made by an alias of a known person", async () => {
-      await send(at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }));
-      expect(await pairs()).toHaveLength(4);
-      await retain(RETENTION_MIN_DAYS);
-      await until(async () => expect(await stored()).toEqual([]));
-      expect(await pairs()).toEqual([]);
-    });
-
-    test("keeps the pair while both ids have signals, which later go to one person together", async () => {
-      const kept = ["visitor-1", "visitor-2"].map((anonymousId, index) =>
-        at(YOUNG, { type: "track", messageId: anonymousId, anonymousId, userId: `user-${index + 1}` }),
+  test("takes the pairs of its ids along, unless both ids have other signals", async () => {
+    const pairs = async () =>
+      (await query<{ key: ArrayBuffer }>("SELECT key FROM pairs ORDER BY key")).map(({ key }) =>
+        new TextDecoder().decode(key),
       );
-      await send(
-        at(OLD, identify),
-        at(OLD, { ...identify, messageId: "i2", anonymousId: "visitor-2", userId: "user-2" }),
-        at(OLD, { ...identify, messageId: "i3", anonymousId: "visitor-3", userId: "user-2" }),
-        ...kept,
-      );
-      await retain(RETENTION_MIN_DAYS);
-      await until(async () => expect((await stored()).toSorted()).toEqual(kept.map(({ id }) => id).toSorted()));
-      expect(await pairs()).toEqual(["avisitor-1", "avisitor-2", "uuser-1", "uuser-2"]);
-      const traits = { email: "jane@example.com" };
-      await send(at(YOUNG + 1, { type: "identify", messageId: "i4", anonymousId: "visitor-1", traits }));
-      const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/people?email=jane@example.com");
-      expect(items).toMatchObject([
-        { identities: expect.arrayContaining([expect.objectContaining({ value: "user-1" })]) },
-      ]);
-    });
-  });
-
-  test("stays in the counts of the signal queue, but not as waiting, and is not shown", async () => {
-    await send(at(OLD, { type: "track", messageId: "m", anonymousId: "visitor-1" }));
-    const groups = () => workspace.operator<{ items: unknown[] }>("GET", "/events");
-    expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 1 }]);
+    const identify = (n: number, m = n) =>
+      at(OLD, { type: "identify", messageId: `i-${n}`, anonymousId: `visitor-${n}`, userId: `user-${m}` });
+    const alias = { type: "alias", messageId: "a", userId: "user-4", previousId: "visitor-4" };
+    const young = [1, 2].map((n) =>
+      at(YOUNG, { type: "track", messageId: `t-${n}`, anonymousId: `visitor-${n}`, userId: `user-${n}` }),
+    );
+    await send(
+      identify(1),
+      identify(2),
+      identify(3, 2),
+      at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }),
+      ...young,
+    );
+    expect(await pairs()).toHaveLength(10);
     await retain(RETENTION_MIN_DAYS);
-    await until(async () => expect(await stored()).toEqual([]));
-    expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 0, sample: { payload: null } }]);
-  });
-
-  test("is deleted with its payload in cold storage, while neighbouring payloads stay", async () => {
-    const anonymous = (ms: number, visitor: string) =>
-      at(ms, { type: "track", messageId: visitor, anonymousId: visitor, event: "E" });
-    const young = anonymous(YOUNG, "visitor-young");
-    await send(anonymous(OLD, "visitor-old"), young);
-    await ring(workspace.id);
-    expect(await textOfBucket(workspace.id)).toContain("visitor-old");
-    await retain(RETENTION_MIN_DAYS);
-    await until(async () => {
-      await runDurableObjectAlarm(workspace.store);
-      expect(await textOfBucket(workspace.id)).not.toContain("visitor-old");
-    });
-    expect(await workspace.operator("GET", `/signals/${young.id}`)).toMatchObject({
-      payload: { anonymousId: "visitor-young" },
-    });
+    await until(async () => expect((await stored()).toSorted()).toEqual(young.map(({ id }) => id).toSorted()));
+    expect(await pairs()).toEqual(["avisitor-1", "avisitor-2", "uuser-1", "uuser-2"]);
+    const traits = { email: "jane@example.com" };
+    await send(at(YOUNG + 1, { type: "identify", messageId: "i", anonymousId: "visitor-1", traits }));
+    const { items } = await workspace.operator<{ items: { identities: { value: string }[] }[] }>(
+      "GET",
+      "/people?email=jane@example.com",
+    );
+    expect(items[0]?.identities.map(({ value }) => value)).toContain("user-1");
   });
 });
 
-describe("the work of retention", () => {
-  test("continues as signals age, without any call", async () => {
+describe("retention", () => {
+  test("continues as signals age, without a call", async () => {
     await putRetention(RETENTION_MIN_DAYS);
     const young = at(YOUNG, { email: "jane@example.com" });
     await send(young);
@@ -204,7 +151,7 @@ describe("the work of retention", () => {
 describe("a plan whose retention changes", () => {
   const days = async () => (await query<{ days: number | null }>("SELECT days FROM retention"))[0]?.days;
 
-  test("reaches the store with the next signal, which writes one row for it", async () => {
+  test("reaches the store with the next signal, which writes a row only then", async () => {
     await send(at(OLD, { email: "jane@example.com" }));
     const young = at(YOUNG, { email: "jane@example.com" });
     await putRetention(RETENTION_MIN_DAYS);
@@ -227,7 +174,7 @@ describe("a plan whose retention changes", () => {
     expect(await stored()).toEqual([young.id, later.id]);
   });
 
-  test.each([null, 365])("from %j days to fewer reaches a store without signals within a day", async (before) => {
+  test.each([null, 365])("from %j days to fewer reaches a store without new signals within a day", async (before) => {
     await putRetention(before);
     await send(at(OLD, { email: "jane@example.com" }));
     await runDurableObjectAlarm(workspace.store);
@@ -239,7 +186,7 @@ describe("a plan whose retention changes", () => {
     expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
   });
 
-  test("rings a store that keeps signals forever once a day, and an empty one never", async () => {
+  test("makes the alarm ask once a day while there are signals, and never for an empty store", async () => {
     const dueMs = () => runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(await dueMs()).toBeNull();
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + 10 * DAY });
@@ -251,7 +198,7 @@ describe("a plan whose retention changes", () => {
     expect(await dueMs()).toBeLessThanOrEqual(NOW + 11 * DAY);
   });
 
-  test("to more days is read before anything is dropped by the old setting", async () => {
+  test("to more days is read before a signal is dropped by the old setting", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await workspace.store.configure({ retentionDays: RETENTION_MIN_DAYS });
@@ -260,7 +207,7 @@ describe("a plan whose retention changes", () => {
     expect(await days()).toBeNull();
   });
 
-  test("drops nothing while D1 does not answer, reports the failing job, and drops afterwards", async () => {
+  test("drops nothing and reports a failing job while D1 does not answer", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await putRetention(RETENTION_MIN_DAYS);
@@ -278,7 +225,7 @@ describe("a plan whose retention changes", () => {
 });
 
 describe("a plan", () => {
-  test("keeps signals forever unless it says otherwise, also after a change back", async () => {
+  test("keeps signals forever by default, and again after a change back", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await runDurableObjectAlarm(workspace.store);
@@ -293,7 +240,7 @@ describe("a plan", () => {
     expect(await stored()).toEqual([old.id]);
   });
 
-  test("is the workspace's current one: a change takes effect without a signal", async () => {
+  test("takes effect without a signal when a workspace changes to it", async () => {
     const short = await newPlan(1_000);
     await putRetention(RETENTION_MIN_DAYS, short);
     await send(at(OLD, { email: "jane@example.com" }));
@@ -304,7 +251,7 @@ describe("a plan", () => {
     await until(async () => expect(await stored()).toEqual([]));
   });
 
-  test.each([0, RETENTION_MIN_DAYS - 1, 31.5, 3_651, "90"])("takes no %j days", async (days) => {
+  test.each([0, RETENTION_MIN_DAYS - 1, 31.5, 3_651, "90"])("refuses %j days", async (days) => {
     await expect(putRetention(days as number)).rejects.toThrow("retention_days");
   });
 

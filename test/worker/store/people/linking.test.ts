@@ -1,120 +1,121 @@
 /**
- * Spec §6.1: linking of earlier signals of visitors who become known (src/store/people/linking.ts): with the batch,
- * or by jobs.
+ * Spec §6.1: linking of earlier signals of visitors who become known (src/store/people/linking.ts), by the batch that
+ * identifies them or by jobs; and the timelines of visitors.
  */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
-import { stepLinkJobs, LINK_PAGE_SIGNALS } from "../../../../src/store/people/linking.ts";
+import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
+import { insertEntries } from "../../../../src/store/people/timelines.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
-import { inStore } from "../../../support/store.ts";
-import type { Sent, TestStore } from "../../../support/store.ts";
+import { identify, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const DAY = 24 * 3_600_000;
 const NOW = Date.now() - 3 * DAY;
 
-let sent = 0;
-const visit = (visitor: string, event = "E", ids: object = {}): Sent => ({
-  payload: { type: "track", event, messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}`, ...ids },
-});
-const identify = (visitor: string, email = `${visitor}@example.com`, ids: object = {}): Sent => ({
-  payload: { type: "identify", messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}`, ...ids, traits: { email } },
-});
-
-/** The current rule with which TestStore scores event E. */
-const rulesOf = ({ rulesVersion, points }: TestStore) => ({
-  version: rulesVersion ?? 1,
-  rules: compileRules([
-    {
-      id: "rule_1",
-      version: rulesVersion ?? 1,
-      event: "E",
-      match: "all",
-      conditions: [],
-      scoringSignal: "s",
-      points,
-    },
-  ]),
-});
-const stepOf = (store: TestStore, objects = store.objects) =>
-  stepLinkJobs({ state: store.state, storage: store.storage, objects, rules: async () => rulesOf(store) });
-const jobs = ({ sql }: TestStore) => sql.exec("SELECT 1 FROM link_jobs").toArray().length;
+const visit = (visitor: string, fields: object = {}): Sent => track({ anonymousId: `visitor-${visitor}`, ...fields });
+const known = (visitor: string, email = `${visitor}@example.com`, ids: object = {}): Sent =>
+  identify(email, { anonymousId: `visitor-${visitor}`, ...ids });
 const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
-const scores = ({ sql }: TestStore) =>
-  Object.fromEntries(
-    sql
-      .exec<{ email: string; score: number }>("SELECT email, score FROM people ORDER BY email")
-      .toArray()
-      .map(({ email, score }) => [email.slice(0, email.indexOf("@")), score]),
-  );
-/** Creates another version of the rule with these points. */
-const changeRules = (store: TestStore, points: number): void => {
-  store.rulesVersion = (store.rulesVersion ?? 0) + 1;
-  store.points = points;
-};
+const visitorLists = ({ sql }: TestStore) =>
+  [...sql.exec("SELECT list FROM timelines").raw<[ArrayBuffer]>()]
+    .map(([list]) => listOfKey(list))
+    .filter((list) => !list.startsWith("p"))
+    .sort();
 const withRules = <T>(act: (store: TestStore) => T | Promise<T>): Promise<T> =>
   inStore((store) => {
-    changeRules(store, 5);
+    store.changeRules(5);
     return act(store);
   });
 
-describe("visitors who become known", () => {
-  test("are linked by the batch that identifies them, with one write per segment for all of them", () =>
+describe("a line", () => {
+  test.each([
+    ["its user id alone", { userId: "u-1" }, ["user_id"]],
+    ["its anonymous id alone", { anonymousId: "a-1" }, ["anonymous_id"]],
+    ["both ids", { userId: "u-1", anonymousId: "a-1" }, ["user_id", "anonymous_id"]],
+    ["both ids, of which the anonymous id is known", { userId: "u-1", anonymousId: "a-known" }, ["user_id"]],
+    ["both ids, of which the user id is known", { userId: "u-known", anonymousId: "a-1" }, []],
+    ["an email and both ids", { userId: "u-1", anonymousId: "a-1", email: "bob@example.com" }, []],
+  ])("with %s stores the timelines that list it", (_, ids, listedBy) =>
+    inStore((store) => {
+      store.record(NOW, identify("jane@example.com", { anonymousId: "a-known", userId: "u-known" }), track(ids));
+      store.seal();
+      store.restart();
+      expect(store.state.signals.read(2)?.listedBy).toEqual(listedBy);
+      expectStateToAddUp(store.state);
+    }),
+  );
+
+  test("stays on the timeline of its user id while only its anonymous id is known", () =>
     withRules((store) => {
-      for (let segment = 0; segment < 3; segment++) {
-        store.record(NOW, ...["a", "b", "c"].map((visitor) => visit(visitor)));
-        store.seal();
-      }
-      const versions = () => [1, 4, 7].map((seq) => store.state.signals.segmentOf(seq)?.version);
-      expect(versions()).toEqual([0, 0, 0]);
-      store.record(NOW, identify("a"), identify("b"), visit("d"));
-      expect(versions()).toEqual([1, 1, 1]);
-      expect(jobs(store)).toBe(0);
-      expect(scores(store)).toEqual({ a: 15, b: 15 });
-      expect(statuses(store).filter((status) => status === "anonymous").length).toBe(4);
+      store.record(NOW, track({ userId: "u-1", anonymousId: "a-1" }), track({ userId: "u-2", anonymousId: "a-2" }));
+      store.record(
+        NOW,
+        identify("jane@example.com", { anonymousId: "a-1" }),
+        identify("bob@example.com", { userId: "u-2" }),
+      );
+      expect(store.state.signals.read(1)).toMatchObject({ owner: { by: "anonymous_id" }, listedBy: ["user_id"] });
+      expect(visitorLists(store)).toEqual(["uu-1"]);
+      store.record(NOW, identify("jane@example.com", { userId: "u-1" }));
+      expect(store.state.signals.read(1)).toMatchObject({ owner: { by: "user_id" }, listedBy: [] });
+      expect(visitorLists(store)).toEqual([]);
       expectStateToAddUp(store.state);
     }));
 
-  test("have open signals linked too, and later ones in the batch keep their place", () =>
-    withRules((store) => {
-      store.record(NOW, visit("a"), visit("b"));
-      store.record(NOW, identify("a"), visit("a"), visit("b"), visit("a", "F"));
-      expect(scores(store)).toEqual({ a: 10 });
+  test.each([1, null])("leaves no id on a timeline when its person is deleted (rules version %s)", (rulesVersion) =>
+    inStore(async (store) => {
+      store.rulesVersion = rulesVersion;
+      store.record(NOW, track({ userId: "u-jane", anonymousId: "a-jane" }));
+      store.record(NOW, identify("jane@example.com", { userId: "u-jane" }));
+      await store.linkAll();
+      expect(store.deletePerson("jane@example.com", NOW + DAY)?.finishedAtMs).toBe(NOW + DAY);
+      expect(visitorLists(store)).toEqual([]);
+    }),
+  );
+});
+
+describe("the batch that identifies visitors", () => {
+  test("links their signals with one write per segment, and scores them only then", () =>
+    withRules(async (store) => {
+      let id = "";
+      for (let segment = 0; segment < 3; segment++) {
+        [id = ""] = store.record(NOW, visit("a"), visit("b"), visit("c"));
+        store.seal();
+      }
+      store.record(NOW, visit("a"));
+      const trace = () => traceSignal(store.state, store.objects, id);
+      expect(await trace()).toMatchObject({ status: "anonymous", rulesMatched: [], points: 0 });
+      store.record(NOW, known("a"), visit("a"), known("b"), visit("d"), visit("a", { event: "F" }));
+      expect([1, 4, 7].map((seq) => store.state.signals.segmentOf(seq)?.version)).toEqual([1, 1, 1]);
+      expect([store.linkJobs, store.scores]).toEqual([0, { a: 25, b: 15 }]);
+      expect(await trace()).toMatchObject({ status: "processed", rulesTried: 1, points: 5 });
+      expect(statuses(store).filter((status) => status === "anonymous").length).toBe(4);
       store.restart();
       expectStateToAddUp(store.state);
     }));
 
-  test("score nothing before, and raise no notification", () =>
-    withRules(async (store) => {
-      const [id = ""] = store.record(NOW, visit("a"));
-      const trace = () => traceSignal(store.state, store.objects, id);
-      expect(await trace()).toMatchObject({ status: "anonymous", rulesMatched: [], points: 0 });
-      store.record(NOW, identify("a"));
-      expect(await trace()).toMatchObject({ status: "processed", rulesTried: 1, points: 5 });
-    }));
-
-  test("are linked by jobs if the batch is unsuitable, all jobs in one step", () =>
+  test("leaves signals of other rules to jobs, which take all visitors in one step", () =>
     withRules(async (store) => {
       const visitors = Array.from({ length: 40 }, (_, n) => `v${n}`);
-      for (const visitor of visitors) store.record(NOW, visit(visitor), visit(visitor, "F"));
+      for (const visitor of visitors) store.record(NOW, visit(visitor), visit(visitor, { event: "F" }));
       store.seal();
-      changeRules(store, 7);
-      store.record(NOW, ...visitors.map((visitor) => identify(visitor)));
-      expect(jobs(store)).toBe(40);
-      expect(await stepOf(store)).toBe(false);
-      expect(jobs(store)).toBe(0);
-      expect(scores(store)).toEqual(Object.fromEntries(visitors.map((visitor) => [visitor, 7])));
+      store.changeRules(7);
+      store.record(NOW, visit("new"), known("new"));
+      store.record(NOW, ...visitors.map((visitor) => known(visitor)));
+      expect([store.linkJobs, store.scores["new"], store.scores["v1"]]).toEqual([40, 7, 0]);
+      expect(await store.link()).toBe(false);
+      expect(store.linkJobs).toBe(0);
+      expect(store.scores).toEqual(Object.fromEntries(["new", ...visitors].map((visitor) => [visitor, 7])));
       expect(store.state.signals.segmentOf(1)?.version).toBe(1);
       expectStateToAddUp(store.state);
     }));
 
-  test("with more signals than a batch reads are linked partly by it and then by jobs", () =>
+  test("leaves signals above its budget to jobs", () =>
     withRules(async (store) => {
       const many = LINK_PAGE_SIGNALS + 30;
       store.record(NOW, ...Array.from({ length: many }, () => visit("a")), visit("b"));
@@ -122,201 +123,174 @@ describe("visitors who become known", () => {
         store.record(NOW, visit("c"));
         store.seal();
       }
-      store.record(NOW, identify("c"), identify("a"), identify("b"));
-      expect(jobs(store)).toBe(3);
-      expect(statuses(store)).toContain("anonymous");
-      while (await stepOf(store));
-      expect(jobs(store)).toBe(0);
-      expect(scores(store)).toEqual({ a: 5 * many, b: 5, c: 5 * (RULE_STEP_SEGMENTS + 5) });
+      store.record(NOW, known("c"), known("a"), known("b"));
+      expect(store.linkJobs).toBe(3);
+      await store.linkAll();
+      expect([store.linkJobs, store.scores]).toEqual([0, { a: 5 * many, b: 5, c: 5 * (RULE_STEP_SEGMENTS + 5) }]);
       expectStateToAddUp(store.state);
     }));
 
-  test("are linked by a job if their user id takes over an anonymous id, and the previous owner is recomputed", () =>
+  test("leaves to a job the signals that a user id takes from the owner of an anonymous id", () =>
     withRules(async (store) => {
-      store.record(NOW, identify("a", "ann@example.com"));
-      store.record(NOW, visit("a", "E", { userId: "u-1" }));
-      expect(scores(store)).toEqual({ ann: 5 });
-      store.record(NOW, identify("b", "bob@example.com", { userId: "u-1" }));
-      expect([jobs(store), scores(store)]).toEqual([1, { ann: 5, bob: 0 }]);
-      while (await stepOf(store));
-      expect([jobs(store), scores(store)]).toEqual([0, { ann: 0, bob: 5 }]);
+      store.record(NOW, known("a", "ann@example.com"));
+      store.record(NOW, visit("a", { userId: "u-1" }));
+      store.record(NOW, known("b", "bob@example.com", { userId: "u-1" }));
+      expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5, bob: 0 }]);
+      await store.linkAll();
+      expect([store.linkJobs, store.scores]).toEqual([0, { ann: 0, bob: 5 }]);
       expectStateToAddUp(store.state);
     }));
 });
 
-describe.each(["open", "sealed", "cold"])(
-  "an id that goes back and forth between two people, over lines that are %s",
-  (where) => {
-    test("with several owners give each the signals of their time, and the first owner the earlier ones", () =>
-      withRules(async (store) => {
-        const settle = async (): Promise<void> => {
-          if (where !== "open") store.seal();
-          if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
-        };
-        const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
-        const inTurn = ["ann", "bob", "ann", "bob"].map((name) => `${name}@example.com`);
-        // In each turn one line also has a user id without an owner yet, so that it gets another owner in the end.
-        store.record(NOW, at(0, visit("x")), at(1, visit("x", "E", { userId: "u-1" })));
-        for (const [turn, email] of inTurn.entries()) {
-          await settle();
-          changeRules(store, 5);
-          const ms = 10 * (turn + 1);
-          store.record(NOW, at(ms, identify("x", email)), at(ms + 1, visit("x")));
-          store.record(NOW, at(ms + 2, visit("x", "E", { userId: "u-1" })), at(ms + 3, visit("x", "F")));
-          if (turn !== 1) while (await stepOf(store));
-        }
+test.each(["open", "sealed", "cold"])(
+  "gives each owner of an id the %s signals of their time, and the first owner the earlier signals",
+  (where) =>
+    withRules(async (store) => {
+      const settle = async (): Promise<void> => {
+        if (where !== "open") store.seal();
+        if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
+      };
+      const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
+      // In each turn a line also has a user id without an owner yet, so that it gets another owner in the end.
+      store.record(NOW, at(0, visit("x")), at(1, visit("x", { userId: "u-1" })));
+      for (const [turn, name] of ["ann", "bob", "ann", "bob"].entries()) {
         await settle();
-        // A late signal belongs to the owner of the id at its receipt.
-        store.record(NOW, at(25, visit("x")), at(5, visit("x")));
-        expect(scores(store)).toEqual({ ann: 35, bob: 25 });
-        store.record(NOW, identify("carol", "carol@example.com", { userId: "u-1" }));
-        while (await stepOf(store));
-        expect([jobs(store), scores(store)]).toEqual([0, { ann: 20, bob: 15, carol: 25 }]);
-        const seen = store.sql.exec(
-          "SELECT first_seen - ? AS first, last_seen - ? AS last FROM people ORDER BY email",
-          NOW,
-          NOW,
-        );
-        expect(seen.toArray().slice(0, 2)).toEqual([
-          { first: 0, last: 33 },
-          { first: 20, last: 43 },
-        ]);
-        expectStateToAddUp(store.state);
-      }));
-  },
+        store.changeRules(5);
+        const ms = 10 * (turn + 1);
+        store.record(NOW, at(ms, known("x", `${name}@example.com`)), at(ms + 1, visit("x")));
+        store.record(NOW, at(ms + 2, visit("x", { userId: "u-1" })), at(ms + 3, visit("x", { event: "F" })));
+        if (turn !== 1) await store.linkAll();
+      }
+      await settle();
+      // A late signal belongs to the owner at the time when it was received.
+      store.record(NOW, at(25, visit("x")), at(5, visit("x")));
+      expect(store.scores).toEqual({ ann: 35, bob: 25 });
+      store.record(NOW, known("carol", "carol@example.com", { userId: "u-1" }));
+      await store.linkAll();
+      expect([store.linkJobs, store.scores]).toEqual([0, { ann: 20, bob: 15, carol: 25 }]);
+      const seen = store.sql.exec(
+        "SELECT first_seen - ?1 AS first, last_seen - ?1 AS last FROM people ORDER BY email",
+        NOW,
+      );
+      expect(seen.toArray().slice(0, 2)).toEqual([
+        { first: 0, last: 33 },
+        { first: 20, last: 43 },
+      ]);
+      expectStateToAddUp(store.state);
+    }),
 );
 
-describe("a visitor who becomes known after the rules have changed", () => {
-  test("is scored by the new rules, although the signals were processed on arrival", () =>
-    withRules(async (store) => {
-      store.record(NOW, visit("a"));
-      changeRules(store, 7);
-      store.record(NOW, visit("b"));
-      store.record(NOW, identify("a"), identify("b"));
-      expect([jobs(store), scores(store)]).toEqual([1, { a: 0, b: 7 }]);
-      while (await stepOf(store));
-      expect([jobs(store), scores(store)]).toEqual([0, { a: 7, b: 7 }]);
-      expectStateToAddUp(store.state);
-    }));
-
-  test("is scored by the new rules, even if the consumer of their signals used old ones", () =>
-    withRules(async (store) => {
-      const before = { rulesVersion: store.rulesVersion, points: store.points };
-      changeRules(store, 7);
-      store.record(NOW, visit("a"));
-      const now = { rulesVersion: store.rulesVersion, points: store.points };
-      Object.assign(store, before);
-      store.record(NOW, visit("b"));
-      Object.assign(store, now);
-      store.record(NOW, visit("c"));
-      store.record(NOW, identify("a"), identify("b"), identify("c"));
-      expect([jobs(store), scores(store)]).toEqual([2, { a: 0, b: 0, c: 7 }]);
-      while (await stepOf(store));
-      expect(scores(store)).toEqual({ a: 7, b: 7, c: 7 });
-    }));
-});
-
-describe("a failing link step", () => {
-  test("links no visitor, and the next batch links all", () =>
+describe("a link job", () => {
+  test("links no visitor if its step fails, and all visitors in the next step", () =>
     withRules(async (store) => {
       for (const visitor of ["a", "b", "c"]) {
         store.record(NOW, visit(visitor));
         store.seal();
       }
-      changeRules(store, 7);
-      store.record(NOW, ...["a", "b", "c"].map((visitor) => identify(visitor)));
+      store.changeRules(7);
+      store.record(NOW, known("a"), known("b"), known("c"));
       store.sql.exec(
         "CREATE TRIGGER refused BEFORE UPDATE ON people WHEN NEW.id = 2 AND NEW.score > 0 BEGIN SELECT RAISE(ABORT, 'no'); END",
       );
-      await expect(stepOf(store)).rejects.toThrow("no");
-      expect([jobs(store), scores(store)]).toEqual([3, { a: 0, b: 0, c: 0 }]);
+      await expect(store.link()).rejects.toThrow("no");
+      expect([store.linkJobs, store.scores]).toEqual([3, { a: 0, b: 0, c: 0 }]);
       expectStateToAddUp(store.state);
       store.sql.exec("DROP TRIGGER refused");
-      await stepOf(store);
-      expect([jobs(store), scores(store)]).toEqual([0, { a: 7, b: 7, c: 7 }]);
+      await store.link();
+      expect([store.linkJobs, store.scores]).toEqual([0, { a: 7, b: 7, c: 7 }]);
       expectStateToAddUp(store.state);
     }));
 
-  test("for missing data in R2 postpones only the visitors who need it", () =>
+  test("waits only if its visitor needs payloads that R2 does not give", () =>
     withRules(async (store) => {
       store.record(NOW, visit("a"), visit("b"));
       store.seal();
       await store.workOnCold(NOW + 2 * DAY);
       store.record(NOW, visit("c"), visit("b"));
-      changeRules(store, 7);
-      store.record(NOW, ...["a", "b", "c"].map((visitor) => identify(visitor)));
+      store.changeRules(7);
+      store.record(NOW, known("a"), known("b"), known("c"));
       const isDown = () => Promise.reject(new Error("R2 is down"));
-      const broken = new ColdObjects(bucketWith({ before: isDown }), store.workspaceId);
-      expect(await stepOf(store, broken)).toBe(true);
-      expect([jobs(store), scores(store)]).toEqual([2, { a: 0, b: 7, c: 7 }]);
-      expect(await stepOf(store, broken)).toBe(false);
+      const objects = new ColdObjects(bucketWith({ before: isDown }), store.workspaceId);
+      expect(await store.link({ objects })).toBe(true);
+      expect([store.linkJobs, store.scores]).toEqual([2, { a: 0, b: 7, c: 7 }]);
+      expect(await store.link({ objects })).toBe(false);
       expect(nextLinkJobMs(store.sql)).toBeGreaterThan(Date.now() + COLD_RETRY_MS / 2);
       store.sql.exec("UPDATE link_jobs SET due_at = 1");
-      while (await stepOf(store));
-      expect([jobs(store), scores(store)]).toEqual([0, { a: 7, b: 14, c: 7 }]);
+      await store.linkAll();
+      expect([store.linkJobs, store.scores]).toEqual([0, { a: 7, b: 14, c: 7 }]);
+      expectStateToAddUp(store.state);
+    }));
+
+  test("ends if the timeline names a line without a segment", () =>
+    inStore(async (store) => {
+      const visitor = { kind: "anonymous_id", value: "a-1" } as const;
+      for (let segment = 0; segment < 3; segment++) {
+        store.record(NOW, track({ anonymousId: `a-${segment}` }));
+        store.seal();
+      }
+      store.state.signals.drop(store.state.signals.segmentOf(2) ?? store.state.signals.open());
+      store.record(NOW, identify("jane@example.com", { anonymousId: "a-1" }));
+      insertEntries(store.sql, visitorList(visitor), [{ seq: 2, scored: null }]);
+      startLinkJob(store.sql, visitor, NOW);
+      await store.link();
+      expect([store.linkJobs, visitorLists(store)]).toEqual([0, ["aa-0", "aa-2"]]);
+    }));
+
+  test("ends if the id has lost its owner, and the lines wait for the next person whom the id names", () =>
+    inStore(async (store) => {
+      store.record(NOW, track({ anonymousId: "a-1" }));
+      startLinkJob(store.sql, { kind: "anonymous_id", value: "a-1" }, NOW);
+      await store.link();
+      expect(store.linkJobs).toBe(0);
+      store.record(NOW, identify("jane@example.com", { anonymousId: "a-1" }));
+      await store.linkAll();
+      expect(store.state.signals.read(1)?.owner).toMatchObject({ by: "anonymous_id" });
       expectStateToAddUp(store.state);
     }));
 });
 
-const visitor = fc.constantFrom("a", "b", "c", "d");
+const visitors = (maxLength: number) => fc.array(fc.constantFrom("a", "b", "c", "d"), { minLength: 1, maxLength });
 const anyStep = fc.oneof(
+  // `isBehind`: the consumer that evaluated the signals did not know the new rules.
   {
     weight: 6,
-    arbitrary: fc.record({
-      do: fc.constant("visit" as const),
-      visitors: fc.array(visitor, { minLength: 1, maxLength: 5 }),
-      /** The consumer that evaluated them did not know the new rules. */
-      isBehind: fc.boolean(),
-    }),
+    arbitrary: fc.record({ do: fc.constant("visit" as const), names: visitors(5), isBehind: fc.boolean() }),
   },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant("identify" as const),
-      visitors: fc.array(visitor, { minLength: 1, maxLength: 3 }),
-    }),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.record({ do: fc.constant("change rules" as const), points: fc.integer({ min: 1, max: 99 }) }),
-  },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("seal" as const) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("cool" as const) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("identify" as const), names: visitors(3) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("change" as const), points: fc.integer({ min: 1, max: 99 }) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constantFrom("seal" as const, "seal", "cool", "restart") }) },
 );
 
-test("in any order of identification, each signal scores by the rules in force when it first has a person", async () => {
+test("each signal scores by the rules in force when it first has a person, in any order of identification", async () => {
   await assertForSoLong(
     fc.asyncProperty(fc.array(anyStep, { minLength: 8, maxLength: 40, size: "max" }), (steps) =>
       withRules(async (store) => {
-        const known: Record<string, number> = {};
+        const scores: Record<string, number> = {};
         const waiting: string[] = [];
-        let before = { rulesVersion: store.rulesVersion, points: store.points };
+        const rulesNow = () => ({ rulesVersion: store.rulesVersion, points: store.points });
+        let before = rulesNow();
         for (const step of steps) {
           if (step.do === "visit") {
-            const now = { rulesVersion: store.rulesVersion, points: store.points };
+            const now = rulesNow();
             if (step.isBehind) Object.assign(store, before);
-            for (const name of step.visitors) {
-              if (known[name] === undefined) waiting.push(name);
-              else known[name] += store.points;
+            for (const name of step.names) {
+              if (scores[name] === undefined) waiting.push(name);
+              else scores[name] += store.points;
             }
-            store.record(NOW, ...step.visitors.map((name) => visit(name)));
+            store.record(NOW, ...step.names.map((name) => visit(name)));
             Object.assign(store, now);
           } else if (step.do === "identify") {
-            store.record(NOW, ...step.visitors.map((name) => identify(name)));
-            while (await stepOf(store));
-            for (const name of step.visitors) {
-              known[name] ??= store.points * waiting.filter((waitingName) => waitingName === name).length;
-            }
-          } else if (step.do === "change rules") {
-            before = { rulesVersion: store.rulesVersion, points: store.points };
-            changeRules(store, step.points);
+            store.record(NOW, ...step.names.map((name) => known(name)));
+            await store.linkAll();
+            for (const name of step.names) scores[name] ??= store.points * waiting.filter((v) => v === name).length;
+          } else if (step.do === "change") {
+            before = rulesNow();
+            store.changeRules(step.points);
           } else if (step.do === "seal") store.seal();
           else if (step.do === "cool") await store.workOnCold(NOW + 2 * DAY);
           else store.restart();
         }
-        expect(scores(store)).toEqual(known);
-        expect(jobs(store)).toBe(0);
+        expect([store.linkJobs, store.scores]).toEqual([0, scores]);
         expectStateToAddUp(store.state);
       }),
     ),

@@ -1,190 +1,242 @@
 /**
- * Recomputes a person who loses lines with a first or last time or a trait (src/store/people/recount.ts), in bounded
- * steps for any number of lines.
+ * Repairs people who lose lines (src/store/people/recount.ts), in bounded steps for any number of lines: times and traits are
+ * recomputed, and matches of rules that score once are replaced.
  */
 import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
-import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
-import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
-import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
+import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "../../../../src/store/people/recount.ts";
+import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
+import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
-import { readStore } from "../../../support/read-store.ts";
+import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
-import { inStore } from "../../../support/store.ts";
-import type { Sent, TestStore } from "../../../support/store.ts";
+import { identify, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
-/** One line in each, so that a step does not finish them. */
-const SEGMENTS = 2 * RULE_STEP_SEGMENTS + 20;
 const ANN = "ann@example.com";
+const NO_RULES = { version: 1, rules: compileRules([]) };
 
-let sent = 0;
-const visit = (receivedAtMs: number, fields: object = {}): Sent => ({
-  payload: { type: "track", event: "E", messageId: `m-${sent++}`, anonymousId: "v-ann", ...fields },
-  receivedAtMs,
-});
-const identify = (email: string, ids: object): Sent => ({
-  payload: { type: "identify", messageId: `m-${sent++}`, ...ids, traits: { email } },
-});
+const visit = (fields: object = {}, receivedAtMs = NOW): Sent =>
+  track({ anonymousId: "v-ann", ...fields }, { receivedAtMs, periodStartMs: NOW });
 const named = (name: string) => ({ context: { traits: { name } } });
 
-/** Ann's lines. Some are hers only by her anonymous id: the person identified by their user id takes them. */
-function history(store: TestStore, ...lines: Sent[]): void {
-  store.rulesVersion = 1;
-  store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
-  for (const line of lines) {
-    store.record(NOW, line);
-    store.seal();
-  }
-}
-
-/** Gives the lines with a user id to another person. */
-async function take(store: TestStore, userId: string): Promise<void> {
-  store.record(NOW, identify(`${userId}@example.com`, { userId }));
-  const { state, storage, objects } = store;
-  const rules = async () => ({ version: 1, rules: compileRules([]) });
-  while (await stepLinkJobs({ state, storage, objects, rules }));
-}
-
-/** Names and times of people, as stored and as recomputed from all lines at once. */
-function people({ sql }: TestStore) {
-  return sql.exec("SELECT id, first_seen, last_seen, name FROM people ORDER BY id").toArray();
-}
-function counted(store: TestStore) {
-  return people(store).map(({ id }) => {
-    const ownLines = linesOf(store.state.signals as never)
-      .map(({ facts }) => facts)
-      .filter(({ owner }) => owner?.personId === id)
-      .sort((a, b) => a.admission.receivedAtMs - b.admission.receivedAtMs);
-    const times = ownLines.map(({ admission }) => admission.receivedAtMs);
-    const name = ownLines.findLast(({ traits }) => traits.name !== undefined)?.traits.name ?? null;
-    return { id, first_seen: times[0], last_seen: times.at(-1), name };
-  });
-}
-
-/** Runs the recount with a restart after each step. @returns the number of steps. */
-function finish(store: TestStore): number {
-  let steps = 0;
-  for (; hasRecounts(store.sql); steps++) {
-    if (steps > 50) throw new Error("it does not end");
-    store.restart();
-    expect(rowsRead(store.sql, () => stepRecounts(store.state))).toBeLessThan(8 * RULE_STEP_SEGMENTS);
-  }
-  return steps;
-}
-
-/** The first and the last signal, which also has a name. */
-const bobs = () => [visit(NOW - 9_000, { userId: "u-1" }), visit(NOW + 9_000, { userId: "u-1", ...named("Bob") })];
-/** The first step stops at the line with Ann's name. */
-const many = () =>
-  Array.from({ length: SEGMENTS }, (_, n) =>
-    visit(NOW + n, n === SEGMENTS - RULE_STEP_SEGMENTS - 5 ? named("Ann") : {}),
-  );
-
-test("recomputes a person with many signals in steps after the first and last are removed, and knows them by no removed line", () =>
-  inStore(async (store) => {
-    history(store, ...bobs(), ...many());
-    expect(people(store)).toMatchObject([{ first_seen: NOW - 9_000, last_seen: NOW + 9_000, name: "Bob" }]);
-    await take(store, "u-1");
-    const [ann] = people(store);
-    expect(ann).toMatchObject({ last_seen: NOW + SEGMENTS - 1, name: null });
-    // A line recorded in the meantime counts for its person.
-    store.record(NOW, visit(NOW - 1));
-    expect(finish(store)).toBeGreaterThan(1);
-    expect(people(store)[0]).toMatchObject({ first_seen: NOW - 1, last_seen: NOW + SEGMENTS - 1, name: "Ann" });
-    expect(people(store)).toEqual(counted(store));
-    expectStateToAddUp(store.state);
-  }));
-
-test("recomputes very many people who lose a line to the same person, in steps", () =>
-  inStore(async (store) => {
-    store.rulesVersion = 1;
-    const ids = Array.from({ length: RULE_STEP_SEGMENTS }, (_, n) => `v-${n}`);
-    for (const anonymousId of ids) {
-      store.record(NOW, identify(`${anonymousId}@example.com`, { anonymousId }));
-      store.record(NOW, visit(NOW - 5, { anonymousId, userId: "u-1" }), visit(NOW - 4, { anonymousId, ...named("N") }));
-      store.seal();
-    }
-    await take(store, "u-1");
-    finish(store);
-    expect(people(store)).toHaveLength(ids.length + 1);
-    expect(people(store)).toEqual(counted(store));
-    expectStateToAddUp(store.state);
-  }));
-
-test("stops recomputing a person who is deleted", () =>
-  inStore(async (store) => {
-    history(store, visit(NOW - 9_000, { userId: "u-1" }), ...many());
-    await take(store, "u-1");
-    expect(hasRecounts(store.sql)).toBe(true);
-    beginDeletion(store.state, "del_1", ANN, NOW + 10_000);
-    stepRecounts(store.state);
-    expect(hasRecounts(store.sql)).toBe(false);
-    expect(people(store)).toHaveLength(1);
-  }));
-
-test("the alarm continues recomputing after the object was evicted", async () => {
-  const workspaceId = await inStore(async (store) => {
-    history(store, ...bobs(), ...many());
-    await take(store, "u-1");
-    expect(hasRecounts(store.sql)).toBe(true);
-    return store.workspaceId;
-  });
+/** Runs the alarm after an eviction, and reads a column of all people. */
+async function columnAfterEviction(workspaceId: string, column: "name" | "score"): Promise<unknown[]> {
   await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
   await ringUntilQuiet(workspaceId);
-  const names = await readStore(workspaceId, ({ sql }) => sql.exec("SELECT name FROM people ORDER BY id").toArray());
-  expect(names).toEqual([{ name: "Ann" }, { name: "Bob" }]);
+  await expectToAddUp(workspaceId);
+  return readStore(workspaceId, ({ sql }) =>
+    [...sql.exec(`SELECT ${column} FROM people ORDER BY id`).raw<[unknown] & SqlStorageValue[]>()].flat(),
+  );
+}
+
+describe("a recount", () => {
+  /** One line in each, so that a step does not finish them. */
+  const SEGMENTS = 2 * RULE_STEP_SEGMENTS + 20;
+
+  /** The first step stops before the line with Ann's name. */
+  const many = (): Sent[] =>
+    Array.from({ length: SEGMENTS }, (_, n) =>
+      visit(n === SEGMENTS - RULE_STEP_SEGMENTS - 5 ? named("Ann") : {}, NOW + n),
+    );
+  /** The first and the last line, which also has a name. */
+  const bobs = (): Sent[] => [
+    visit({ userId: "u-1" }, NOW - 9_000),
+    visit({ userId: "u-1", ...named("Bob") }, NOW + 9_000),
+  ];
+
+  /** Records Ann's lines. Some are hers only by her anonymous id, so the owner of their user id takes them. */
+  function history(store: TestStore, ...lines: Sent[]): void {
+    store.rulesVersion = 1;
+    store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
+    for (const line of lines) {
+      store.record(NOW, line);
+      store.seal();
+    }
+  }
+
+  async function take(store: TestStore, userId: string): Promise<void> {
+    store.record(NOW, identify(`${userId}@example.com`, { userId }));
+    await store.linkAll(NO_RULES);
+  }
+
+  const people = ({ sql }: TestStore) =>
+    sql.exec("SELECT id, first_seen, last_seen, name FROM people ORDER BY id").toArray();
+
+  /** People as recomputed from all lines at once. */
+  const expected = (store: TestStore) =>
+    people(store).map(({ id }) => {
+      const lines = linesOf(store.state.signals as never)
+        .map(({ facts }) => facts)
+        .filter(({ owner }) => owner?.personId === id)
+        .sort((a, b) => a.admission.receivedAtMs - b.admission.receivedAtMs);
+      const times = lines.map(({ admission }) => admission.receivedAtMs);
+      const name = lines.findLast(({ traits }) => traits.name !== undefined)?.traits.name ?? null;
+      return { id, first_seen: times[0], last_seen: times.at(-1), name };
+    });
+
+  /** Finishes with a restart after each step. Returns the number of steps. */
+  function finish(store: TestStore): number {
+    let steps = 0;
+    for (; hasRecounts(store.sql); steps++) {
+      if (steps > 50) throw new Error("it does not end");
+      store.restart();
+      expect(rowsRead(store.sql, () => stepRecounts(store.state))).toBeLessThan(8 * RULE_STEP_SEGMENTS);
+    }
+    expectStateToAddUp(store.state);
+    return steps;
+  }
+
+  test("recomputes a person with many signals in steps after the first and the last signal leave", () =>
+    inStore(async (store) => {
+      history(store, ...bobs(), ...many());
+      expect(people(store)).toMatchObject([{ first_seen: NOW - 9_000, last_seen: NOW + 9_000, name: "Bob" }]);
+      await take(store, "u-1");
+      expect(people(store)[0]).toMatchObject({ last_seen: NOW + SEGMENTS - 1, name: null });
+      // A line that is recorded meanwhile counts.
+      store.record(NOW, visit({}, NOW - 1));
+      expect(finish(store)).toBeGreaterThan(1);
+      expect(people(store)[0]).toMatchObject({ first_seen: NOW - 1, last_seen: NOW + SEGMENTS - 1, name: "Ann" });
+    }));
+
+  test("recomputes many people who lose a signal to the same person", () =>
+    inStore(async (store) => {
+      store.rulesVersion = 1;
+      const ids = Array.from({ length: RULE_STEP_SEGMENTS }, (_, n) => `v-${n}`);
+      for (const anonymousId of ids) {
+        store.record(NOW, identify(`${anonymousId}@example.com`, { anonymousId }));
+        store.record(
+          NOW,
+          visit({ anonymousId, userId: "u-1" }, NOW - 5),
+          visit({ anonymousId, ...named("N") }, NOW - 4),
+        );
+        store.seal();
+      }
+      await take(store, "u-1");
+      finish(store);
+      expect(people(store)).toHaveLength(ids.length + 1);
+      expect(people(store)).toEqual(expected(store));
+    }));
+
+  test("ends when the person is deleted", () =>
+    inStore(async (store) => {
+      history(store, visit({ userId: "u-1" }, NOW - 9_000), ...many());
+      await take(store, "u-1");
+      expect(hasRecounts(store.sql)).toBe(true);
+      store.beginDeletion(ANN, NOW + 10_000);
+      stepRecounts(store.state);
+      expect([hasRecounts(store.sql), people(store).length]).toEqual([false, 1]);
+    }));
+
+  test("is continued by the alarm after an eviction", async () => {
+    const workspaceId = await inStore(async (store) => {
+      history(store, ...bobs(), ...many());
+      await take(store, "u-1");
+      expect(hasRecounts(store.sql)).toBe(true);
+      return store.workspaceId;
+    });
+    expect(await columnAfterEviction(workspaceId, "name")).toEqual(["Ann", "Bob"]);
+  });
+
+  const line = { after: fc.integer({ min: -99, max: 999 }), isNamed: fc.boolean() };
+  const anyAction = fc.oneof(
+    { weight: 3, arbitrary: fc.record({ do: fc.constant("take" as const), user: fc.nat(5) }) },
+    { weight: 4, arbitrary: fc.record({ do: fc.constantFrom("count" as const, "count", "count", "restart") }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("record" as const), ...line }) },
+  );
+  /** Lines that another person may take. */
+  const taken = fc.array(fc.record({ at: fc.nat(SEGMENTS), ...line }), { minLength: 6, maxLength: 6 });
+
+  test("gives the same result as recomputing everything at once, in any order of removals and recordings", async () => {
+    await assertForSoLong(
+      fc.asyncProperty(taken, fc.array(anyAction, { minLength: 3, maxLength: 14 }), (lines, actions) =>
+        inStore(async (store) => {
+          const all = many();
+          for (const [user, { at, after, isNamed }] of lines.entries()) {
+            const fields = { userId: `u-${user}`, ...(isNamed ? named(`Name ${user}`) : {}) };
+            all.splice(at, 0, visit(fields, NOW + after));
+          }
+          history(store, ...all);
+          for (const action of actions) {
+            if (action.do === "take") await take(store, `u-${action.user}`);
+            else if (action.do === "count") stepRecounts(store.state);
+            else if (action.do !== "record") store.restart();
+            else store.record(NOW, visit(action.isNamed ? named("New") : {}, NOW + action.after));
+          }
+          finish(store);
+          expect(people(store)).toEqual(expected(store));
+        }),
+      ),
+      { numRuns: 15, limitMs: 10_000 },
+    );
+  }, 60_000);
 });
 
-const anyAction = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("take" as const), user: fc.nat(5) }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("count" as const) }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant("record" as const),
-      after: fc.integer({ min: -99, max: 999 }),
-      isNamed: fc.boolean(),
-    }),
-  },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const) }) },
-);
-/** Lines that another person may take: their places, their receipt, and whether they have a name. */
-const taken = fc.array(
-  fc.record({ at: fc.nat(SEGMENTS), after: fc.integer({ min: -99, max: 999 }), isNamed: fc.boolean() }),
-  {
-    minLength: 6,
-    maxLength: 6,
-  },
-);
+describe("the replacement of a match", () => {
+  const LINES = 2 * REPLACE_STEP_ENTRIES + 10;
 
-test("any order of removals and recordings ends with the same result as recomputing everything at once", async () => {
-  await assertForSoLong(
-    fc.asyncProperty(taken, fc.array(anyAction, { minLength: 3, maxLength: 14 }), (lines, actions) =>
-      inStore(async (store) => {
-        const all = many();
-        for (const [user, { at, after, isNamed }] of lines.entries()) {
-          const line = visit(NOW + after, { userId: `u-${user}`, ...(isNamed ? named(`Name ${user}`) : {}) });
-          all.splice(at, 0, line);
-        }
-        history(store, ...all);
-        for (const action of actions) {
-          if (action.do === "take") await take(store, `u-${action.user}`);
-          else if (action.do === "count") stepRecounts(store.state);
-          else if (action.do === "restart") store.restart();
-          else store.record(NOW, visit(NOW + action.after, action.isNamed ? named("New") : {}));
-        }
-        finish(store);
-        expect(people(store)).toEqual(counted(store));
-        expectStateToAddUp(store.state);
-      }),
-    ),
-    { numRuns: 15, limitMs: 10_000 },
-  );
-}, 60_000);
+  /** Ann's first signal scores; behind many others, more would. Then the first signal becomes Bob's, for whom no rule scores now. */
+  async function loseFirst(store: TestStore): Promise<void> {
+    store.rulesVersion = 1;
+    store.frequency = "once_per_day";
+    store.record(NOW, identify(ANN, { anonymousId: "v-ann" }, { periodStartMs: NOW }));
+    store.record(NOW + 1, visit({ userId: "u-bob" }));
+    const others = Array.from({ length: LINES }, () => visit({ event: "Other" }));
+    for (let from = 0; from < LINES; from += 1_000) store.record(NOW + 2, ...others.slice(from, from + 1_000));
+    store.record(NOW + 3, visit(), visit({ more: 1 }));
+    expect(store.scores).toEqual({ ann: 5 });
+    store.record(NOW + 4, identify("bob@example.com", { userId: "u-bob" }, { periodStartMs: NOW }));
+    await store.linkAll(NO_RULES);
+    expect(store.scores).toEqual({ ann: 0, bob: 0 });
+  }
+
+  function expectOneScore(store: TestStore): void {
+    expect(store.scores).toEqual({ ann: 5, bob: 0 });
+    expect([...ruleDaysOf(store.state).values()].map(({ count }) => count)).toEqual([1]);
+    expectStateToAddUp(store.state);
+  }
+
+  test("is found behind many signals, in steps that read a bounded number of rows", () =>
+    inStore(async (store) => {
+      await loseFirst(store);
+      let steps = 0;
+      for (; hasReplacements(store.sql); steps++) {
+        expect(steps).toBeLessThan(4);
+        store.restart();
+        expect(rowsRead(store.sql, () => stepReplacements(store.state, NOW))).toBeLessThan(REPLACE_STEP_ENTRIES / 10);
+      }
+      expect(steps).toBeGreaterThan(1);
+      expectOneScore(store);
+    }));
+
+  test("is not needed after a new signal has scored", () =>
+    inStore(async (store) => {
+      await loseFirst(store);
+      store.record(NOW + 5, visit({ more: 2 }));
+      expect(store.scores).toEqual({ ann: 5, bob: 0 });
+      while (hasReplacements(store.sql)) stepReplacements(store.state, NOW);
+      expectOneScore(store);
+    }));
+
+  test("ends when the person is deleted", () =>
+    inStore(async (store) => {
+      await loseFirst(store);
+      store.beginDeletion(ANN, NOW + 10_000);
+      stepReplacements(store.state, NOW + 10_000);
+      expect([hasReplacements(store.sql), store.scores]).toEqual([false, { bob: 0 }]);
+    }));
+
+  test("is found by the alarm after an eviction", async () => {
+    const workspaceId = await inStore(async (store) => {
+      await loseFirst(store);
+      expect(hasReplacements(store.sql)).toBe(true);
+      return store.workspaceId;
+    });
+    expect(await columnAfterEviction(workspaceId, "score")).toEqual([5, 0]);
+  });
+});

@@ -3,7 +3,6 @@
  */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
-import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { ruleDaysOf } from "../../../support/adds-up.ts";
 import { readStore, expectDaysToAddUp, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
@@ -28,7 +27,7 @@ beforeEach(async () => {
   ]);
 });
 
-test("counts by day add up, also after held signals are released, purged, or found to be duplicates", async () => {
+test("counts by day add up, also after held signals are released, purged or found to be duplicates", async () => {
   await expectDaysToAddUp(workspace.id);
   await deliver(workspace.id, [{ id: "sig_7", ordinal: 7, payload: form(4), at: now - DAY }]);
   await expectDaysToAddUp(workspace.id);
@@ -48,7 +47,7 @@ test("counts by day add up, also after held signals are released, purged, or fou
   await expectDaysToAddUp(workspace.id);
 });
 
-test("a rule's counts by day stay as long as it has any score, of any day", async () => {
+test("a rule's counts stay as long as it has a score, of any day", async () => {
   await deliver(workspace.id, [{ id: "sig_old", ordinal: 7, payload: form(9), at: now - 90 * DAY }]);
   const scored = await readStore(workspace.id, (state) => [...ruleDaysOf(state)]);
   expect(scored.map(([, { count }]) => count)).toEqual([4]);
@@ -60,43 +59,4 @@ test("a rule's counts by day stay as long as it has any score, of any day", asyn
     await runInDurableObject(workspace.store, (store) => store.alarm());
     expect((await workspace.store.ruleFacts([ruleId]))[0]?.hasScoringSignals).toBe(false);
   });
-});
-
-test("counts by day cost one row per matching rule and batch, and none for a group", async () => {
-  const written = await runInDurableObject(workspace.store, async (store, { storage: { sql } }) => {
-    const exec = sql.exec.bind(sql);
-    const statements: string[] = [];
-    sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
-      statements.push(query);
-      return exec(query, ...bindings);
-    }) as typeof sql.exec;
-    const admission = { keyId: "k", endpoint: "signal_staging", verdict: "accepted", signalLimit: 9 } as const;
-    const evaluation = {
-      rulesTried: 1,
-      matches: [{ ruleId: "rule_x", ruleVersion: 1, scoringSignal: "s", points: 1 }],
-    };
-    const signals = Array.from({ length: 50 }, (_, n): SignalToRecord => ({
-      admission: {
-        ...admission,
-        id: `sig_x${n}`,
-        ordinal: n,
-        receivedAtMs: now - (n % 3) * DAY,
-        periodStartMs: 1,
-        periodEndMs: now + DAY,
-      },
-      payload: "{}",
-      work: {
-        kind: "signal",
-        normalised: { kind: "signal", event: "e", source: "s", email: "x@example.com", traits: {}, hasOwnId: false },
-        contentHash: null,
-        duplicateWindowMs: 0,
-        evaluation,
-      },
-    }));
-    store.record([{ row: 2 ** 52, signals }]);
-    sql.exec = exec;
-    return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
-  });
-  // Counts by day are in the head, which a batch writes in any case.
-  expect(written.filter((query) => /rule_days|event_groups/.test(query))).toEqual([]);
 });

@@ -3,8 +3,6 @@ import { createExecutionContext, evictDurableObject, runInDurableObject } from "
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
-import { controlDatabase } from "../../../../src/control/database.ts";
-import { findWorkspace } from "../../../../src/control/workspaces.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
@@ -27,7 +25,6 @@ beforeEach(async () => {
 
 const AT = Date.parse("2026-11-01T10:00:00.000Z");
 const AUTHORISED = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
-const db = controlDatabase(env.DB);
 
 function ask(path: string): Promise<Response> {
   return call(`/operator/workspaces/${workspace.id}/export/${path}`, { headers: AUTHORISED });
@@ -56,10 +53,8 @@ async function start(page: (range: ExportRange, read: () => Promise<ExportPage>)
   const store = signalStore(env, workspace.id);
   const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
   const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
-  const found = await findWorkspace(db, workspace.id);
-  if (found === null) throw new Error("no workspace");
   const by = { actor: "jane@example.com", nowMs: AT };
-  return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
+  return exportFile(workspace.context({ env: bindings, by }), "slug", { records: "signals", format: "ndjson" });
 }
 
 /** Moves all payloads to R2. */
@@ -72,11 +67,11 @@ async function inColdStorage(): Promise<void> {
   });
 }
 
-/** Exports signals, with an event between the first page and the second. */
+/** Exports signals, with an event before each page but the first. */
 async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]> {
   let pages = 0;
   const { body } = await start(async (_, read) => {
-    if (pages++ === 1) await happens();
+    if (pages++ > 0) await happens();
     return read();
   });
   const text = await new Response(body).text();
@@ -88,7 +83,7 @@ async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]>
 }
 
 describe("an export of signals", () => {
-  test.each([0, 1, EXPORT_PAGE_ROWS - 1, EXPORT_PAGE_ROWS, EXPORT_PAGE_ROWS + 1, 3 * EXPORT_PAGE_ROWS])(
+  test.each([0, 1, EXPORT_PAGE_ROWS, 3 * EXPORT_PAGE_ROWS])(
     "contains each of %i signals once, in order of arrival",
     async (count) => {
       if (count > 0) await send(count);
@@ -97,7 +92,7 @@ describe("an export of signals", () => {
     },
   );
 
-  test("has the facts of each signal that admins ask for", async () => {
+  test("has the facts of each signal", async () => {
     await workspace.operator("POST", "/rules", {
       name: "R",
       event: "*",
@@ -152,7 +147,7 @@ describe("an export of signals", () => {
     expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
   });
 
-  test("has payloads as sent, digit by digit, one line each; a broken one as text", async () => {
+  test("has each payload as it was sent, in one line, and a broken payload as text", async () => {
     const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
     await deliver(workspace.id, [
       { id: "sig_a", payload: pretty },
@@ -167,7 +162,7 @@ describe("an export of signals", () => {
     );
   });
 
-  test("contains the records of the moment when it began", async () => {
+  test("leaves out signals that are recorded after it has begun", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
@@ -176,7 +171,7 @@ describe("an export of signals", () => {
     expect(text).not.toContain("sig_late");
   });
 
-  test("reads the store as fast as the receiver takes it, one slice ahead", async () => {
+  test("reads the store one page ahead of the receiver", async () => {
     const big = "x".repeat(60_000);
     await send(200, (index) => ({ event: "E", properties: { index, big } }));
     let pages = 0;
@@ -192,7 +187,7 @@ describe("an export of signals", () => {
     expect(pages).toBeLessThanOrEqual(4);
   });
 
-  test("has the payloads of cold storage, and breaks off if they cannot be read", async () => {
+  test("has the payloads from R2, and fails if they cannot be read", async () => {
     const payload = (index: number) => ({
       event: "E",
       anonymousId: `visitor-${index}`,
@@ -207,7 +202,7 @@ describe("an export of signals", () => {
     expect((await ask("signals")).status).toBe(503);
   });
 
-  test("breaks off without a normal end if the store stops answering", async () => {
+  test("ends with an error if the store stops answering", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const { body } = await start(({ cursor }, read) =>
       cursor === null ? read() : Promise.reject(new Error("store is gone")),
@@ -238,33 +233,29 @@ describe("signals that change state during an export", () => {
     );
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
 
-  test("appear once: held ones released while the log is exported", async () => {
-    await deliver(workspace.id, held(3));
-    await release([1]);
-    await send(EXPORT_PAGE_ROWS);
-    const ids = await exportedWhile(() => release([2]));
-    expect(ids.toSorted()).toEqual([...accepted(EXPORT_PAGE_ROWS), "sig_h1", "sig_h2", "sig_h3"].toSorted());
-  });
-
-  test("appear once: held ones released during their own export, before and after their turn", async () => {
+  test("appear once if held signals are released while the log or the held signals are exported", async () => {
     const count = EXPORT_PAGE_ROWS + 10;
     await deliver(workspace.id, held(count));
-    const ids = await exportedWhile(() => release([1, count]));
-    expect(ids.toSorted()).toEqual(
-      held(count)
-        .map(({ id }) => id)
-        .toSorted(),
-    );
+    await release([1]);
+    await send(EXPORT_PAGE_ROWS);
+    const expected = [...accepted(EXPORT_PAGE_ROWS), ...held(count).map(({ id }) => id)].toSorted();
+    let next = 2;
+    // Each page follows a release, of a signal before and of a signal after its turn.
+    const ids = await exportedWhile(() => release([next, count - next++]));
+    expect(ids.toSorted()).toEqual(expected);
   });
 
-  test("appear once: held ones that fail, replayed dead letters, and dead letters held again", async () => {
+  test("appear once if a held signal fails, and if dead letters are replayed or held again", async () => {
     await deliver(workspace.id, held(3));
     await deliver(workspace.id, [
       { id: "sig_d1", ordinal: 8_001, payload: "{" },
       { id: "sig_d2", ordinal: 8_002, payload: "{" },
     ]);
     await send(EXPORT_PAGE_ROWS);
+    let isFirst = true;
     const ids = await exportedWhile(async () => {
+      if (!isFirst) return;
+      isFirst = false;
       await release([2], "{");
       const again = { payload: { event: "D" }, resent: { from: "dead" as const, place: 1 } };
       await deliver(workspace.id, [
@@ -280,7 +271,7 @@ describe("signals that change state during an export", () => {
 });
 
 describe("exported people", () => {
-  test("with the maximum of ids are written with all ids, each with its current owner", async () => {
+  test("have all their ids, each with its current owner", async () => {
     const identify = (id: string, email: string, anonymousId: string, n: number) => ({
       id,
       ordinal: n,
@@ -327,7 +318,7 @@ describe("exported people", () => {
 });
 
 describe("exported scoring signals", () => {
-  test("appear once each, however many a person has, also if their signals were dropped", async () => {
+  test("appear once each, however many a person has, also of dropped signals", async () => {
     const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
     await workspace.operator("POST", "/rules", rule);
     const of = (n: number) => ({
@@ -386,7 +377,7 @@ describe("exported scoring signals", () => {
 describe("an export as CSV", () => {
   const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
 
-  test("has a header, also if it is empty, and quotes as RFC 4180 requires", async () => {
+  test("has a header even if it is empty, and quotes as RFC 4180 requires", async () => {
     const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
     expect(await rows("people?format=csv")).toEqual([header, ""]);
     const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
@@ -400,32 +391,24 @@ describe("an export as CSV", () => {
     ]);
   });
 
-  test("has one header over all slices", async () => {
+  test("has one header for all pages", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const all = await rows("signals?format=csv");
     expect(all).toHaveLength(EXPORT_PAGE_ROWS + 3);
     expect(all.filter((row) => row.startsWith("id,status,kind,event,"))).toEqual([all[0]]);
   });
 
-  test.each(["=1+1", "+1", "-1", "@SUM(A1)", "＝1"])("%j is no formula, and unaltered in NDJSON", async (name) => {
-    const traits = { email: "jane@example.com", title: name };
-    await deliver(workspace.id, [
-      { id: "sig_a", payload: { event: "E", ...traits, properties: { title: name } }, at: AT },
-    ]);
-    await deliver(workspace.id, [{ id: "sig_b", payload: { event: name, email: "jane@example.com" }, at: AT }]);
-    const signal = (await rows("signals?format=csv"))[2] ?? "";
-    expect(signal).toMatch(/^sig_b,processed,signal,'/);
-    expect((await lines("signals"))[1]).toMatchObject({ event: name });
+  test("makes no formula of a text, and quotes the cell separators of other locales", async () => {
+    const formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "＝1"];
+    const separated = ["Jane;=1+1", ";+1", "a;b", "Jane\t=1+1"];
+    await deliver(
+      workspace.id,
+      [...formulas, ...separated].map((event, n) => ({ id: `sig_${n}`, ordinal: n + 1, payload: { event }, at: AT })),
+    );
+    const csv = (await rows("signals?format=csv")).slice(1, -1).map((row) => row.split(",")[3]);
+    expect(csv).toEqual([...formulas.map((event) => `'${event}`), ...separated.map((event) => `"${event}"`)]);
+    expect((await lines("signals")).map(({ event }) => event)).toEqual([...formulas, ...separated]);
   });
-
-  test.each(["Jane;=1+1", ";+1", "a;b", "Jane\t=1+1"])(
-    "%j is quoted: other locales separate cells there",
-    async (name) => {
-      const traits = { email: "jane@example.com", name };
-      await deliver(workspace.id, [{ id: "sig_a", payload: { type: "identify", userId: "u", traits }, at: AT }]);
-      expect((await rows("people?format=csv"))[1]).toContain(`jane@example.com,"${name}",`);
-    },
-  );
 
   test("keeps negative numbers as numbers", async () => {
     const rule = { name: "R", event: "*", match: "all", conditions: [], scoring_signal: "churn risk", points: -20 };
@@ -445,7 +428,7 @@ describe("the answer to an export", () => {
     ["signals", "application/x-ndjson", "signals", "ndjson"],
     ["people?format=csv", "text/csv; charset=utf-8; header=present", "people", "csv"],
     ["scoring-signals?format=ndjson", "application/x-ndjson", "scoring-signals", "ndjson"],
-  ])("%s is a download with a name that says what it is", async (path, type, records, extension) => {
+  ])("to %s is a download with a name", async (path, type, records, extension) => {
     const response = await ask(path);
     await response.text();
     expect(response.headers.get("content-type")).toBe(type);
@@ -456,7 +439,7 @@ describe("the answer to an export", () => {
   });
 
   test.each(["signals", "people?format=csv", "scoring-signals"])(
-    "%s gives nothing where its entry in the audit log cannot be written, from the pages neither",
+    "to %s has no data if its audit entry cannot be written, on the pages too",
     async (path) => {
       await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
       const { slug } = await workspace.operator<{ slug: string }>("GET", "");
@@ -476,7 +459,7 @@ describe("the answer to an export", () => {
     },
   );
 
-  test("leaves an audit entry", async () => {
+  test("follows an audit entry", async () => {
     await (await ask("people?format=csv")).text();
     const entries = await env.DB.prepare(
       "SELECT actor, action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1",

@@ -1,0 +1,225 @@
+/**
+ * Refused calls by reason, for the rejections list. As with CallsByDay, new counts stay in memory until the alarm writes
+ * them. Bursts of refusals raise a notification.
+ */
+import type { EventData } from "../domain/events/workspace-event.ts";
+import { addRejection, forgetOld, type Refusal, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
+import { storedDetail } from "../http/problem.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { Lru } from "../platform/lru.ts";
+import type { CounterAlarm } from "./counter-alarm.ts";
+import type { CounterNotices } from "./counter-notices.ts";
+import type { CallsByDay } from "./keys.ts";
+
+/** Number of remembered request ids. It exceeds the number of calls whose slices arrive at the same time. */
+const CALLS_REMEMBERED = 1_000;
+
+interface Parts {
+  calls: CallsByDay;
+  notices: CounterNotices;
+  alarm: CounterAlarm;
+}
+
+export class Refusals {
+  readonly #storage: DurableObjectStorage;
+  readonly #parts: Parts;
+  readonly #bursts = new RefusalBursts();
+  /** All entries of `refusals`, ordered by their first call. */
+  readonly #entries: Rejection[];
+  readonly #unwritten = new Set<Rejection>();
+  /** Entries that have a row. */
+  #stored: ReadonlySet<Rejection>;
+  /** Request ids of recently refused calls. A call that is refused for several reasons counts once. */
+  readonly #refusedCalls = new Lru<string, true>(CALLS_REMEMBERED);
+
+  constructor(storage: DurableObjectStorage, parts: Parts) {
+    this.#storage = storage;
+    this.#parts = parts;
+    storage.sql.exec(`CREATE TABLE IF NOT EXISTS refusals (
+      key_id TEXT NOT NULL, code TEXT NOT NULL, cause TEXT NOT NULL, request_id TEXT NOT NULL, detail TEXT NOT NULL,
+      calls INTEGER NOT NULL, signals INTEGER NOT NULL, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL,
+      PRIMARY KEY (key_id, code, cause, request_id)) WITHOUT ROWID`);
+    this.#entries = readEntries(storage.sql);
+    this.#stored = new Set(this.#entries);
+  }
+
+  /** Counts calls, accepted or refused, to find bursts of refusals. */
+  called(keyId: string, calls: number, nowMs: number): void {
+    if (this.#parts.notices.wants("refusals.burst")) this.#bursts.called(keyId, calls, nowMs);
+  }
+
+  /** Adds refused calls, which `called` has also counted. */
+  add(refused: readonly RefusedCalls[], nowMs: number): void {
+    if (refused.length === 0) return;
+    const { calls, notices, alarm } = this.#parts;
+    for (const entry of refused) {
+      const newCalls = this.#refusedCalls.has(entry.requestId) ? 0 : entry.calls;
+      this.#refusedCalls.set(entry.requestId, true);
+      this.#unwritten.add(addRejection(this.#entries, entry));
+      calls.refused(entry.keyId, newCalls, entry.lastAtMs);
+      this.#notifyBurst(entry, newCalls, nowMs);
+    }
+    alarm.watch(nowMs);
+    notices.handOn.start();
+  }
+
+  /** Writes all new counts. @throws if nothing could be written; the counts stay in memory. */
+  write(nowMs: number): void {
+    forgetOld(this.#entries, nowMs);
+    const kept = new Set(this.#entries);
+    this.#storage.transactionSync(() => {
+      for (const entry of this.#stored) if (!kept.has(entry)) deleteEntry(this.#storage.sql, entry);
+      for (const entry of this.#unwritten) if (kept.has(entry)) writeEntry(this.#storage.sql, entry);
+    });
+    this.#unwritten.clear();
+    this.#stored = kept;
+  }
+
+  /** Entries ordered by their last call, newest first. */
+  latest(limit: number, nowMs: number): Rejection[] {
+    forgetOld(this.#entries, nowMs);
+    return this.#entries
+      .toReversed()
+      .sort((a, b) => b.lastAtMs - a.lastAtMs)
+      .slice(0, limit);
+  }
+
+  /** A notification that cannot be raised must not fail the call. */
+  #notifyBurst(entry: RefusedCalls, newCalls: number, nowMs: number): void {
+    const { notices } = this.#parts;
+    if (!notices.wants("refusals.burst")) return;
+    try {
+      const burst = this.#bursts.refused(entry, newCalls, nowMs);
+      if (burst !== null) notices.raiseBurst(burst, nowMs);
+    } catch (error) {
+      logEvent("refusals_burst_failed", { workspace: notices.workspaceId, error: errorText(error) });
+    }
+  }
+}
+
+type Reason = Pick<RefusedCalls, "code" | "detail"> & Partial<Pick<RefusedCalls, "cause">>;
+
+export function reasonOf(refusal: Refusal): Reason {
+  return { code: refusal.code, cause: "cause" in refusal ? refusal.cause : null, detail: storedDetail(refusal) };
+}
+
+/** An entry for one refused call. */
+export function refusedCall(
+  { keyId, requestId }: { keyId: string; requestId: string },
+  { code, cause = null, detail }: Reason,
+  signals: number,
+  atMs: number,
+): RefusedCalls {
+  return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
+}
+
+function readEntries(sql: SqlStorage): Rejection[] {
+  const stored = sql.exec<Rejection & Record<string, SqlStorageValue>>(
+    `SELECT key_id AS keyId, code, nullif(cause, '') AS cause, request_id AS requestId, detail, calls, signals,
+       first_ms AS firstAtMs, last_ms AS lastAtMs
+     FROM refusals`,
+  );
+  return stored.toArray().sort((a, b) => a.firstAtMs - b.firstAtMs);
+}
+
+function writeEntry(sql: SqlStorage, entry: Rejection): void {
+  const { keyId, code, cause, requestId, detail, calls, signals, firstAtMs, lastAtMs } = entry;
+  const values = [keyId, code, cause ?? "", requestId, detail, calls, signals, firstAtMs, lastAtMs];
+  sql.exec("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ...values);
+}
+
+function deleteEntry(sql: SqlStorage, { keyId, code, cause, requestId }: Rejection): void {
+  const name = [keyId, code, cause ?? "", requestId];
+  sql.exec("DELETE FROM refusals WHERE key_id = ? AND code = ? AND cause = ? AND request_id = ?", ...name);
+}
+
+// Finds bursts of refusals by counting each key's calls of the last minutes, in memory. A restart loses these counts.
+
+/**
+ * A burst: at least REFUSAL_BURST_CALLS refused calls within REFUSAL_BURST_MINUTES, and at least one in REFUSAL_BURST_SHARE
+ * of all calls.
+ */
+const REFUSAL_BURST_MINUTES = 5;
+export const REFUSAL_BURST_CALLS = 20;
+const REFUSAL_BURST_SHARE = 10;
+/** Minimum time between two notifications about the same key. */
+export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
+/** Maximum number of keys with counts; when it is reached, keys without recent calls are dropped. */
+const REFUSAL_BURST_KEYS = 1_000;
+
+const MINUTE_MS = 60_000;
+
+interface Minute {
+  /** Minutes since 1970. */
+  minute: number;
+  calls: number;
+  refused: number;
+  codes: Map<string, number>;
+}
+
+interface Key {
+  /** The last minutes, as a ring. */
+  minutes: Minute[];
+  quietUntilMs: number;
+}
+
+export class RefusalBursts {
+  readonly #keys = new Map<string, Key>();
+
+  called(keyId: string, calls: number, nowMs: number): void {
+    minuteOf(this.#of(keyId, nowMs), nowMs).calls += calls;
+  }
+
+  /**
+   * Counts refused calls, which `called` has also counted. Returns the notification's data if they are a burst.
+   * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
+   */
+  refused({ keyId, code, calls }: RefusedCalls, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
+    const key = this.#of(keyId, nowMs);
+    const now = minuteOf(key, nowMs);
+    now.codes.set(code, (now.codes.get(code) ?? 0) + calls);
+    now.refused += newCalls;
+    if (nowMs < key.quietUntilMs) return null;
+    const firstMinute = now.minute - REFUSAL_BURST_MINUTES + 1;
+    const latest = key.minutes.filter(({ minute }) => minute >= firstMinute);
+    const sum = (count: "calls" | "refused"): number => latest.reduce((total, minute) => total + minute[count], 0);
+    const [allCalls, refused] = [sum("calls"), sum("refused")];
+    if (refused < REFUSAL_BURST_CALLS || refused * REFUSAL_BURST_SHARE <= allCalls) return null;
+    key.quietUntilMs = nowMs + REFUSAL_BURST_QUIET_MS;
+    const codes: Record<string, number> = {};
+    for (const minute of latest) for (const [name, count] of minute.codes) codes[name] = (codes[name] ?? 0) + count;
+    return {
+      key_id: keyId,
+      from: new Date(Math.min(...latest.map(({ minute }) => minute)) * MINUTE_MS).toISOString(),
+      to: new Date(nowMs).toISOString(),
+      calls: allCalls,
+      refused,
+      codes,
+    };
+  }
+
+  #of(keyId: string, nowMs: number): Key {
+    const known = this.#keys.get(keyId);
+    if (known !== undefined) return known;
+    if (this.#keys.size >= REFUSAL_BURST_KEYS) this.#forgetSilent(nowMs);
+    const key = { minutes: [], quietUntilMs: 0 };
+    this.#keys.set(keyId, key);
+    return key;
+  }
+
+  #forgetSilent(nowMs: number): void {
+    const since = Math.floor(nowMs / MINUTE_MS) - REFUSAL_BURST_MINUTES;
+    for (const [keyId, { minutes, quietUntilMs }] of this.#keys) {
+      const isSilent = minutes.every(({ minute }) => minute < since);
+      if (isSilent && quietUntilMs <= nowMs) this.#keys.delete(keyId);
+    }
+  }
+}
+
+function minuteOf({ minutes }: Key, nowMs: number): Minute {
+  const minute = Math.floor(nowMs / MINUTE_MS);
+  const place = minute % REFUSAL_BURST_MINUTES;
+  const known = minutes[place];
+  if (known?.minute === minute) return known;
+  return (minutes[place] = { minute, calls: 0, refused: 0, codes: new Map() });
+}
