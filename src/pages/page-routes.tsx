@@ -13,7 +13,7 @@ import { askUsage } from "./usage-bar.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections/rejection-pages.tsx";
 import { rulePages } from "./rules/rule-pages.tsx";
-import { peoplePages } from "./people/people-pages.tsx";
+import { peoplePages } from "./people/people.tsx";
 import { accountPages } from "./accounts/account-pages.tsx";
 import { usagePages } from "./usage/usage-pages.tsx";
 import { connectPages } from "./connect/connect-pages.tsx";

@@ -1,7 +1,7 @@
 /** How each entry of the audit log reads, after who did it. The compiler sees to it that none is missing. */
 import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit.ts";
-import { EXPORTS, FORMATS } from "../people/export-copy.ts";
+import { EXPORTS, FORMATS } from "../people/people.tsx";
 import { ROLE_SAID } from "../copy.ts";
 import { exactTime, grouped } from "../kit/format.ts";
 import {
@@ -138,7 +138,7 @@ export const AUDIT_COPY = {
     label: "Data exported",
     sentence: ({ detail: { records, format } }) => (
       <>
-        exported {labelOf(EXPORTS, records)?.label.toLowerCase() ?? "data"}{" "}
+        exported {labelOf(EXPORTS, records)?.toLowerCase() ?? "data"}{" "}
         {labelOf(FORMATS, format) === undefined ? "" : `as ${labelOf(FORMATS, format) ?? ""}`}
       </>
     ),

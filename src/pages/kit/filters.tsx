@@ -1,42 +1,18 @@
 /** The filters of a list: a search field, a button that opens the other fields, and a chip for each filter in use. */
 import type { Child, PropsWithChildren } from "hono/jsx";
-import type { DayRange } from "../day-range.ts";
+import type { ListAddress } from "./list-address.ts";
 import { Empty } from "./parts.tsx";
-
-export interface ActiveFilter {
-  label: string;
-  /** The value as people read it. Empty: the filter is not in use. */
-  value: string;
-  /** The filter's parameters in the address. */
-  names: readonly string[];
-}
-
-interface ListAddress {
-  path: string;
-  query: Record<string, string>;
-}
 
 /**
  * @param props.search the search field; undefined: the list has none.
- * @param props.active all filters of the list; those in use have a chip.
- * @param props.errors what is wrong with the values, such as a day range that ends before it begins.
- * @param props.children the fields behind the Filter button.
+ * @param props.children the fields behind the Filter button; undefined: the list has none.
  */
 export function Filters({
-  path,
-  query,
+  list,
   search,
-  active,
-  errors = [],
   children,
-}: PropsWithChildren<
-  ListAddress & {
-    search?: { name: string; label: string; value: string };
-    active: readonly ActiveFilter[];
-    errors?: readonly string[];
-  }
->) {
-  const used = active.filter(({ value }) => value !== "");
+}: PropsWithChildren<{ list: ListAddress; search?: { name: string; label: string } }>) {
+  const { path, query, active, errors } = list;
   return (
     <div class="stack tight">
       <form class="filters" method="get" action={path} role="search" autocomplete="off" data-filters>
@@ -44,7 +20,7 @@ export function Filters({
           <input
             type="search"
             name={search.name}
-            value={search.value}
+            value={query[search.name] ?? ""}
             placeholder={search.label}
             aria-label={search.label}
             spellcheck={false}
@@ -66,16 +42,16 @@ export function Filters({
           {error}
         </p>
       ))}
-      {used.length > 0 && (
+      {active.length > 0 && (
         <ul class="chips" aria-label="Filters in use">
-          {used.map(({ label, value, names }) => (
+          {active.map(({ label, value, names }) => (
             <li>
-              <a href={without({ path, query }, names)} aria-label={`Remove filter ${label}: ${value}`}>
+              <a href={addressWithout(list, names)} aria-label={`Remove filter ${label}: ${value}`}>
                 <span class="quiet">{label}</span> {value}
               </a>
             </li>
           ))}
-          {used.length > 1 && (
+          {active.length > 1 && (
             <li>
               <a class="clear" href={path}>
                 Clear all
@@ -88,22 +64,16 @@ export function Filters({
   );
 }
 
-/** The empty state of a list whose filters nothing matches. */
-export function NoMatches({ what, path, children }: PropsWithChildren<{ what: string; path: string }>) {
+/** The empty state of a list whose filters nothing matches. @param props.what such as `people`. */
+export function NoMatches({ what, list, children }: PropsWithChildren<{ what: string; list: ListAddress }>) {
   return (
     <Empty title={`No ${what} match these filters`}>
       {children}
-      <a class="button" href={path}>
+      <a class="button" href={list.path}>
         Clear filters
       </a>
     </Empty>
   );
-}
-
-/** A filter by days, both ends included. @param label says what happened on those days. */
-export function daysFilter(label: string, { from, to }: DayRange): ActiveFilter {
-  const value = from === "" ? (to === "" ? "" : `until ${to}`) : to === "" ? `from ${from}` : `${from} to ${to}`;
-  return { label, value: value === "" ? "" : `${value} (UTC)`, names: ["from", "to"] };
 }
 
 /** Said where a slice ends because the server has read as much as one request may. */
@@ -112,7 +82,7 @@ export function ScanNote({ complete, read }: { complete: boolean; read: Child })
   return <p class="quiet small">Searched {read}. Next continues the search.</p>;
 }
 
-function without({ path, query }: ListAddress, names: readonly string[]): string {
-  const rest = Object.entries(query).filter(([name]) => !["cursor", "back", "done", ...names].includes(name));
+function addressWithout({ path, query }: ListAddress, names: readonly string[]): string {
+  const rest = Object.entries(query).filter(([name]) => !["cursor", "back", ...names].includes(name));
   return rest.length === 0 ? path : `${path}?${new URLSearchParams(rest).toString()}`;
 }

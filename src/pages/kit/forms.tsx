@@ -1,6 +1,6 @@
 /** Form fields with their label, hint and error, tied together for screen readers. */
 import type { Child, JSX } from "hono/jsx";
-import type { DayRange } from "../day-range.ts";
+import type { DayRange } from "./list-address.ts";
 
 interface Labelled {
   /** The control's name, and its id. */
@@ -143,12 +143,12 @@ export function CheckField({ name, label, hint, checked }: Labelled & { checked:
   );
 }
 
-/** What was wrong with a form, above it. */
-export function FormErrors({ errors }: { errors: readonly string[] }) {
+/** What is wrong with a form, above it. */
+export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly string[]; title?: string }) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">
-      <strong>Nothing was saved</strong>
+      <strong>{title}</strong>
       <ul>
         {errors.map((error) => (
           <li>{error}</li>

@@ -1,6 +1,7 @@
 /** Tables and the links between their slices. */
 import type { Child } from "hono/jsx";
 import { grouped } from "./format.ts";
+import type { ListAddress } from "./list-address.ts";
 
 export interface Column<Row> {
   /** The heading. Empty: the column has actions, and its heading is for screen readers only. */
@@ -94,10 +95,16 @@ const BACK_MAX_CHARACTERS = 1_500;
  * Previous and Next of a list. The address keeps the cursors of the slices before (`back`), because cursors lead forwards
  * only.
  *
- * @param query query of the page that is shown, with `cursor` and `back` where it is not the first slice.
+ * @param list the address of the slice that is shown.
  * @param next cursor of the next slice; null: this is the last one.
  */
-export function Pager({ path, query, next }: { path: string; query: Record<string, string>; next: string | null }) {
+export function Pager({
+  list: { path, query },
+  next,
+}: {
+  list: Pick<ListAddress, "path" | "query">;
+  next: string | null;
+}) {
   const { cursor, back = "", ...rest } = query;
   if (cursor === undefined && next === null) return <></>;
   const before = back === "" ? [] : back.split(" ");

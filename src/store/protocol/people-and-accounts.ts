@@ -85,8 +85,19 @@ export interface ScoreCurve {
   fromScore: number;
   points: { atMs: number; score: number }[];
   signals: number;
+  /** The points of the curve's signals by rule, the largest share first. */
+  byRule: RuleShare[];
   /** False: the curve has only the latest scoring signals. */
   complete: boolean;
+}
+
+/** The part of a score that a rule has given. */
+export interface RuleShare {
+  ruleId: string;
+  points: number;
+  times: number;
+  /** When the latest of these signals was received. */
+  latestMs: number;
 }
 
 export interface TimelineEntry {

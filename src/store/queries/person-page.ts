@@ -6,6 +6,7 @@ import { personList, visitorOfKey } from "../people/visitors.ts";
 import type {
   PersonPage,
   PersonTimeline,
+  RuleShare,
   ScoreCurve,
   SharedId,
   TimelineEntry,
@@ -116,6 +117,7 @@ interface ScoredPoints {
 /** The curve of a person's score by the received times of the latest signals, which may have been linked late. */
 function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
+  const shares = new Map<string, RuleShare>();
   let [signals, complete] = [0, true];
   const look = { before: Number.MAX_SAFE_INTEGER, look: SCORE_CURVE_SIGNALS + 1 };
   for (const { looked, entry } of latestScored(state, person, look)) {
@@ -124,6 +126,15 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
     const { atMs, outcomes } = entry.scored;
     scored.push({ atMs, points: state.outcomes.points(outcomes) });
     signals += outcomes.length;
+    for (const { ruleId, points } of outcomes.map((id) => state.outcomes.get(id))) {
+      const share = shares.get(ruleId) ?? { ruleId, points: 0, times: 0, latestMs: 0 };
+      shares.set(ruleId, {
+        ruleId,
+        points: share.points + points,
+        times: share.times + 1,
+        latestMs: Math.max(share.latestMs, atMs),
+      });
+    }
   }
   const steps = inSteps(scored.sort((a, b) => a.atMs - b.atMs));
   const fromScore = person.score - steps.reduce((sum, { points }) => sum + points, 0);
@@ -132,6 +143,7 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
     fromScore,
     points: steps.map(({ atMs, points }) => ({ atMs, score: (score += points) })),
     signals,
+    byRule: [...shares.values()].sort((a, b) => Math.abs(b.points) - Math.abs(a.points)),
     complete,
   };
 }
