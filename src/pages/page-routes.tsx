@@ -4,7 +4,7 @@ import { NONCE, secureHeaders } from "hono/secure-headers";
 import { errorText, logEvent } from "../platform/log.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
 import { pages, workspacePath } from "./pages-env.ts";
-import { dismiss, DISMISSIBLE } from "./dismissed.ts";
+import { dismiss, DISMISSIBLE } from "./dismissed.tsx";
 import { formText } from "./form-text.ts";
 import { readForm } from "./read-form.tsx";
 import { notFoundPage, plainPage } from "./page.tsx";
@@ -13,6 +13,8 @@ import { askUsage } from "./usage-bar.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections/rejection-pages.tsx";
 import { rulePages } from "./rules/rule-pages.tsx";
+import { overviewPages } from "./overview.tsx";
+import { searchPages } from "./search.tsx";
 import { peoplePages } from "./people/people.tsx";
 import { accountPages } from "./accounts/account-pages.tsx";
 import { usagePages } from "./usage/usage-pages.tsx";
@@ -51,7 +53,8 @@ const noStore = pages.createMiddleware(async (c, next) => {
 const workspacePages = pages
   .createApp()
   .use(requireSignIn, requireMember, limitForms, askUsage)
-  .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
+  .route("/", overviewPages)
+  .route("/search", searchPages)
   .route("/signals", signalPages)
   .route("/live", livePages)
   .route("/rejections", rejectionPages)

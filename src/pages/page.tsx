@@ -20,12 +20,14 @@ interface PageOptions {
   next?: Child;
   /** The page that shows a new API key, this once. */
   showsKey?: boolean;
+  /** Text of the search field. */
+  search?: string;
 }
 
 /** A page of the workspace. What a form has done (`?done=`) is said at the top. */
 export async function page(
   c: Context<PagesEnv>,
-  { title, section, status = 200, next, showsKey = false }: PageOptions,
+  { title, section, status = 200, next, showsKey = false, search = "" }: PageOptions,
   content: Child,
 ): Promise<Response> {
   const what = c.req.query("done");
@@ -34,10 +36,11 @@ export async function page(
     role: c.get("role"),
     workspace: c.get("workspace"),
     workspaces: c.get("workspaces"),
+    search,
   };
   const document = (
     <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
-      {section !== "usage" && (await usageBar(c, section))}
+      {section !== "usage" && section !== "overview" && (await usageBar(c, section))}
       {isDone(what) && (
         <Notice tone="good">
           {DONE[what]}

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
-import { isDismissed } from "./dismissed.ts";
+import { isDismissed } from "./dismissed.tsx";
 import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";
 import { pathOf, type Section } from "./kit/layout.tsx";
@@ -11,13 +11,13 @@ import { UsageBar } from "./views/usage-bar-view.tsx";
 
 /**
  * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
- * refused, not for the rows that the Live page asks for, and not for the Usage page, which says it all itself.
+ * refused, not for the rows that the Live page asks for, and not for Overview and Usage, which show the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
   const home = workspacePath(c);
   const isPage = method === "GET" && !path.startsWith(`${home}/live/`);
-  if (isPage && path !== `${home}/usage`) c.set("usage", usageOrNull(c));
+  if (isPage && path !== `${home}/usage` && path !== home && path !== `${home}/`) c.set("usage", usageOrNull(c));
   await next();
 });
 

@@ -115,6 +115,14 @@ export interface UsageByDay {
   firstDayMs: number | null;
 }
 
+/** What the overview page shows of the counter, in one read. */
+export interface CounterOverview extends UsageByDay {
+  /** The latest refusals, newest first. */
+  rejections: Rejection[];
+  /** Time of each key's last use, by key id. */
+  lastUsed: Record<string, number>;
+}
+
 export interface KeyCalls {
   /** Time of the last call with the right secret, accepted or not; null: none. */
   usedMs: number | null;

@@ -199,6 +199,11 @@ export class QuotaCounter extends RestorableObject {
     return usage && readUsageByDay(this.ctx.storage.sql, usage);
   }
 
+  overview(): Protocol.CounterOverview | null {
+    const days = this.usageByDay();
+    return days && { ...days, rejections: this.rejections(REJECTIONS_KEPT), lastUsed: this.lastUsed() };
+  }
+
   /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return this.#callsByDay.lastUsed();

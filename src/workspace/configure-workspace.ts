@@ -4,7 +4,7 @@ import { workspaceConfig, type Workspace } from "../control/workspaces.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import type { Usage, UsageByDay } from "../quota/protocol.ts";
+import type { CounterOverview, Usage, UsageByDay } from "../quota/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /**
@@ -49,6 +49,16 @@ export async function usageOf(env: Env, db: ControlDatabase, workspace: Workspac
 /** As `usageOf`, with the days of the current and the previous billing period. */
 export async function usageByDayOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<UsageByDay> {
   const read = () => quotaCounter(env, workspace.id).usageByDay();
+  return (await readCurrent(env, db, workspace, read, ({ usage }) => usage)) ?? notConfigured();
+}
+
+/** As `usageByDayOf`, with the refusals and the last use of each key. */
+export async function counterOverviewOf(
+  env: Env,
+  db: ControlDatabase,
+  workspace: WorkspaceVersion,
+): Promise<CounterOverview> {
+  const read = () => quotaCounter(env, workspace.id).overview();
   return (await readCurrent(env, db, workspace, read, ({ usage }) => usage)) ?? notConfigured();
 }
 

@@ -50,6 +50,31 @@ export function usageCurve(
 }
 
 /**
+ * Counts of each day from `fromMs` (inclusive) to `toMs` (exclusive), each a day's first moment. A release of held signals
+ * lowers the held count of its day; such a count is shown as 0.
+ *
+ * @param days in order; all entries of each period that overlaps these days, and the present counts as the last entry.
+ */
+export function verdictsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): CurvePoint[] {
+  const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, (_, index) => ({
+    atMs: fromMs + index * DAY_MS,
+    ...NO_VERDICTS,
+  }));
+  let before: UsageDay = { periodStartMs: Number.NaN, dayMs: 0, ...NO_VERDICTS };
+  for (const day of days) {
+    const start = before.periodStartMs === day.periodStartMs ? before : NO_VERDICTS;
+    const counts = perDay[(day.dayMs - fromMs) / DAY_MS];
+    if (counts !== undefined) {
+      counts.accepted += Math.max(0, day.accepted - start.accepted);
+      counts.held += Math.max(0, day.held - start.held);
+      counts.rejected += Math.max(0, day.rejected - start.rejected);
+    }
+    before = day;
+  }
+  return perDay;
+}
+
+/**
  * Signals that took an ordinal (accepted and held) on each day from `fromMs` (inclusive) to `toMs` (exclusive).
  *
  * @param days in order; all entries of each period that overlaps these days.

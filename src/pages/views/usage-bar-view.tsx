@@ -1,6 +1,6 @@
 /** One line at the top of every page, about the signal limit, that can be put away. */
 import type { NoticeCopy } from "./usage-copy.ts";
-import { Dismiss } from "./dismiss-button.tsx";
+import { Dismiss } from "../dismissed.tsx";
 
 interface Props {
   /** The workspace's path, `/w/{slug}`. */

@@ -109,6 +109,24 @@ export class StoreReads extends RestorableObject {
     return { groups, sources, totals: this.totals(), isFull: this.isFull(), hasPeople: anybody !== undefined };
   }
 
+  /** What the overview page shows of the store. @param sinceDay first day (days since 1970) on which the people were seen. */
+  overview(sinceDay: number, people: number) {
+    const top = findPeople(this.state, { sort: "score", minScore: 1, sinceDay }, { cursor: null, limit: people });
+    const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
+    const { totals, bytes, maxBytes } = this.health();
+    return { totals, bytes, maxBytes, isFull: this.isFull(), hasPeople: anybody !== undefined, top };
+  }
+
+  /** The latest people, event groups and accounts that match a text: `limit` of each, and one more where there are more. */
+  search(text: string, limit: number) {
+    const page = { cursor: null, limit: limit + 1 };
+    return {
+      people: findPeople(this.state, { sort: "last_seen", text }, page).items,
+      events: queuePage(this.stateWithGroups.sql, { search: text }, page).items,
+      accounts: findAccounts(this.state.sql, { prefix: text }, page).items,
+    };
+  }
+
   /** A group of the signal queue with its signals; null: there is none. */
   queueGroup(event: string, source: string, status: SignalStatus | undefined, page: Page) {
     const { sql } = this.stateWithGroups;

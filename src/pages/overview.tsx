@@ -1,0 +1,386 @@
+/** Overview: the first page after sign-in. What happened in the last days, and what needs attention. */
+import type { Context } from "hono";
+import type { Child } from "hono/jsx";
+import { keyNames, keysToWatch, listKeys } from "../control/api-keys.ts";
+import { listRules } from "../control/stored-rules.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
+import type { FailingDestination } from "../domain/health/alarm.ts";
+import { canManage, canManageKeys } from "../domain/keys/role.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
+import { dayOf } from "../domain/quota/day-counts.ts";
+import { ordinalsTaken } from "../domain/quota/quota.ts";
+import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
+import { usageLevel } from "../domain/quota/usage-news.ts";
+import { REFUSALS } from "../http/refusal-table.ts";
+import type { CounterOverview, Usage } from "../quota/protocol.ts";
+import type { SignalStore } from "../store/signal-store.ts";
+import { counterOverviewOf } from "../workspace/configure-workspace.ts";
+import { destinationsOf, signalStore } from "../workspace/objects.ts";
+import type { Tone } from "./copy.ts";
+import { Dismiss, isDismissed } from "./dismissed.tsx";
+import { BarLegend, DayBars } from "./kit/charts.tsx";
+import { counted, day, grouped } from "./kit/format.ts";
+import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { Table } from "./kit/table.tsx";
+import { page } from "./page.tsx";
+import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { PeopleTable } from "./people/people.tsx";
+
+const DAYS_SHOWN = 14;
+const PEOPLE_SHOWN = 5;
+const PEOPLE_SEEN_DAYS = 7;
+/** Refused calls of a key and reason within a day that need attention. */
+const REFUSED_CALLS_MIN = 20;
+const REFUSALS_SHOWN = 3;
+
+type StoreOverview = ReturnType<SignalStore["overview"]>;
+type WatchedKey = Awaited<ReturnType<typeof keysToWatch>>[number];
+
+interface Facts {
+  base: string;
+  counter: CounterOverview;
+  store: StoreOverview;
+  failing: readonly FailingDestination[];
+  keys: readonly WatchedKey[];
+  /** Names of the keys in the refusals; empty for members, who may not see keys (spec §1). */
+  keyNames: ReadonlyMap<string, string>;
+  nowMs: number;
+}
+
+export const overviewPages = pages.createApp().get("/", async (c) => {
+  const nowMs = Date.now();
+  const { id } = c.get("workspace");
+  const [db, role] = [c.get("db"), c.get("role")];
+  const [counter, store, failing, keys, steps] = await Promise.all([
+    counterOverviewOf(c.env, db, c.get("workspace")),
+    signalStore(c.env, id).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
+    canManage(role) ? destinationsOf(c.env, id).failing() : [],
+    canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],
+    readSteps(c),
+  ]);
+  const keyIds = canManageKeys(role) ? counter.rejections.map(({ keyId }) => keyId) : [];
+  const names = await keyNames(db, id, [...new Set(keyIds)]);
+  const facts = { base: workspacePath(c), counter, store, failing, keys, keyNames: names, nowMs };
+  const done = { ...steps, signal: hasSignals(store), person: store.hasPeople };
+  const showsSteps = !Object.values(done).every(Boolean) && !isDismissed(c, "first-steps", "all");
+  return page(
+    c,
+    { title: "Overview", section: "overview" },
+    <>
+      <PageHead title="Overview" />
+      {showsSteps && <FirstSteps base={facts.base} mayManage={canManage(role)} done={done} />}
+      {(hasSignals(store) || counter.rejections.length > 0) && <OverviewView facts={facts} />}
+    </>,
+  );
+});
+
+async function readSteps(c: Context<PagesEnv>): Promise<{ key: boolean; rule: boolean }> {
+  const [db, { id }, first] = [c.get("db"), c.get("workspace"), { cursor: null, limit: 1 }];
+  const [keys, rules] = await Promise.all([listKeys(db, id, first), listRules(db, id, first)]);
+  return { key: keys.items.length > 0, rule: rules.items.length > 0 };
+}
+
+function hasSignals({ totals }: StoreOverview): boolean {
+  return totals.processed + totals.duplicates + totals.held + totals.purged + totals.deadLettered > 0;
+}
+
+function OverviewView({ facts }: { facts: Facts }) {
+  const { base, store, nowMs } = facts;
+  return (
+    <>
+      <Attention items={attentionOf(facts)} />
+      <SignalsPanel facts={facts} />
+      <UsagePanel base={base} usage={facts.counter.usage} nowMs={nowMs} />
+      <Panel
+        title={`Highest scores, seen in the last ${PEOPLE_SEEN_DAYS} days`}
+        actions={<a href={`${base}/people?sort=score`}>View all people</a>}
+        list
+      >
+        {store.top.items.length === 0 ? (
+          <Empty title="No scores yet">
+            <p>
+              People who were seen in the last {PEOPLE_SEEN_DAYS} days appear here once a mapping rule gives them
+              points.
+            </p>
+            <a class="button" href={`${base}/rules`}>
+              View mapping rules
+            </a>
+          </Empty>
+        ) : (
+          <PeopleTable base={base} people={store.top.items} nowMs={nowMs} />
+        )}
+      </Panel>
+    </>
+  );
+}
+
+function SignalsPanel({ facts: { base, counter, nowMs } }: { facts: Facts }) {
+  const { usage } = counter;
+  const today = utcDay(nowMs);
+  const present = { ...usage, dayMs: today };
+  const fromMs = today - (DAYS_SHOWN - 1) * DAY_MS;
+  const days = verdictsPerDay([...counter.days, present], fromMs, today + DAY_MS).map((counts) => ({
+    ...counts,
+    refused: counts.rejected,
+  }));
+  const sum = (part: "accepted" | "held" | "refused"): number =>
+    days.reduce((total, counts) => total + counts[part], 0);
+  const now = days.at(-1) ?? { accepted: 0, held: 0, refused: 0 };
+  const text = `${counted(sum("accepted"), "signal")} accepted, ${grouped(sum("held"))} held and ${grouped(sum("refused"))} refused in ${DAYS_SHOWN} days.`;
+  return (
+    <Panel title={`Signals, last ${DAYS_SHOWN} days`} actions={<a href={`${base}/signals`}>View signal queue</a>}>
+      <Stats>
+        <Stat label="Today (UTC)" value={now.accepted + now.held} />
+        <Stat label="Accepted" value={sum("accepted")} />
+        <Stat label="Held" value={sum("held")} />
+        <Stat label="Refused over the limit" value={sum("refused")} />
+      </Stats>
+      <DayBars days={days} label={text} size="full" />
+      {sum("held") + sum("refused") > 0 && (
+        <BarLegend
+          parts={[
+            ["", "Accepted"],
+            ["warn", "Held"],
+            ["bad", "Refused over the limit"],
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function UsagePanel({ base, usage, nowMs }: { base: string; usage: Usage; nowMs: number }) {
+  const used = ordinalsTaken(usage);
+  const share = used / usage.signalLimit;
+  const level = usageLevel(used, usage.signalLimit);
+  const days = Math.max(0, Math.ceil((usage.periodEndMs - nowMs) / DAY_MS));
+  const text = `${grouped(used)} of ${counted(usage.signalLimit, "signal")} used`;
+  return (
+    <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
+      <Meter share={share} label={text} {...(level === null ? {} : { tone: level === 80 ? "warn" : "bad" })} />
+      <p class="quiet">
+        {text}. The period ends on {day(usage.periodEndMs)}, in {counted(days, "day")}.
+      </p>
+    </Panel>
+  );
+}
+
+interface AttentionItem {
+  tone: Tone;
+  title: Child;
+  detail: Child;
+  href: string;
+  action: string;
+}
+
+function Attention({ items }: { items: readonly AttentionItem[] }) {
+  if (items.length === 0) return <></>;
+  return (
+    <Panel title="Needs attention" list id="attention">
+      <Table
+        caption="Needs attention"
+        rows={items}
+        href={({ href }) => href}
+        columns={[
+          { head: "Subject", cell: ({ tone, title }) => <Badge tone={tone}>{title}</Badge> },
+          { head: "Details", kind: "text", cell: ({ detail }) => detail },
+          {
+            head: "Next step",
+            kind: "actions",
+            drop: "phone",
+            cell: ({ action }) => <span class="quiet">{action} →</span>,
+          },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+/** What needs somebody, the most urgent first. Each entry leads to the page that fixes it. */
+function attentionOf(facts: Facts): AttentionItem[] {
+  return [
+    ...storageItems(facts),
+    ...refusalItems(facts),
+    ...destinationItems(facts),
+    ...signalItems(facts),
+    ...keyItems(facts),
+  ];
+}
+
+function storageItems({ base, store: { isFull } }: Facts): AttentionItem[] {
+  if (!isFull) return [];
+  return [
+    {
+      tone: "bad",
+      title: "Storage full",
+      detail: "New signals are accepted and wait. They are not processed until there is room.",
+      href: `${base}/usage`,
+      action: "Make room",
+    },
+  ];
+}
+
+/** Refused calls of the last 24 hours by key and reason. */
+function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): AttentionItem[] {
+  const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
+  const groups = Map.groupBy(recent, ({ keyId, code }: Rejection) => `${keyId} ${code}`);
+  return [...groups.values()]
+    .map((entries) => ({ entries, calls: entries.reduce((sum, entry) => sum + entry.calls, 0) }))
+    .filter(({ calls }) => calls >= REFUSED_CALLS_MIN)
+    .sort((a, b) => b.calls - a.calls)
+    .slice(0, REFUSALS_SHOWN)
+    .flatMap(({ entries, calls }): AttentionItem[] => {
+      const [entry] = entries;
+      if (entry === undefined) return [];
+      const name = names.get(entry.keyId);
+      const query = new URLSearchParams({ code: entry.code, ...(name === undefined ? {} : { key: entry.keyId }) });
+      return [
+        {
+          tone: "bad",
+          title: `${counted(calls, "call")} refused in 24 hours`,
+          detail: `${REFUSALS[entry.code].title}${name === undefined ? "" : `, key ${name}`}`,
+          href: `${base}/rejections?${query.toString()}`,
+          action: "View rejections",
+        },
+      ];
+    });
+}
+
+function destinationItems({ base, failing, nowMs }: Facts): AttentionItem[] {
+  return failing.map(({ id, name, sinceMs, off }) => ({
+    tone: "bad",
+    title: off === null ? "Destination failing" : "Destination switched off",
+    detail: (
+      <>
+        {name}, since <Time ms={off?.sinceMs ?? sinceMs} nowMs={nowMs} />
+      </>
+    ),
+    href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
+    action: "Fix destination",
+  }));
+}
+
+function signalItems({ base, counter: { usage }, store: { totals } }: Facts): AttentionItem[] {
+  const items: AttentionItem[] = [];
+  if (totals.deadLettered > 0) {
+    items.push({
+      tone: "bad",
+      title: counted(totals.deadLettered, "dead letter"),
+      detail: "These signals could not be processed. Fix the cause, then replay them.",
+      href: `${base}/signals/dead-letters`,
+      action: "View dead letters",
+    });
+  }
+  if (usage.held > 0) {
+    items.push({
+      tone: "warn",
+      title: `${counted(usage.held, "signal")} held`,
+      detail: `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`,
+      href: `${base}/usage`,
+      action: "Release signals",
+    });
+  }
+  return items;
+}
+
+function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Facts): AttentionItem[] {
+  return keys.flatMap((stored): AttentionItem[] => {
+    const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
+    const href = `${base}/settings/api-keys/${encodeURIComponent(key.id)}`;
+    const silentMs = silentSinceMs(key, nowMs);
+    const items: AttentionItem[] = [];
+    if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
+      const detail = (
+        <>
+          {key.name}, <Time ms={key.endsAtMs} nowMs={nowMs} />
+        </>
+      );
+      items.push({ tone: "warn", title: "Key expires soon", detail, href, action: "Rotate key" });
+    }
+    if (silentMs !== null) {
+      const detail = (
+        <>
+          {key.name}, last call <Time ms={silentMs} nowMs={nowMs} />
+        </>
+      );
+      items.push({ tone: "warn", title: "No calls", detail, href, action: "View key" });
+    }
+    return items;
+  });
+}
+
+interface StepsDone {
+  key: boolean;
+  signal: boolean;
+  rule: boolean;
+  person: boolean;
+}
+
+/** The steps from an empty workspace to the first score. `managers`: only owners and admins can do the step. */
+const STEPS = [
+  {
+    name: "key",
+    title: "Create an API key",
+    text: "Every call carries a key. It is shown once, with the webhook URL.",
+    path: "settings/api-keys/new",
+    button: "Create API key",
+    managers: true,
+  },
+  {
+    name: "signal",
+    title: "Send the first signal",
+    text: "Connect Segment, RudderStack, Marketo, HubSpot or your back end, or send a test signal.",
+    path: "connect",
+    button: "Connect a sender",
+    managers: false,
+  },
+  {
+    name: "rule",
+    title: "Create a mapping rule",
+    text: "A rule turns an event into points. Preview it on the signals you have before you save it.",
+    path: "rules/new",
+    button: "Create rule",
+    managers: true,
+  },
+  {
+    name: "person",
+    title: "See the first person",
+    text: "A signal with an email creates a person. Their points add up to their score.",
+    path: "people",
+    button: "View people",
+    managers: false,
+  },
+] as const;
+
+function FirstSteps({ base, mayManage, done }: { base: string; mayManage: boolean; done: StepsDone }) {
+  const next = STEPS.find(({ name }) => !done[name]);
+  return (
+    <Panel
+      title="First steps"
+      actions={<Dismiss home={base} what="first-steps" state="all" back={`${base}/`} label="Dismiss first steps" />}
+    >
+      <ol class="steps">
+        {STEPS.map((step) => (
+          <li class={done[step.name] ? "done" : undefined}>
+            <div>
+              <h3>
+                {step.title}
+                {done[step.name] && <span class="visually-hidden"> (done)</span>}
+              </h3>
+              <p class="quiet small">{step.text}</p>
+            </div>
+            {step === next &&
+              (mayManage || !step.managers ? (
+                <a class="button primary" href={`${base}/${step.path}`}>
+                  {step.button}
+                </a>
+              ) : (
+                <span class="quiet small">Ask an owner or admin</span>
+              ))}
+          </li>
+        ))}
+      </ol>
+    </Panel>
+  );
+}
