@@ -16,7 +16,7 @@ import { STATUS_COPY, type Tone, CAUSE_COPY } from "./copy.ts";
 import { fragment, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { SelectField, TextField } from "./kit/forms.tsx";
-import { keyLabel } from "./views/key-label.ts";
+import { keyText } from "./key-names.tsx";
 import { Badge, Clamped, Empty, PageHead, Panel, Time } from "./views/parts.tsx";
 import { Table } from "./views/table.tsx";
 
@@ -153,7 +153,7 @@ function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, KeyName>
     status: "rejected",
     what: REFUSALS[code].label,
     email: "",
-    from: names.get(keyId)?.name ?? keyLabel(keyId),
+    from: keyText(names.get(keyId), keyId),
     reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
     signalId: null,
   };
