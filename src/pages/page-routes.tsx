@@ -20,7 +20,7 @@ import { accountPages } from "./accounts/account-pages.tsx";
 import { usagePages } from "./usage/usage-pages.tsx";
 import { connectPages } from "./connect/connect-pages.tsx";
 import { keyPages } from "./keys/key-pages.tsx";
-import { memberPages } from "./members/member-pages.tsx";
+import { memberPages } from "./members.tsx";
 import { notificationPages } from "./notifications/notification-pages.tsx";
 import { activityPages } from "./activity/activity-pages.tsx";
 import { fromThisOrigin } from "./session/form-guard.ts";
