@@ -22,7 +22,7 @@ import { connectPages } from "./connect/connect-pages.tsx";
 import { keyPages } from "./keys/key-pages.tsx";
 import { memberPages } from "./members.tsx";
 import { notificationPages } from "./notifications/notification-pages.tsx";
-import { activityPages } from "./activity/activity-pages.tsx";
+import { activityPages } from "./activity.tsx";
 import { fromThisOrigin } from "./session/form-guard.ts";
 import { limitForms } from "./session/form-limits.ts";
 import { sessionRoutes } from "./session/sign-in-routes.tsx";
