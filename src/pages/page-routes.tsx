@@ -17,7 +17,7 @@ import { overviewPages } from "./overview.tsx";
 import { searchPages } from "./search.tsx";
 import { peoplePages } from "./people/people.tsx";
 import { accountPages } from "./accounts/account-pages.tsx";
-import { usagePages } from "./usage/usage-pages.tsx";
+import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect-pages.tsx";
 import { keyPages } from "./keys/key-pages.tsx";
 import { memberPages } from "./members/member-pages.tsx";
