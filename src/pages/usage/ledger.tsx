@@ -95,7 +95,7 @@ function BooksPanel({ base, total, period }: { base: string; total: Balance; per
           },
           { head: "Meaning", kind: "text", drop: "phone", cell: ([, { meaning }]) => meaning },
           { head: "This period", kind: "number", cell: ([field]) => <Count value={period[field]} /> },
-          { head: "Since the beginning", kind: "number", cell: ([field]) => <Count value={total[field]} /> },
+          { head: "Total", kind: "number", cell: ([field]) => <Count value={total[field]} /> },
         ]}
       />
     </Panel>

@@ -108,7 +108,7 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
     cell: ({ id, name, ...terms }) =>
       id !== current && (
         <Confirm
-          label="Change"
+          label={terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade"}
           title={`Change to the ${name} plan?`}
           action={`${base}/usage/plan`}
           submit={`Change to ${name}`}
@@ -137,11 +137,14 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
           ),
         },
         { head: "Signals per period", kind: "number", cell: ({ signalLimit }) => grouped(signalLimit) },
-        { head: "Price", cell: ({ paid }) => (paid ? "Paid" : "Free") },
         {
-          head: "Overages",
-          drop: "phone",
-          cell: ({ overagePrice }) => overagePrice !== null && `${priceText(overagePrice)}`,
+          head: "Price",
+          cell: ({ paid, overagePrice }) => (
+            <>
+              {paid ? "Paid" : "Free"}
+              {overagePrice !== null && <small>Overages {priceText(overagePrice)}</small>}
+            </>
+          ),
         },
         ...(mayChange ? [changes] : []),
       ]}
