@@ -136,7 +136,7 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
             </>
           ),
         },
-        { head: "Signals per period", kind: "number", cell: ({ signalLimit }) => grouped(signalLimit) },
+        { head: "Signals", kind: "number", cell: ({ signalLimit }) => grouped(signalLimit) },
         {
           head: "Price",
           cell: ({ paid, overagePrice }) => (

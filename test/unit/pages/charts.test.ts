@@ -2,7 +2,7 @@
 import { scaleUtc } from "d3-scale";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { timeLabels } from "../../../src/pages/views/charts.tsx";
+import { timeLabels } from "../../../src/pages/kit/charts.tsx";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
