@@ -41,7 +41,7 @@ describe("the time labels of a chart", () => {
     ["two days, with one label a day", 2 * DAY, ["Mar 13", "Mar 14"]],
     ["a week, with a label every second day", 7 * DAY, ["Mar 9", "Mar 11", "Mar 13"]],
     ["a year", 366 * DAY, ["Jul 2030", "Oct 2030", "Jan 2031"]],
-    ["five years", 5 * 366 * DAY, ["Jan 2027", "Jan 2028", "Jan 2029", "Jan 2030"]],
+    ["five years, with a label every second year", 5 * 366 * DAY, ["Jan 2027", "Jan 2029"]],
   ])("cover %s", (_, spanMs, texts) => {
     expect(labelsOf(TO, spanMs, 340).map(({ text }) => text)).toEqual(texts);
   });
