@@ -10,6 +10,7 @@ import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
+import { accountPath } from "./accounts.tsx";
 import { groupPath } from "./signals/signal-parts.tsx";
 
 /** Results of each group. */
@@ -64,7 +65,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
         <Table
           caption="Accounts"
           rows={accounts.slice(0, RESULTS_SHOWN)}
-          href={({ externalId }) => `${base}/accounts/${encodeURIComponent(externalId)}`}
+          href={({ externalId }) => accountPath(base, externalId)}
           columns={[
             { head: "External id", cell: ({ externalId }) => externalId },
             { head: "Name", cell: ({ name }) => name },
