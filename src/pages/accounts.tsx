@@ -9,6 +9,7 @@ import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
 import type { AccountPage, AccountSummary, AccountsSort, ShownChange } from "../store/protocol/people-and-accounts.ts";
 import { signalStore } from "../workspace/objects.ts";
+import { keyText, type KeyNames } from "./key-names.tsx";
 import { Filters, NoMatches } from "./kit/filters.tsx";
 import { grouped } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
@@ -19,7 +20,7 @@ import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 
 /** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-export function accountPath(base: string, externalId: string): string {
+function accountPath(base: string, externalId: string): string {
   return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 }
 
@@ -72,7 +73,7 @@ function storeOf(c: Context<PagesEnv>) {
   return signalStore(c.env, c.get("workspace").id);
 }
 
-function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
+export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
   const short = (json: string | null) => <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
   return (
     <Table
@@ -114,7 +115,7 @@ interface Props {
   base: string;
   account: AccountPage;
   /** Names of keys by their ids; null: the viewer may not see keys. */
-  keys: ReadonlyMap<string, string> | null;
+  keys: KeyNames | null;
   list: ListAddress;
 }
 
@@ -191,7 +192,9 @@ function Values({ base, account, keys, title, rows }: Props & { title: string; r
       <div class="row small">
         <Time ms={atMs} />
         {keyId === null ? <span class="quiet">by a deleted signal</span> : <SignalLink base={base} id={signalId} />}
-        {key !== undefined && <a href={`${base}/settings/api-keys/${keyId}`}>{key}</a>}
+        {keyId !== null && key !== undefined && (
+          <a href={`${base}/settings/api-keys/${keyId}`}>{keyText(key, keyId)}</a>
+        )}
       </div>
     );
   };

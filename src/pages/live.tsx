@@ -5,7 +5,7 @@
 import type { SignalStatus } from "../domain/signal/signal.ts";
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
-import { keyNames } from "../control/api-keys.ts";
+import { keyNames, type KeyName } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
@@ -16,7 +16,7 @@ import { STATUS_COPY, type Tone, CAUSE_COPY } from "./copy.ts";
 import { fragment, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { SelectField, TextField } from "./kit/forms.tsx";
-import { keyLabel } from "./views/key-label.ts";
+import { keyText } from "./key-names.tsx";
 import { Badge, Clamped, Empty, PageHead, Panel, Time } from "./views/parts.tsx";
 import { Table } from "./views/table.tsx";
 
@@ -84,7 +84,7 @@ async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejecti
   const keyIds = rejections.map(({ keyId }) => keyId);
   const names = canManageKeys(c.get("role"))
     ? await keyNames(c.get("db"), c.get("workspace").id, keyIds)
-    : new Map<string, string>();
+    : new Map<string, KeyName>();
   return rejections.map((rejection) => rejectionItem(rejection, names));
 }
 
@@ -144,7 +144,7 @@ function signalItem(signal: LiveSignal): LiveItem {
   };
 }
 
-function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, string>): LiveItem {
+function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, KeyName>): LiveItem {
   const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = rejection;
   const many = calls > 1 ? `${calls} calls. ` : signals > 1 ? `${signals} signals. ` : "";
   return {
@@ -153,7 +153,7 @@ function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, string>)
     status: "rejected",
     what: REFUSALS[code].label,
     email: "",
-    from: names.get(keyId) ?? keyLabel(keyId),
+    from: keyText(names.get(keyId), keyId),
     reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
     signalId: null,
   };

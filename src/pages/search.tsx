@@ -1,5 +1,5 @@
 /** Search: one field in the sidebar for people, events, signals, accounts and keys. */
-import { newestKeyNames } from "../control/api-keys.ts";
+import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
@@ -8,9 +8,10 @@ import { followSignal } from "../workspace/signal-operations.ts";
 import { Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
 import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
+import { KeyTitle } from "./key-names.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { accountPath } from "./accounts.tsx";
+import { AccountsTable } from "./accounts.tsx";
 import { groupPath } from "./signals/signal-parts.tsx";
 
 /** Results of each group. */
@@ -27,7 +28,9 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   const [found, keys] = await Promise.all([
     signalStore(c.env, id).search(text, RESULTS_SHOWN),
     // Spec §1: only owners and admins see keys.
-    canManageKeys(c.get("role")) ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1) : new Map<string, string>(),
+    canManageKeys(c.get("role"))
+      ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
+      : new Map<string, KeyName>(),
   ]);
   const { people, events, accounts } = found;
   const nowMs = Date.now();
@@ -61,18 +64,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       title: "Accounts",
       count: accounts.length,
       all: `${base}/accounts?${query}`,
-      children: (
-        <Table
-          caption="Accounts"
-          rows={accounts.slice(0, RESULTS_SHOWN)}
-          href={({ externalId }) => accountPath(base, externalId)}
-          columns={[
-            { head: "External id", cell: ({ externalId }) => externalId },
-            { head: "Name", cell: ({ name }) => name },
-            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} nowMs={nowMs} /> },
-          ]}
-        />
-      ),
+      children: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
     },
     {
       title: "API keys",
@@ -83,7 +75,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
           caption="API keys"
           rows={[...keys].slice(0, RESULTS_SHOWN)}
           href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
-          columns={[{ head: "Name", cell: ([, name]) => name }]}
+          columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
         />
       ),
     },

@@ -6,7 +6,7 @@ import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
 import type { RejectionGroup } from "./rejection-list.ts";
 import { shownRange } from "../day-range.ts";
 import type { DayRange } from "../day-range.ts";
-import { keyLabel } from "../views/key-label.ts";
+import { keyText, type KeyNames } from "../key-names.tsx";
 import { DayFields, SelectField } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
@@ -29,7 +29,7 @@ interface RejectionsData {
   /** True: as many entries are kept as can be, so that earlier ones may have gone. */
   isFull: boolean;
   days: DayRange;
-  keyNames: ReadonlyMap<string, string>;
+  keyNames: KeyNames;
   query: Record<string, string>;
   items: readonly Rejection[];
   next: string | null;
@@ -96,7 +96,7 @@ function Filter({ data }: { data: RejectionsData }) {
         name="key"
         label="Key"
         value={query["key"] ?? ""}
-        options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyLabel(keyId)] as const)]}
+        options={[["", "Any"], ...keys.map((keyId) => [keyId, keyText(keyNames.get(keyId), keyId)] as const)]}
       />
       <DayFields days={data.days} />
       <button>Filter</button>
@@ -192,7 +192,7 @@ function askedOf({ query, days, keyNames }: RejectionsData): AskedFilter[] {
   const { code, key = "" } = query;
   return [
     { label: "Reason", value: isRefusalCode(code) ? REFUSALS[code].label : "", names: ["code"] },
-    { label: "Key", value: key === "" ? "" : (keyNames.get(key) ?? keyLabel(key)), names: ["key"] },
+    { label: "Key", value: key === "" ? "" : keyText(keyNames.get(key), key), names: ["key"] },
     daysAsked("Days", days),
   ];
 }
@@ -207,7 +207,7 @@ function Reason({ code }: { code: RefusalCode }) {
 
 /** A key's name, a link for owners and admins only: nobody else gets to the keys (spec §5.6). */
 function KeyName({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
-  const name = keyNames.get(keyId) ?? "An API key";
+  const name = keyText(keyNames.get(keyId), keyId);
   return manager ? <a href={`${path}/settings/api-keys/${keyId}`}>{name}</a> : <>{name}</>;
 }
 

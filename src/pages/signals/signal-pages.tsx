@@ -97,7 +97,7 @@ export const signalPages = pages
       mayManage(c) ? findKey(c.get("db"), id, signal.keyId) : null,
       ruleNames(c.get("db"), id, ruleIds),
     ]);
-    const known = { base: workspacePath(c), manager: mayManage(c), keyName: key?.name ?? null, rules };
+    const known = { base: workspacePath(c), manager: mayManage(c), apiKey: key, rules };
     return page(c, { title: signal.id, section: "signals" }, <SignalTraceView {...known} found={found} />);
   });
 

@@ -1,4 +1,6 @@
 /** The way of one signal, from receipt to score (design §1.3: nothing is silent). */
+import type { ApiKey } from "../../control/api-keys.ts";
+import { keyText } from "../key-names.tsx";
 import type { Child } from "hono/jsx";
 import type { Admission } from "../../wire/admission.ts";
 import type { SignalTrace } from "../../store/protocol/stored-signals.ts";
@@ -16,12 +18,12 @@ const REFRESH_MS = 2_000;
 export function SignalTraceView({
   base,
   manager,
-  keyName,
+  apiKey,
   rules,
   found,
 }: Omit<FateProps, "trace"> & {
   /** Name of the signal's key; null: it is not to be shown, or the key is gone. */
-  keyName: string | null;
+  apiKey: ApiKey | null;
   found: { recorded: SignalTrace } | { inFlight: Admission };
 }) {
   const signal = "recorded" in found ? found.recorded : found.inFlight;
@@ -52,9 +54,9 @@ export function SignalTraceView({
           <ol class="timeline">
             <TimelineStep title="Received" ms={signal.receivedAtMs}>
               On the {ENDPOINT_LABEL[signal.endpoint]} endpoint
-              {keyName !== null && (
+              {apiKey !== null && (
                 <>
-                  , with the key <a href={`${base}/settings/api-keys`}>{keyName}</a>
+                  , with the key <a href={`${base}/settings/api-keys/${apiKey.id}`}>{keyText(apiKey, apiKey.id)}</a>
                 </>
               )}
               .

@@ -137,7 +137,7 @@ describe("an account", () => {
       `${of.home}/signals/${second}`,
     ]);
     expect(before?.text).toMatch(/Free → Growth$/);
-    const keyPage = page.links("CRM <key>")[0]?.target ?? "";
+    const keyPage = page.links(/^CRM <key> \(/)[0]?.target ?? "";
     expect((await of.owner.read(keyPage)).only("h1").text).toBe("CRM <key>");
     // Spec §1: only owners and admins may see keys.
     const forMember = await of.member.read(pathOf("acme"));
