@@ -16,7 +16,7 @@ import { rulePages } from "./rules/rule-pages.tsx";
 import { overviewPages } from "./overview.tsx";
 import { searchPages } from "./search.tsx";
 import { peoplePages } from "./people/people.tsx";
-import { accountPages } from "./accounts/account-pages.tsx";
+import { accountPages } from "./accounts.tsx";
 import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect-pages.tsx";
 import { keyPages } from "./keys/key-pages.tsx";
