@@ -65,7 +65,7 @@ describe("what needs attention", () => {
       expect.stringContaining("1 dead letter: "),
       expect.stringContaining("1 signal held: "),
     ]);
-    expect(page.only("#attention").targets).toEqual([`${home}/signals/dead-letters`, `${home}/usage`]);
+    expect(page.only("#attention").targets).toEqual([`${home}/signals/dead-letters`, `${home}/usage/plan`]);
   });
 
   test("lists 20 refused calls of a key in 24 hours, and names the key for managers only", async () => {

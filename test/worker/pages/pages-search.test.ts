@@ -39,7 +39,7 @@ test("results are grouped, five of each group, with a link to all", async () => 
   expect(page.links("View all").map(({ target }) => target)).toEqual([`${of.home}/people?q=acme`]);
   expect((await of.member.get(page.link("acme-1").target ?? "")).status).toBe(200);
   expect((await of.member.get(page.link("Acme <b>day</b>").target ?? "")).status).toBe(200);
-  expect(page.link("Acme CRM").target).toBe(`${of.home}/settings/api-keys/${of.workspace.key.id}`);
+  expect(page.link(/^Acme CRM/).target).toBe(`${of.home}/settings/api-keys/${of.workspace.key.id}`);
   expect(page.all("main b")).toHaveLength(0);
 });
 
