@@ -15,7 +15,7 @@ import {
   STRANGER_FORM_MAX_BYTES,
   STRANGER_FORM_MAX_FIELDS,
 } from "../limits.ts";
-import { plainPage } from "./page.tsx";
+import { messagePage } from "./page.tsx";
 import { pages, type PagesEnv } from "./pages-env.ts";
 
 interface FormLimits {
@@ -142,13 +142,6 @@ export function formRefusedPage(
   { status, title, detail }: FormRefusal,
 ): Response | Promise<Response> {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
-  return plainPage(
-    c,
-    { title, status },
-    <>
-      <h1>{title}</h1>
-      <p>{detail}</p>
-      <p>Nothing was saved. Go back to correct the form: what you typed is still there.</p>
-    </>,
-  );
+  const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
+  return messagePage(c, { title, status, text });
 }
