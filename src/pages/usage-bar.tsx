@@ -9,8 +9,7 @@ import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
 import { PostButton } from "./kit/actions.tsx";
 import { pathOf, type Section } from "./kit/layout.tsx";
-import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
-import { formText } from "./read-form.tsx";
+import { formText, pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { safeTarget } from "./session/sign-in-target.ts";
 import { usageNotice, usageNoticeName } from "./usage/usage-notices.tsx";
 

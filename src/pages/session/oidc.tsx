@@ -32,7 +32,7 @@ export const oidcDriver: SignInDriver = {
     .createApp()
     .use(limitAttempts)
     .get("/", async (c) => {
-      const begun = await beginSignIn(c.env, redirectUri(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
+      const begun = await beginSignIn(c.env, callbackUrl(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
       if (begun === null) return problemPage(c, "provider_failed");
       const token = newToken();
       await keepAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
@@ -44,7 +44,7 @@ export const oidcDriver: SignInDriver = {
       dropToken(c, "sign-in");
       const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
       if (attempt === null) return problemPage(c, "attempt_unknown");
-      const email = await finishSignIn(c.env, redirectUri(c), new URL(c.req.url), attempt).catch(providerFault(c));
+      const email = await finishSignIn(c.env, callbackUrl(c), new URL(c.req.url), attempt).catch(providerFault(c));
       if (email === null) return problemPage(c, "provider_failed");
       if (!email.ok) return problemPage(c, email.refusal);
       if (!(await startSession(c, email.value, "oidc"))) return problemPage(c, "no_member");
@@ -53,7 +53,7 @@ export const oidcDriver: SignInDriver = {
 };
 
 /** The address that the provider leads back to. It compares the addresses of the beginning and the end of a sign-in. */
-function redirectUri(c: Context<PagesEnv>): string {
+function callbackUrl(c: Context<PagesEnv>): string {
   return new URL("/sign-in/oidc/callback", c.req.url).href;
 }
 
