@@ -65,7 +65,7 @@ describe("what needs attention", () => {
       expect.stringContaining("1 dead letter: "),
       expect.stringContaining("1 signal held: "),
     ]);
-    expect(page.only("#attention").targets).toEqual([`${home}/signals/dead-letters`, `${home}/usage`]);
+    expect(page.only("#attention").targets).toEqual([`${home}/signals/dead-letters`, `${home}/usage/plan`]);
   });
 
   test("lists 20 refused calls of a key in 24 hours, and names the key for managers only", async () => {
@@ -74,7 +74,9 @@ describe("what needs attention", () => {
     expect(attention(await admin.read(`${home}/`))).toEqual([]);
     await workspace.send({ email: "jane@example.com" });
     const page = await admin.read(`${home}/`);
-    expect(attention(page)).toEqual([expect.stringMatching(/^20 calls refused in 24 hours: .*, key CRM <b>key<\/b>$/)]);
+    expect(attention(page)).toEqual([
+      expect.stringMatching(/^20 calls refused in 24 hours: .*, key CRM <b>key<\/b> \(sk_\S+\)$/),
+    ]);
     const query = new URLSearchParams({ code: "event_missing", key: workspace.key.id }).toString();
     expect(page.only("#attention").targets).toEqual([`${home}/rejections?${query}`]);
     const seen = await member.read(`${home}/`);
