@@ -110,7 +110,7 @@ export const DONE = {
   member_added: "Added. They can sign in from now on.",
   role_changed: "The role is changed, from their next click on.",
   member_removed: "Removed. They do not see this workspace any more.",
-  key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
+  key_deactivated: "Deactivated. Calls with this key are rejected from now on.",
   plan_changed: "The plan is changed. It holds from the next signal on.",
   overages_on: "Overages are on. Every signal is accepted from now on.",
   overages_off: "Overages are off. The signal limit holds from the next signal on.",
