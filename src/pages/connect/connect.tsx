@@ -24,177 +24,177 @@ import {
   SIGNAL_SENDERS,
   TestCall,
   USUAL_EVENT,
-  type Composer,
   type Sender,
   type SetUp,
 } from "./senders.tsx";
 
-const TEXT = { title: "Connect", section: "connect" } as const;
-
-interface Asked {
-  list: ListAddress;
-  sender: Sender;
-  composer: Composer;
-}
-
-export const connectPages = pages.createApp().get("/", (c) => {
+export const connectPages = pages.createApp().get("/", async (c) => {
+  const chosen = canManageKeys(c.get("role")) ? await chosenKey(c) : null;
+  if (chosen instanceof Response) return chosen;
+  const { status = USUAL_EVENT.status, program = USUAL_EVENT.program } = c.req.query();
   const list = new ListAddress(`${workspacePath(c)}/connect`, c.req.query());
   const sender = list.choice<Sender>("sender", null, SENDERS, "segment");
-  const { status = USUAL_EVENT.status, program = USUAL_EVENT.program } = c.req.query();
-  const asked = { list, sender, composer: { status, program } };
-  return canManageKeys(c.get("role"))
-    ? managersPage(c, asked)
-    : page(c, TEXT, <MembersView {...membersProps(c, asked)} />);
+  const [home, { origin }] = [workspacePath(c), new URL(c.req.url)];
+  const view = { home, origin, workspaceName: c.get("workspace").name, chosen, sender, status, program };
+  return page(c, { title: "Connect", section: "connect" }, <ConnectView {...view} />);
 });
 
-async function managersPage(c: Context<PagesEnv>, asked: Asked): Promise<Response> {
+interface ChosenKey {
+  apiKey: ApiKey;
+  /** The active keys to choose from, the chosen one among them. */
+  keys: readonly ApiKey[];
+  calls: KeyCalls;
+}
+
+/** The key of the address, or the newest active key. */
+async function chosenKey(c: Context<PagesEnv>): Promise<ChosenKey | Response> {
   const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
   const keyId = c.req.query("key");
-  const [active, chosen] = await Promise.all([
+  const [{ items }, asked] = await Promise.all([
     // Older versions allowed more active keys than the limit.
     listActiveKeys(db, id, nowMs, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }),
     keyId === undefined ? null : findKey(db, id, keyId),
   ]);
-  if (keyId !== undefined && chosen === null) return notFoundPage(c, "key");
-  if (chosen !== null && keyStatus(chosen, nowMs) === "Inactive") return c.redirect(asked.list.path, 303);
-  const apiKey = chosen ?? active.items[0];
-  if (apiKey === undefined) return page(c, TEXT, <NoKeyView home={workspacePath(c)} />);
-  const calls = await quotaCounter(c.env, id).keyCalls(apiKey.id);
-  const keys = active.items.some((key) => key.id === apiKey.id) ? active.items : [apiKey, ...active.items.slice(1)];
-  const view = { ...asked, home: workspacePath(c), origin: new URL(c.req.url).origin, keys, apiKey, calls, nowMs };
-  return page(c, TEXT, <ManagersView {...view} />);
+  if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
+  if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(`${workspacePath(c)}/connect`, 303);
+  const apiKey = asked ?? items[0];
+  if (apiKey === undefined) return noKeyPage(c);
+  const keys = items.some((key) => key.id === apiKey.id) ? items : [apiKey, ...items.slice(1)];
+  return { apiKey, keys, calls: await quotaCounter(c.env, id).keyCalls(apiKey.id) };
 }
 
-function NoKeyView({ home }: { home: string }) {
-  return (
+function noKeyPage(c: Context<PagesEnv>): Promise<Response> {
+  return page(
+    c,
+    { title: "Connect", section: "connect" },
     <>
       <PageHead title="Connect" />
       <Empty title="Create an API key first">
         <p>A sender posts to a URL that contains a key.</p>
-        <a class="button primary" href={`${home}/settings/api-keys/new`}>
+        <a class="button primary" href={`${workspacePath(c)}/settings/api-keys/new`}>
           Create API key
         </a>
       </Empty>
-    </>
+    </>,
   );
 }
 
-interface ManagersProps extends Asked {
+interface Props {
   home: string;
   origin: string;
-  /** The active keys to choose from. */
-  keys: readonly ApiKey[];
-  /** The chosen key. */
-  apiKey: ApiKey;
-  calls: KeyCalls;
-  nowMs: number;
+  workspaceName: string;
+  /** Null for members, who may not see keys. */
+  chosen: ChosenKey | null;
+  sender: Sender;
+  status: string;
+  program: string;
 }
 
-function ManagersView(props: ManagersProps) {
-  const { home, origin, list, sender, composer, keys, apiKey, calls, nowMs } = props;
-  const { id, endpointType, payloadTemplate, hasSecret } = apiKey;
-  const isSignals = endpointType === "signal_staging";
-  const shown = isSignals ? (sender === "accounts" ? "segment" : sender) : "accounts";
-  const setUp = {
-    origin,
-    key: KEY_PLACEHOLDER,
-    endpointType,
-    payloadTemplate,
-    secret: hasSecret ? SECRET_PLACEHOLDER : null,
-  };
+function ConnectView({ home, origin, workspaceName, chosen, sender: asked, status, program }: Props) {
+  const isAccounts = chosen?.apiKey.endpointType === "product_org";
+  const sender = isAccounts ? "accounts" : chosen !== null && asked === "accounts" ? "segment" : asked;
+  const senders: readonly Sender[] =
+    chosen === null ? [...SIGNAL_SENDERS, "accounts"] : isAccounts ? [] : SIGNAL_SENDERS;
+  const query: Record<string, string> = chosen === null ? {} : { key: chosen.apiKey.id };
+  const setUp = setUpOf(origin, chosen?.apiKey);
   return (
     <>
       <PageHead title="Connect" actions={<a href="/docs">API documentation</a>}>
         Settings for each sender, and a test call.
       </PageHead>
-      <form method="get" class="row" action={list.path}>
-        <input type="hidden" name="sender" value={sender} />
-        <SelectField
-          name="key"
-          label="API key"
-          value={id}
-          options={keys.map((key) => [key.id, keyText(key, key.id)] as const)}
+      {chosen === null ? (
+        <Notice title="You need an API key">
+          <p>Only owners and admins see keys. Ask an owner or admin of {workspaceName} for one.</p>
+        </Notice>
+      ) : (
+        <KeyChoice home={home} sender={sender} {...chosen} />
+      )}
+      {senders.length > 0 && (
+        <Tabs
+          label="Senders"
+          tabs={senders.map((name) => ({
+            href: `${home}/connect?${new URLSearchParams({ ...query, sender: name }).toString()}`,
+            text: SENDERS[name],
+            current: name === sender,
+          }))}
         />
-        {keys.length > 1 && <button>Use this key</button>}
-      </form>
-      <FirstCall home={home} apiKey={apiKey} calls={calls} nowMs={nowMs} />
-      {isSignals && <SenderTabs path={list.path} query={{ key: id }} senders={SIGNAL_SENDERS} sender={shown} />}
+      )}
       <div class="columns main-first">
-        <Panel title={SENDERS[shown]}>
+        <Panel title={SENDERS[sender]}>
           <p class="quiet">
-            Replace <code>{KEY_PLACEHOLDER}</code> with the full key, which was shown once. If it is lost,{" "}
-            <a href={`${home}/settings/api-keys/${id}/rotate`}>rotate the key</a>.
+            Replace <code>{KEY_PLACEHOLDER}</code> with the full key, which was shown once.
+            {chosen !== null && (
+              <>
+                {" "}
+                If it is lost, <a href={`${home}/settings/api-keys/${chosen.apiKey.id}/rotate`}>rotate the key</a>.
+              </>
+            )}
           </p>
-          <SenderSteps sender={shown} setUp={setUp} composer={{ ...composer, query: { key: id, sender: shown } }} />
+          <SenderSteps sender={sender} setUp={setUp} composer={{ status, program, query: { ...query, sender } }} />
         </Panel>
-        <TestCall home={home} setUp={setUp} />
+        {chosen !== null && <TestCall home={home} setUp={setUp} />}
       </div>
     </>
   );
 }
 
-function SenderTabs({
-  path,
-  query,
-  senders,
-  sender,
-}: {
-  path: string;
-  query: Record<string, string>;
-  senders: Partial<Record<Sender, string>>;
-  sender: Sender;
-}) {
-  const tabs = Object.entries(senders).map(([name, text]) => {
-    const href = `${path}?${new URLSearchParams({ ...query, sender: name }).toString()}`;
-    return { href, text, current: name === sender };
-  });
-  return <Tabs label="Senders" tabs={tabs} />;
+function setUpOf(origin: string, apiKey: ApiKey | undefined): SetUp {
+  const { endpointType = "signal_staging", payloadTemplate = null, hasSecret } = apiKey ?? {};
+  const secret = hasSecret === undefined ? undefined : hasSecret ? SECRET_PLACEHOLDER : null;
+  return { origin, key: KEY_PLACEHOLDER, endpointType, payloadTemplate, secret };
 }
 
-interface FirstCallProps {
-  home: string;
-  apiKey: ApiKey;
-  calls: KeyCalls;
-  nowMs: number;
+function KeyChoice({ home, sender, apiKey, keys, calls }: ChosenKey & { home: string; sender: Sender }) {
+  return (
+    <>
+      <form method="get" class="row" action={`${home}/connect`}>
+        <input type="hidden" name="sender" value={sender} />
+        <SelectField
+          name="key"
+          label="API key"
+          value={apiKey.id}
+          options={keys.map((key) => [key.id, keyText(key, key.id)] as const)}
+        />
+        {keys.length > 1 && <button>Use this key</button>}
+      </form>
+      <FirstCall home={home} apiKey={apiKey} calls={calls} nowMs={Date.now()} />
+    </>
+  );
 }
+
+type FirstCallProps = Pick<ChosenKey, "apiKey" | "calls"> & { home: string; nowMs: number };
 
 /** Whether calls with the key arrive. The script refreshes it until the first accepted call. */
 function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, rejections }, nowMs }: FirstCallProps) {
-  const isSignals = endpointType === "signal_staging";
-  const rejected = `${home}/rejections?key=${id}`;
-  if (acceptedMs === null) {
-    const [latest] = rejections;
-    return (
-      <div id="first-signal" data-refresh="3000">
-        {latest === undefined ? (
-          <Notice>
-            <span class="pulse">Waiting for the first {isSignals ? "signal" : "account update"} with this key …</span>
-            <span class="no-script quiet small">Reload this page to check again.</span>
-          </Notice>
-        ) : (
-          <Notice tone="warn" title={`${counted(callsOf(rejections), "call")} rejected: ${reasonsOf(rejections)}`}>
-            <span>
-              The last was <Time ms={latest.lastAtMs} nowMs={nowMs} />. <a href={rejected}>View rejections</a>
-            </span>
-          </Notice>
-        )}
-      </div>
-    );
-  }
-  const since = rejections.filter(({ lastAtMs }) => lastAtMs > acceptedMs);
+  const [noun, section] = endpointType === "signal_staging" ? ["signal", "signals"] : ["account update", "accounts"];
+  const since = rejections.filter(({ lastAtMs }) => lastAtMs > (acceptedMs ?? 0));
+  const [latest] = since;
+  const viewRejections = <a href={`${home}/rejections?key=${id}`}>View rejections</a>;
   return (
-    <div id="first-signal">
-      <Notice tone="good" title="Connected">
-        <span>
-          Last accepted call <Time ms={acceptedMs} nowMs={nowMs} />.{" "}
-          <a href={`${home}/${isSignals ? "signals" : "accounts"}`}>{isSignals ? "View signals" : "View accounts"}</a>
-        </span>
-        {since.length > 0 && (
+    <div id="first-signal" {...(acceptedMs === null ? { "data-refresh": "3000" } : {})}>
+      {acceptedMs !== null ? (
+        <Notice tone="good" title="Connected">
           <span>
-            Rejected since then: {reasonsOf(since)}. <a href={rejected}>View rejections</a>
+            Last accepted call <Time ms={acceptedMs} nowMs={nowMs} />. <a href={`${home}/${section}`}>View {section}</a>
           </span>
-        )}
-      </Notice>
+          {latest !== undefined && (
+            <span>
+              Rejected since then: {reasonsOf(since)}. {viewRejections}
+            </span>
+          )}
+        </Notice>
+      ) : latest !== undefined ? (
+        <Notice tone="warn" title={`${counted(callsOf(since), "call")} rejected: ${reasonsOf(since)}`}>
+          <span>
+            The last was <Time ms={latest.lastAtMs} nowMs={nowMs} />. {viewRejections}
+          </span>
+        </Notice>
+      ) : (
+        <Notice>
+          <span class="pulse">Waiting for the first {noun} with this key …</span>
+          <span class="no-script quiet small">Reload this page to check again.</span>
+        </Notice>
+      )}
     </div>
   );
 }
@@ -208,34 +208,4 @@ function reasonsOf(rejections: readonly Rejection[]): string {
     cause === null ? REFUSALS[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
   );
   return [...new Set(reasons)].join("; ");
-}
-
-function membersProps(c: Context<PagesEnv>, asked: Asked) {
-  return { ...asked, origin: new URL(c.req.url).origin, workspaceName: c.get("workspace").name };
-}
-
-/** The same steps, without any key. */
-function MembersView({ origin, workspaceName, list, sender, composer }: ReturnType<typeof membersProps>) {
-  const setUp: SetUp = {
-    origin,
-    key: KEY_PLACEHOLDER,
-    endpointType: "signal_staging",
-    payloadTemplate: null,
-    secret: undefined,
-  };
-  return (
-    <>
-      <PageHead title="Connect">Settings for each sender.</PageHead>
-      <Notice title="You need an API key">
-        <p>
-          Only owners and admins see keys. Ask an owner or admin of {workspaceName} for one, and enter it instead of{" "}
-          <code>{KEY_PLACEHOLDER}</code>.
-        </p>
-      </Notice>
-      <SenderTabs path={list.path} query={{}} senders={SENDERS} sender={sender} />
-      <Panel title={SENDERS[sender]}>
-        <SenderSteps sender={sender} setUp={setUp} composer={{ ...composer, query: { sender } }} />
-      </Panel>
-    </>
-  );
 }

@@ -1,12 +1,16 @@
 /**
  * The settings of each kind of sender (spec §4, docs/senders.md), and a test call with its trace. The page of a new key
- * fills the full key in. Everywhere else a placeholder stands for it, until somebody types the key into the test call.
+ * fills the full key in. Elsewhere a placeholder stands for it, until somebody types the key into the test call.
  */
-import type { Child, PropsWithChildren } from "hono/jsx";
+import type { Child } from "hono/jsx";
 import {
+  composedEvent,
+  CRM_BODY,
   curlLine,
   fetchCall,
+  marketingTemplate,
   pythonCall,
+  sdkLine,
   webhooksOf,
   type Webhook,
   type WebhookKey,
@@ -17,17 +21,18 @@ import { CopyText, Fact, FactList, Notice, Panel } from "../kit/parts.tsx";
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";
 
-export const SIGNAL_SENDERS = {
+export const SENDERS = {
   segment: "Segment",
   rudderstack: "RudderStack",
   marketo: "Marketo",
   hubspot: "HubSpot",
   code: "Your own code",
+  accounts: "Account data",
 } as const;
 
-export const SENDERS = { ...SIGNAL_SENDERS, accounts: "Account data" } as const;
-
 export type Sender = keyof typeof SENDERS;
+
+export const SIGNAL_SENDERS = ["segment", "rudderstack", "marketo", "hubspot", "code"] as const satisfies Sender[];
 
 export interface SetUp extends WebhookKey {
   origin: string;
@@ -35,98 +40,117 @@ export interface SetUp extends WebhookKey {
   secret: string | null | undefined;
 }
 
-/** The event of the marketing template: a member status joined to a program name (spec §2.2), and a form for both. */
+/** Both parts of the event in the marketing template (spec §2.2). */
 export interface Composer {
   status: string;
   program: string;
-  /** Parameters that the form keeps. Undefined: without a form. */
+  /** Parameters that the form for both keeps; undefined: without a form. */
   query?: Record<string, string>;
 }
 
 export const USUAL_EVENT: Composer = { status: "Registered", program: "Spring Webinar" };
 
-export function SenderSteps({ sender, setUp, composer }: { sender: Sender; setUp: SetUp; composer: Composer }) {
-  const webhook = `${setUp.origin}/api/signal-staging/webhook`;
-  const sdk = { url: setUp.origin, path: `/api/signal-staging/webhook/${setUp.key}/batch` };
-  const [first] = webhooksOf(setUp.origin, { ...setUp, endpointType: "product_org" });
-  switch (sender) {
-    case "segment":
-      return (
-        <DataPlatform id={sender} name="Segment" url={`${webhook}/${setUp.key}`} secret={setUp.secret}>
-          {`new Analytics({ writeKey: "unused", host: "${sdk.url}", path: "${sdk.path}" })`}
-        </DataPlatform>
-      );
-    case "rudderstack":
-      return (
-        <DataPlatform id={sender} name="RudderStack" url={`${webhook}/${setUp.key}`} secret={setUp.secret}>
-          {`new RudderAnalytics("unused", { dataPlaneUrl: "${sdk.url}", path: "${sdk.path}" })`}
-        </DataPlatform>
-      );
-    case "marketo":
-      return <Marketing url={`${webhook}/${setUp.key}`} secret={setUp.secret} composer={composer} />;
-    case "hubspot":
-      return <CrmSuite url={`${webhook}/crm/${setUp.key}`} secret={setUp.secret} />;
-    case "code":
-      return (
-        <OwnCode webhooks={webhooksOf(setUp.origin, { ...setUp, endpointType: "signal_staging" })} setUp={setUp} />
-      );
-    case "accounts":
-      return <Accounts webhook={first} setUp={setUp} />;
-  }
+interface Props {
+  sender: Sender;
+  setUp: SetUp;
+  composer?: Composer;
 }
 
-interface SenderProps {
-  url: string;
-  secret: SetUp["secret"];
-}
-
-/** @param props.children the line of code that sets up the server-side SDK. */
-function DataPlatform({
-  id,
-  name,
-  url,
-  secret,
-  children,
-}: SenderProps & { id: string; name: string; children: string }) {
+export function SenderSteps(props: Props) {
   return (
     <ol class="stack">
-      <Step title={`Add a webhook destination in ${name}`}>
-        <PostSettings id={`${id}-url`} url={url} secret={secret} />
-        <p class="quiet small">Batching can be on or off.</p>
-      </Step>
-      <Step title="Or send from a server-side SDK">
-        {typeof secret === "string" && (
-          <Notice tone="warn">The SDKs cannot send a secret. Use a key without one.</Notice>
-        )}
-        <CopyText block id={`${id}-sdk`} label={`SDK set-up for ${name}`} text={children} />
-        <p class="quiet small">The write key can be any text.</p>
-      </Step>
-      <Step title="Send identify calls with an email">
-        <p class="quiet">
-          They link a visitor's anonymous signals to the person. <code>identify</code>, <code>track</code> and{" "}
-          <code>page</code> calls need no mapping.
-        </p>
-      </Step>
+      {stepsOf(props).map(([title, content]) => (
+        <li>
+          <div class="stack tight">
+            <h3>{title}</h3>
+            {content}
+          </div>
+        </li>
+      ))}
     </ol>
   );
 }
 
-function Marketing({ url, secret, composer }: SenderProps & { composer: Composer }) {
-  const { status, program, query } = composer;
-  return (
-    <ol class="stack">
-      <Step title="Create a webhook">
-        <FactList>
-          <Fact name="URL">
-            <CopyText id="marketo-url" label="webhook URL" text={url} />
-          </Fact>
-          <Fact name="Request Type">POST</Fact>
-          <Fact name="Request Token Encoding">JSON</Fact>
-          <Fact name="Response Type">None</Fact>
-          <SecretFact name="Custom header" secret={secret} />
-        </FactList>
-      </Step>
-      <Step title="Paste the payload template">
+type Step = readonly [title: string, content: Child];
+
+function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
+  const { origin, key, secret } = setUp;
+  const url = `${origin}/api/signal-staging/webhook/${key}`;
+  switch (sender) {
+    case "segment":
+    case "rudderstack":
+      return dataPlatform({ sender, setUp }, url);
+    case "marketo":
+      return marketing(url, secret, composer);
+    case "hubspot":
+      return [
+        [
+          "Add a webhook action to a workflow",
+          <PostSettings id="hubspot-url" url={`${origin}/api/signal-staging/webhook/crm/${key}`} secret={secret} />,
+        ],
+        [
+          "Set the JSON body",
+          <>
+            <Code id="hubspot-body" label="example body" text={JSON.stringify(CRM_BODY, null, 2)} />
+            <Hint>
+              <code>event</code> is a fixed text. Replace the other values with properties of the contact.
+            </Hint>
+          </>,
+        ],
+        ["Turn the workflow on", <Hint>Other CRM suites work the same way.</Hint>],
+      ];
+    case "code":
+      return ownCode(setUp);
+    case "accounts":
+      return accounts(setUp);
+  }
+}
+
+function dataPlatform({ sender, setUp }: Props, url: string): Step[] {
+  const name = sender === "segment" ? "Segment" : "RudderStack";
+  return [
+    [
+      `Add a webhook destination in ${name}`,
+      <>
+        <PostSettings id={`${sender}-url`} url={url} secret={setUp.secret} />
+        <Hint>Batching can be on or off.</Hint>
+      </>,
+    ],
+    [
+      "Or send from a server-side SDK",
+      <>
+        {typeof setUp.secret === "string" && (
+          <Notice tone="warn">The SDKs cannot send a secret. Use a key without one.</Notice>
+        )}
+        <Code id={`${sender}-sdk`} label={`${name} SDK`} text={sdkLine(name, setUp.origin, setUp.key)} />
+        <Hint>The write key can be any text.</Hint>
+      </>,
+    ],
+    [
+      "Send identify calls with an email",
+      <Hint>
+        They link a visitor's anonymous signals to the person. <code>track</code> and <code>page</code> calls need no
+        mapping.
+      </Hint>,
+    ],
+  ];
+}
+
+function marketing(url: string, secret: SetUp["secret"], { status, program, query }: Composer): Step[] {
+  return [
+    [
+      "Create a webhook",
+      <FactList>
+        <UrlFact id="marketo-url" url={url} />
+        <Fact name="Request Type">POST</Fact>
+        <Fact name="Request Token Encoding">JSON</Fact>
+        <Fact name="Response Type">None</Fact>
+        <SecretFact name="Custom header" secret={secret} />
+      </FactList>,
+    ],
+    [
+      "Paste the payload template",
+      <>
         {query !== undefined && (
           <form method="get" class="stack tight">
             {Object.entries(query).map(([name, value]) => (
@@ -141,143 +165,102 @@ function Marketing({ url, secret, composer }: SenderProps & { composer: Composer
             </div>
           </form>
         )}
-        <CopyText block id="marketo-template" label="payload template" text={marketingTemplate(status, program)} />
-        <p class="quiet small">Keep the tokens as they are, spaces included. The platform adds the quotes.</p>
-      </Step>
-      <Step title="Call the webhook in a campaign's flow">
-        <p class="quiet">The same settings work for other marketing automation platforms.</p>
-      </Step>
-    </ol>
-  );
+        <Code id="marketo-template" label="template" text={marketingTemplate(composedEvent(status, program))} />
+        <Hint>Keep the tokens as they are, spaces included. The platform adds the quotes.</Hint>
+      </>,
+    ],
+    ["Call the webhook in a campaign's flow", <Hint>Other marketing automation platforms work the same way.</Hint>],
+  ];
 }
 
-/**
- * With Request Token Encoding JSON the platform puts quotes around a token's text. So tokens stand without quotes and
- * cannot be part of a text: the event is typed.
- */
-function marketingTemplate(status: string, program: string): string {
-  const event = [status.trim(), program.trim()].filter((part) => part !== "").join(" - ");
-  return `{
-  "email": {{lead.Email Address}},
-  "event": ${JSON.stringify(event)},
-  "source": "marketing-automation",
-  "properties": {
-    "program_name": {{program.Name}},
-    "lead_id": {{lead.Id}},
-    "first_name": {{lead.First Name}},
-    "last_name": {{lead.Last Name}},
-    "company": {{company.Company Name}},
-    "title": {{lead.Job Title}}
-  }
-}`;
+function ownCode(setUp: SetUp): Step[] {
+  const webhooks = webhooksOf(setUp.origin, { ...setUp, endpointType: "signal_staging" });
+  return [
+    [
+      "Choose a URL",
+      <FactList>
+        {webhooks.map(({ id, label, note, url }) => (
+          <Fact name={label}>
+            <CopyText id={`url-${id}`} label={`URL: ${label}`} text={url} />
+            <span class="hint">{note}</span>
+          </Fact>
+        ))}
+      </FactList>,
+    ],
+    ["Post JSON", <Calls webhook={webhooks[0]} secret={setUp.secret} />],
+  ];
 }
 
-const CRM_BODY = {
-  event: "Became Customer",
-  email: "jane@example.com",
-  properties: { first_name: "Jane", company: "Initech", lifecycle_stage: "customer" },
-};
-
-function CrmSuite({ url, secret }: SenderProps) {
-  return (
-    <ol class="stack">
-      <Step title="Add a webhook action to a workflow">
-        <PostSettings id="hubspot-url" url={url} secret={secret} />
-      </Step>
-      <Step title="Set the JSON body">
-        <CopyText block id="hubspot-body" label="example body" text={JSON.stringify(CRM_BODY, null, 2)} />
-        <p class="quiet small">
-          <code>event</code> is a fixed text. Replace the other values with properties of the contact.
-        </p>
-      </Step>
-      <Step title="Turn the workflow on">
-        <p class="quiet">The same settings work for other CRM suites.</p>
-      </Step>
-    </ol>
-  );
-}
-
-function OwnCode({ webhooks, setUp }: { webhooks: readonly [Webhook, ...Webhook[]]; setUp: SetUp }) {
-  return (
-    <ol class="stack">
-      <Step title="Choose a URL">
-        <FactList>
-          {webhooks.map(({ id, label, note, url }) => (
-            <Fact name={label}>
-              <CopyText id={`url-${id}`} label={`URL: ${label}`} text={url} />
-              <span class="hint">{note}</span>
-            </Fact>
-          ))}
-        </FactList>
-      </Step>
-      <Step title="Post JSON">
-        <Calls webhook={webhooks[0]} setUp={setUp} />
-      </Step>
-    </ol>
-  );
-}
-
-function Accounts({ webhook, setUp }: { webhook: Webhook; setUp: SetUp }) {
-  return (
-    <ol class="stack">
-      <Step title="Post to the URL of the key">
-        <PostSettings id={`url-${webhook.id}`} url={webhook.url} secret={setUp.secret} />
-      </Step>
-      <Step title="Send the fields of the payload template">
-        <CopyText block id="accounts-body" label="example body" text={JSON.stringify(webhook.body, null, 2)} />
-        <p class="quiet small">
+function accounts(setUp: SetUp): Step[] {
+  const [webhook] = webhooksOf(setUp.origin, { ...setUp, endpointType: "product_org" });
+  return [
+    ["Post to the URL of the key", <PostSettings id={`url-${webhook.id}`} url={webhook.url} secret={setUp.secret} />],
+    [
+      "Send the fields of the payload template",
+      <>
+        <Code id="accounts-body" label="example body" text={JSON.stringify(webhook.body, null, 2)} />
+        <Hint>
           Fields that are missing or <code>null</code> keep their value. Send several accounts as an array.
-        </p>
-      </Step>
-      <Step title="Try it">
-        <Calls webhook={webhook} setUp={setUp} />
-      </Step>
-    </ol>
-  );
+        </Hint>
+      </>,
+    ],
+    ["Call it", <Calls webhook={webhook} secret={setUp.secret} />],
+  ];
 }
 
-function Calls({ webhook, setUp: { secret = null } }: { webhook: Webhook; setUp: SetUp }) {
+function Calls({ webhook, secret = null }: { webhook: Webhook; secret: SetUp["secret"] }) {
   return (
     <>
-      <CopyText block id={`curl-${webhook.id}`} label="curl command" text={curlLine(webhook, secret)} />
-      <details>
-        <summary>JavaScript</summary>
-        <CopyText block id={`fetch-${webhook.id}`} label="JavaScript call" text={fetchCall(webhook, secret)} />
-      </details>
-      <details>
-        <summary>Python</summary>
-        <CopyText block id={`python-${webhook.id}`} label="Python call" text={pythonCall(webhook, secret)} />
-      </details>
-      <p class="quiet small">
+      <Code id={`curl-${webhook.id}`} label="curl command" text={curlLine(webhook, secret)} />
+      {(
+        [
+          ["JavaScript", fetchCall],
+          ["Python", pythonCall],
+        ] as const
+      ).map(([language, callIn]) => (
+        <details>
+          <summary>{language}</summary>
+          <Code id={`${language}-${webhook.id}`} label={`${language} code`} text={callIn(webhook, secret)} />
+        </details>
+      ))}
+      <Hint>
         202 means durably accepted. Any other answer says in <code>detail</code> how to fix the call.
-      </p>
+      </Hint>
     </>
   );
 }
 
-function Step({ title, children }: PropsWithChildren<{ title: Child }>) {
-  return (
-    <li>
-      <div class="stack tight">
-        <h3>{title}</h3>
-        {children}
-      </div>
-    </li>
-  );
+function Code(props: { id: string; label: string; text: string }) {
+  return <CopyText block {...props} />;
 }
 
-function PostSettings({ id, url, secret }: SenderProps & { id: string }) {
+function Hint({ children }: { children: Child }) {
+  return <p class="quiet small">{children}</p>;
+}
+
+interface Address {
+  id: string;
+  url: string;
+}
+
+function PostSettings({ secret, ...address }: Address & { secret: SetUp["secret"] }) {
   return (
     <FactList>
-      <Fact name="URL">
-        <CopyText id={id} label="webhook URL" text={url} />
-      </Fact>
+      <UrlFact {...address} />
       <Fact name="Method">POST</Fact>
       <Fact name="Content-Type">
         <code>application/json</code>
       </Fact>
       <SecretFact name="Header" secret={secret} />
     </FactList>
+  );
+}
+
+function UrlFact({ id, url }: Address) {
+  return (
+    <Fact name="URL">
+      <CopyText id={id} label="webhook URL" text={url} />
+    </Fact>
   );
 }
 
@@ -300,6 +283,7 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
   const [webhook] = webhooksOf(setUp.origin, setUp);
   const { key, secret } = setUp;
   const noun = setUp.endpointType === "signal_staging" ? "signal" : "update";
+  const text = { autocomplete: "off", spellcheck: false, required: true };
   return (
     <div class="needs-script" id="test-call">
       <Panel title={`Send a test ${noun}`}>
@@ -309,28 +293,19 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
           data-secret={secret === SECRET_PLACEHOLDER ? undefined : (secret ?? undefined)}
           data-signals={`${home}/signals/`}
         >
-          <p class="quiet small">A real call: it counts as a signal and has its effects.</p>
+          <Hint>A real call: it counts as a signal and has its effects.</Hint>
           {key === KEY_PLACEHOLDER && (
             <TextField
               name="test-key"
               label="Full API key"
-              hint="Stays in this browser. Also fills in the settings on this page."
+              hint="Stays in this browser. It also fills in the settings on this page."
               data-fill={KEY_PLACEHOLDER}
-              autocomplete="off"
-              spellcheck={false}
               placeholder="sk_…"
-              required
+              {...text}
             />
           )}
           {secret === SECRET_PLACEHOLDER && (
-            <TextField
-              name="test-secret"
-              label="Shared secret"
-              data-fill={SECRET_PLACEHOLDER}
-              autocomplete="off"
-              spellcheck={false}
-              required
-            />
+            <TextField name="test-secret" label="Shared secret" data-fill={SECRET_PLACEHOLDER} {...text} />
           )}
           <TextArea
             name="test-body"

@@ -3,15 +3,7 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
-import {
-  SENDERS,
-  SenderSteps,
-  SIGNAL_SENDERS,
-  TestCall,
-  USUAL_EVENT,
-  type Sender,
-  type SetUp,
-} from "../connect/senders.tsx";
+import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall, type SetUp } from "../connect/senders.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { CopyText, Fact, FactList, Notice, PageHead, Panel } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
@@ -82,12 +74,12 @@ function CreatedView({ title, home, path, created: { record, value, secret }, se
       <div class="columns main-first">
         <Panel title="Connect a sender">
           {setUp.endpointType === "product_org" ? (
-            <SenderSteps sender="accounts" setUp={setUp} composer={USUAL_EVENT} />
+            <SenderSteps sender="accounts" setUp={setUp} />
           ) : (
-            Object.keys(SIGNAL_SENDERS).map((sender) => (
+            SIGNAL_SENDERS.map((sender) => (
               <details open={sender === "code"}>
-                <summary>{SENDERS[sender as Sender]}</summary>
-                <SenderSteps sender={sender as Sender} setUp={setUp} composer={USUAL_EVENT} />
+                <summary>{SENDERS[sender]}</summary>
+                <SenderSteps sender={sender} setUp={setUp} />
               </details>
             ))
           )}
