@@ -122,13 +122,14 @@ function ConnectView({ home, origin, workspaceName, chosen, sender: asked, statu
       <div class="columns main-first">
         <Panel title={SENDERS[sender]}>
           <p class="quiet">
-            Replace <code>{KEY_PLACEHOLDER}</code> with the full key, which was shown once.
+            Replace <code>{KEY_PLACEHOLDER}</code> with the full key
             {chosen !== null && (
               <>
-                {" "}
-                If it is lost, <a href={`${home}/settings/api-keys/${chosen.apiKey.id}/rotate`}>rotate the key</a>.
+                , or enter it in the test call to fill it in. If it is lost,{" "}
+                <a href={`${home}/settings/api-keys/${chosen.apiKey.id}/rotate`}>rotate the key</a>
               </>
             )}
+            .
           </p>
           <SenderSteps sender={sender} setUp={setUp} composer={{ status, program, query: { ...query, sender } }} />
         </Panel>

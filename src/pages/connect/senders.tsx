@@ -140,13 +140,15 @@ function marketing(url: string, secret: SetUp["secret"], { status, program, quer
   return [
     [
       "Create a webhook",
-      <FactList>
-        <UrlFact id="marketo-url" url={url} />
-        <Fact name="Request Type">POST</Fact>
-        <Fact name="Request Token Encoding">JSON</Fact>
-        <Fact name="Response Type">None</Fact>
-        <SecretFact name="Custom header" secret={secret} />
-      </FactList>,
+      <>
+        <CopyText id="marketo-url" label="webhook URL" text={url} />
+        <FactList>
+          <Fact name="Request Type">POST</Fact>
+          <Fact name="Request Token Encoding">JSON</Fact>
+          <Fact name="Response Type">None</Fact>
+          <SecretFact name="Custom header" secret={secret} />
+        </FactList>
+      </>,
     ],
     [
       "Paste the payload template",
@@ -178,14 +180,14 @@ function ownCode(setUp: SetUp): Step[] {
   return [
     [
       "Choose a URL",
-      <FactList>
-        {webhooks.map(({ id, label, note, url }) => (
-          <Fact name={label}>
-            <CopyText id={`url-${id}`} label={`URL: ${label}`} text={url} />
-            <span class="hint">{note}</span>
-          </Fact>
-        ))}
-      </FactList>,
+      webhooks.map(({ id, label, note, url }) => (
+        <>
+          <span>
+            {label} <span class="hint">{note}</span>
+          </span>
+          <CopyText id={`url-${id}`} label={`URL: ${label}`} text={url} />
+        </>
+      )),
     ],
     ["Post JSON", <Calls webhook={webhooks[0]} secret={setUp.secret} />],
   ];
@@ -238,29 +240,18 @@ function Hint({ children }: { children: Child }) {
   return <p class="quiet small">{children}</p>;
 }
 
-interface Address {
-  id: string;
-  url: string;
-}
-
-function PostSettings({ secret, ...address }: Address & { secret: SetUp["secret"] }) {
+function PostSettings({ id, url, secret }: { id: string; url: string; secret: SetUp["secret"] }) {
   return (
-    <FactList>
-      <UrlFact {...address} />
-      <Fact name="Method">POST</Fact>
-      <Fact name="Content-Type">
-        <code>application/json</code>
-      </Fact>
-      <SecretFact name="Header" secret={secret} />
-    </FactList>
-  );
-}
-
-function UrlFact({ id, url }: Address) {
-  return (
-    <Fact name="URL">
+    <>
       <CopyText id={id} label="webhook URL" text={url} />
-    </Fact>
+      <FactList>
+        <Fact name="Method">POST</Fact>
+        <Fact name="Content-Type">
+          <code>application/json</code>
+        </Fact>
+        <SecretFact name="Header" secret={secret} />
+      </FactList>
+    </>
   );
 }
 
@@ -298,7 +289,7 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
             <TextField
               name="test-key"
               label="Full API key"
-              hint="Stays in this browser. It also fills in the settings on this page."
+              hint="Stays in this browser."
               data-fill={KEY_PLACEHOLDER}
               placeholder="sk_…"
               {...text}
