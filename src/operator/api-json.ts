@@ -35,8 +35,8 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
 }
 
 /** The page of a list that a query asks for. */
-export function askedPage({ cursor = null, limit }: { cursor?: string | undefined; limit: number }): Page {
-  return { cursor, limit };
+export function askedPage(query: z.output<typeof pageQuery>): Page {
+  return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
 /** The schema of a list. */

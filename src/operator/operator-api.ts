@@ -79,7 +79,7 @@ const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next) => {
   return next();
 });
 
-const OPERATIONS = [
+export const OPERATIONS = [
   ...planRoutes,
   ...workspaceRoutes,
   ...healthRoutes,

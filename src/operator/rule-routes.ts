@@ -214,7 +214,7 @@ export const ruleRoutes = [
       }
       const done = await importRules(contextOf(c), imported);
       if (done.ok) return resultOf(done.value.plan, done.value.addedIds);
-      return done.refusal.why === "not_possible" ? impossible(done.refusal.plan) : refuse("rules_changed");
+      return done.refusal.why === "not_possible" ? impossible(done.refusal.plan) : refuse("rules_changed" as const);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
