@@ -153,32 +153,55 @@ export function composeSecret(draw: () => string): string {
 
 /** Whether `text` contains a shared secret, or any text as long and as random. */
 export function holdsSecret(text: string): boolean {
-  for (const [run] of text.matchAll(/[\w-]{43,}/g)) {
-    for (let start = 0; start + SECRET_LENGTH <= run.length; start++) if (looksRandom(run, start)) return true;
+  if (text.length < SECRET_LENGTH) return false;
+  return (text.match(/[\w-]{43,}/g) ?? []).some(holdsRandomStretch);
+}
+
+const DASH = 0x2d;
+const UPPER_A = 0x41;
+const UNDERSCORE = 0x5f;
+const LOWER_A = 0x61;
+
+type Kind = "upper" | "lower" | "digit" | "separator";
+
+/**
+ * Whether any SECRET_LENGTH consecutive characters look random. The window moves one character at a time and looks
+ * only at the characters that enter and leave: a run may be as long as a signal, and a body holds hundreds of them.
+ *
+ * @param run base64url characters only, at least SECRET_LENGTH of them.
+ */
+function holdsRandomStretch(run: string): boolean {
+  const ofKind = { upper: 0, lower: 0, digit: 0, separator: 0 };
+  /** 1 for each character of another kind than the one before it, separators apart. */
+  const isChange = new Uint8Array(run.length);
+  let changes = 0;
+  let last: Kind = "separator";
+  for (let end = 0; end < run.length; end++) {
+    const entering = kindAt(run, end);
+    ofKind[entering]++;
+    if (entering !== "separator") {
+      isChange[end] = Number(last !== "separator" && last !== entering);
+      changes += isChange[end] ?? 0;
+      last = entering;
+    }
+    const start = Math.max(0, end + 1 - SECRET_LENGTH);
+    if (end >= SECRET_LENGTH) {
+      ofKind[kindAt(run, start - 1)]--;
+      changes -= isChange[start - 1] ?? 0;
+    }
+    if (changes < MIN_CHANGES || Math.min(ofKind.upper, ofKind.lower, ofKind.digit) < MIN_OF_EACH_KIND) continue;
+    // The window's first character changes nothing within it.
+    let first = start;
+    while (kindAt(run, first) === "separator") first++;
+    if (changes - (isChange[first] ?? 0) >= MIN_CHANGES) return true;
   }
   return false;
 }
 
-type Kind = "upper" | "lower" | "digit";
-
-/** Whether the SECRET_LENGTH characters from `start` on look random. Dashes and underscores also separate words. */
-function looksRandom(run: string, start: number): boolean {
-  const counts = { upper: 0, lower: 0, digit: 0 };
-  let changes = 0;
-  let last: Kind | null = null;
-  for (let at = start; at < start + SECRET_LENGTH; at++) {
-    const kind = kindAt(run, at);
-    if (kind === null) continue;
-    counts[kind]++;
-    if (last !== null && kind !== last) changes++;
-    last = kind;
-  }
-  return changes >= MIN_CHANGES && Math.min(counts.upper, counts.lower, counts.digit) >= MIN_OF_EACH_KIND;
-}
-
-function kindAt(run: string, at: number): Kind | null {
-  const character = run.charAt(at);
-  if (character === "-" || character === "_") return null;
-  if (character < "A") return "digit";
-  return character < "a" ? "upper" : "lower";
+/** Separators are ignored: dashes and underscores are as common between words as in a secret. */
+function kindAt(run: string, at: number): Kind {
+  const code = run.charCodeAt(at);
+  if (code === DASH || code === UNDERSCORE) return "separator";
+  if (code < UPPER_A) return "digit";
+  return code < LOWER_A ? "upper" : "lower";
 }

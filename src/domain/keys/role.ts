@@ -11,6 +11,9 @@ export function canManage(role: Role): boolean {
   return role === "owner" || role === "admin";
 }
 
+/** Spec §5.6. */
+export const canManageKeys = canManage;
+
 /**
  * Whether a member with role `by` may change another member's role from `current` (null: a new member) to `next` (null:
  * removed). Admins may not change owners: an admin could lock out the owner who invited them. The database makes sure

@@ -15,9 +15,6 @@ import { ok, refuse, type Result } from "../result.ts";
 
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
-/** Characters of a name that are searched for credentials: more than are ever stored as a name. */
-const SEARCHED_LENGTH = 1_000;
-
 const ALIKE_MAX_LENGTH = 40;
 
 export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
@@ -111,8 +108,7 @@ const NAMES = {
 function checkName(field: keyof typeof NAMES, name: unknown): SignalRefusal | undefined {
   const { code, send, sendName } = NAMES[field];
   if (typeof name !== "string") return { code, detail: `\`${field}\` is ${kindInWords(name)}; ${send}.` };
-  if (holdsCredential(name.slice(0, SEARCHED_LENGTH)))
-    return { code, detail: `\`${field}\` ${CREDENTIAL}. ${sendName}` };
+  if (holdsCredential(name)) return { code, detail: `\`${field}\` ${CREDENTIAL}. ${sendName}` };
   const control = controlCharacterIn(name);
   if (control !== null) return { code, detail: `\`${field}\` has ${control}. Remove it.` };
   // A longer type is truncated when it becomes the event.
