@@ -80,9 +80,7 @@ export function toJson(schema: z.core.$ZodType, value: unknown): unknown {
 }
 
 /** An object with its names in camelCase. Nested objects stay as they are. */
-export type CamelKeys<Json> = Json extends object
-  ? { [Name in keyof Json as Camel<Name & string>]: Json[Name] }
-  : Json;
+export type CamelKeys<Json> = Json extends object ? { [Name in keyof Json as Camel<Name & string>]: Json[Name] } : Json;
 
 export function camelKeys<Json extends object>(json: Json): CamelKeys<Json> {
   return Object.fromEntries(

@@ -1,11 +1,12 @@
 /** Deletion of a person with its receipt, and exports of a workspace's records. */
+import type { Context } from "hono";
 import * as z from "zod";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
 import { count, idOf, instant } from "./api-json.ts";
-import { contextOf, operationsOf, storeOf } from "./operation.ts";
+import { contextOf, operationsOf, storeOf, type OperatorEnv } from "./operation.ts";
 
 const operation = operationsOf("Data care", "deletion");
 
@@ -80,23 +81,27 @@ const STREAMED =
   "In the order of recording, as of the time of the call. A transfer that ends without its final chunk is incomplete: repeat the call.";
 
 export const exportRoutes = [
-  exportOf("signals", "signals", "Every stored signal. In NDJSON, payloads are exactly as they were sent."),
-  exportOf("people", "people", "All people with their scores and linked ids."),
-  exportOf(
-    "scoring_signals",
-    "scoring signals",
-    "Every scoring signal: its person, signal, rule and version of the rule.",
-  ),
+  operation("GET", "/workspaces/:workspace_id/export/signals", {
+    summary: "Export signals",
+    ...exportOf("signals", "Every stored signal. In NDJSON, payloads are exactly as they were sent."),
+  }),
+  operation("GET", "/workspaces/:workspace_id/export/people", {
+    summary: "Export people",
+    ...exportOf("people", "All people with their scores and linked ids."),
+  }),
+  operation("GET", "/workspaces/:workspace_id/export/scoring-signals", {
+    summary: "Export scoring signals",
+    ...exportOf("scoring_signals", "Every scoring signal: its person, signal, rule and version of the rule."),
+  }),
 ];
 
-function exportOf(records: ExportRange["records"], words: string, description: string) {
-  return operation("GET", `/workspaces/:workspace_id/export/${records.replace("_", "-")}`, {
-    summary: `Export ${words}`,
+function exportOf(records: ExportRange["records"], description: string) {
+  return {
     description: `${description} ${STREAMED}`,
     query: exportQuery,
     answers: { 200: "The file." },
     content: { "application/x-ndjson": z.string(), "text/csv": z.string() },
-    async handle(c, { query }) {
+    async handle(c: Context<OperatorEnv>, { query }: { query: z.output<typeof exportQuery> }) {
       const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, { records, ...query });
       return c.body(body, 200, {
         "content-type": contentType,
@@ -104,5 +109,5 @@ function exportOf(records: ExportRange["records"], words: string, description: s
         "x-content-type-options": "nosniff",
       });
     },
-  });
+  };
 }

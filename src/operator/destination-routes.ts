@@ -279,7 +279,10 @@ function withAttempts({ attempts, ...rest }: Delivery) {
   return { ...rest, attempts: attempts.map(({ tookMs, ...attempt }) => ({ ...attempt, ms: tookMs })) };
 }
 
-function outcomeOf<Value, Shown>(result: Result<Value, destinations.DestinationProblem>, show: (value: Value) => Shown) {
+function outcomeOf<Value, Shown>(
+  result: Result<Value, destinations.DestinationProblem>,
+  show: (value: Value) => Shown,
+) {
   if (result.ok) return ok(show(result.value));
   const { refusal } = result;
   if (refusal === "type_not_offered") return refuse([{ path: "type", message: "this deployment sends no email" }]);

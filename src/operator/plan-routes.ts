@@ -48,9 +48,7 @@ const planBody = z.strictObject({
   offered_to: terms.offered_to.default(null),
   overage_price: terms.overage_price.default(null),
 });
-const plan = z
-  .object({ id: z.string().meta({ example: "growth" }), ...terms, name: z.string() })
-  .meta({ id: "Plan" });
+const plan = z.object({ id: z.string().meta({ example: "growth" }), ...terms, name: z.string() }).meta({ id: "Plan" });
 
 export const planRoutes = [
   operation("GET", "/plans", {

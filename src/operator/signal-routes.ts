@@ -139,7 +139,7 @@ const underWay = z
 const replayed = z.object({ replayed: z.int(), under_way: underWay });
 const released = z.object({ released: z.int(), still_held: z.int(), under_way: underWay });
 
-const email = z
+const emailFilter = z
   .string()
   .trim()
   .toLowerCase()
@@ -149,12 +149,12 @@ const email = z
 
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().describe("Exactly this event name."),
-  email,
+  email: emailFilter,
   status: z.enum(SIGNAL_STATUSES).optional().describe("Signals in flight are not listed; follow them by id."),
 });
 
 const peopleQuery = filteredPageQuery({
-  email,
+  email: emailFilter,
   q: z
     .string()
     .trim()
@@ -225,9 +225,7 @@ export const signalRoutes = [
     summary: "Replay dead letters",
     description:
       "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
-    body: z
-      .strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() })
-      .meta({ id: "DeadLetterReplay" }),
+    body: z.strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() }).meta({ id: "DeadLetterReplay" }),
     bodyExample: {},
     answers: { 200: "The number of replayed dead letters." },
     schema: replayed,

@@ -29,7 +29,9 @@ const SHAPES = "method path path query query headers headers body body body noth
 /** The routes come from the routers, so that a new route is attacked automatically. */
 export const ROUTES: readonly Route[] = (() => {
   const found = new Map<string, Route>();
-  const operations = new Map(OPERATIONS.map((operation) => [`${operation.method} /operator${operation.path}`, operation]));
+  const operations = new Map(
+    OPERATIONS.map((operation) => [`${operation.method} /operator${operation.path}`, operation]),
+  );
   for (const { method, path } of [...ingestApp.routes, ...otherRoutes.routes]) {
     if (method === "ALL") continue;
     const name = `${method} ${path}`;
