@@ -11,7 +11,7 @@ import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitors.ts";
-import type { DeadLetterRow } from "../../src/store/state/dead-letters.ts";
+import type { DeadLetterRow } from "../../src/store/schema.ts";
 import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";

@@ -26,7 +26,8 @@ import {
   type VisitorNames,
 } from "../people/visitors.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../schema.ts";
+import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";

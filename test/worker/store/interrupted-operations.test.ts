@@ -11,7 +11,7 @@ import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
-import { stepReturns } from "../../../src/store/return-jobs.ts";
+import { stepResends } from "../../../src/store/resend-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { deletePerson } from "../../../src/workspace/delete-person.ts";
@@ -281,7 +281,7 @@ describe("a resumed job", () => {
     // The held signals are purged later than the release continues.
     await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
       sql.exec("UPDATE returns SET due_at = 0");
-      await stepReturns({ state: new StoreState(sql), env, workspaceId: workspace.id }, Date.now() + 1_000);
+      await stepResends(new StoreState(sql), env, workspace.id, Date.now() + 1_000);
     });
     expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });

@@ -8,7 +8,7 @@ import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { heldSignals } from "../../../src/store/return-jobs.ts";
+import { heldSignals } from "../../../src/store/resend-jobs.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/sql-cost.ts";
 import { inStore } from "../../support/store.ts";
