@@ -24,7 +24,7 @@ import {
   visitorOfPayload,
   type VisitorId,
   type VisitorNames,
-} from "../people/visitors.ts";
+} from "../people/identities.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
@@ -314,7 +314,7 @@ class DeletionStep {
     };
     for (const { seq, facts } of this.#deleteLines(entries, isTheirs)) {
       if (facts.owner !== null && facts.owner.personId !== personId) {
-        this.#people.disown(facts.owner.personId, seq, facts);
+        this.#people.removeLine(facts.owner.personId, seq, facts);
       }
     }
   }
