@@ -10,7 +10,7 @@ import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
-import { listOfKey, personList, visitorList } from "../../src/store/people/visitors.ts";
+import { listOfKey, personList, visitorList } from "../../src/store/people/identities.ts";
 import type { DeadLetterRow } from "../../src/store/schema.ts";
 import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";

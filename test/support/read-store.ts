@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import type { Log } from "../../src/store/log/log.ts";
 import { readEntries, ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
-import { personList } from "../../src/store/people/visitors.ts";
+import { personList } from "../../src/store/people/identities.ts";
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
 import type { StoredSignal } from "../../src/store/resend-jobs.ts";
 import { RuleOutcomes } from "../../src/store/state/rule-outcomes.ts";

@@ -406,6 +406,7 @@ export async function readPayloads(log: Log, objects: ColdObjects, wanted: Itera
   const payloads: Payload[] = [];
   const cold: ColdLines[] = [];
   for (const lines of wanted) {
+    if (lines.seqs.length === 0) continue;
     const stored = log.payloadsOf(lines.segment);
     if (stored !== null) payloads.push(...pick(lines, stored));
     else if (lines.segment.row !== null) cold.push({ ...lines, row: lines.segment.row });

@@ -39,7 +39,7 @@ interface WalkFilter {
   untilMs?: number | undefined;
 }
 
-interface LinesOfSegment {
+export interface LinesOfSegment {
   segment: Segment;
   seqs: number[];
 }

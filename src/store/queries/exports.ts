@@ -10,7 +10,7 @@ import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { ascendingEntries, readEntries } from "../people/timelines.ts";
-import { personList } from "../people/visitors.ts";
+import { personList } from "../people/identities.ts";
 import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";

@@ -11,7 +11,7 @@ import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
-import { personList } from "../people/visitors.ts";
+import { personList } from "../people/identities.ts";
 import type { FindFilter, FoundSignals, LatestSignals, LiveSignal, SignalSummary } from "../protocol/stored-signals.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, lastDeadLetter } from "../state/dead-letters.ts";

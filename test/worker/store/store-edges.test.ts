@@ -166,7 +166,7 @@ test("a person who loses a line without first or last signal or trait needs no r
       const facts = store.state.signals.read(seq);
       if (facts === null) throw new Error("there is no such line");
       const people = new People(store.state);
-      people.disown(1, seq, facts);
+      people.removeLine(1, seq, facts);
       return rowsRead(store.sql, () => writeAndRecount(store.state, people));
     };
     expect(readsWithout(100)).toBeLessThan(10);
