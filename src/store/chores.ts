@@ -32,8 +32,7 @@ export class ChoreRunner {
   readonly #chores: readonly Chore[];
   /** When the rest of a failed chore ends. */
   readonly #restUntilMs = new Map<Chore, number>();
-  /** The last of the running and waiting steps of a chore. */
-  readonly #steps = new Map<Chore, Promise<void>>();
+  readonly #running = new Map<Chore, Promise<void>>();
   #failing: FailingJob[];
 
   /** @param chores in the order in which they run. */
@@ -60,15 +59,19 @@ export class ChoreRunner {
     }
   }
 
-  /** Takes a step of a chore now, after its running step. Never throws. */
+  /** Takes a step of a chore that begins after this call. Never throws. */
   async runNow(name: string): Promise<void> {
-    for (const chore of this.#chores) if (chore.name === name) await this.#takeStep(chore);
+    const chore = this.#chores.find((candidate) => candidate.name === name);
+    if (chore === undefined) return;
+    await this.#running.get(chore);
+    // Callers that waited for the same step share the next step.
+    await this.#takeStep(chore);
   }
 
   /** If `due` throws, the chore fails and rests. Otherwise no alarm would be set for any chore. */
   #dueMs(chore: Chore, nowMs: number): number {
     // The alarm repeats a running step that a crash of the object ends.
-    const restUntilMs = this.#steps.has(chore) ? nowMs + CHORE_REST_MS : (this.#restUntilMs.get(chore) ?? 0);
+    const restUntilMs = this.#running.has(chore) ? nowMs + CHORE_REST_MS : (this.#restUntilMs.get(chore) ?? 0);
     try {
       return Math.max(chore.due(nowMs) ?? Number.POSITIVE_INFINITY, restUntilMs);
     } catch (error) {
@@ -78,15 +81,13 @@ export class ChoreRunner {
     }
   }
 
-  async #takeStep(chore: Chore): Promise<void> {
-    const step = this.#stepAfter(this.#steps.get(chore), chore);
-    this.#steps.set(chore, step);
-    await step;
-    if (this.#steps.get(chore) === step) this.#steps.delete(chore);
+  #takeStep(chore: Chore): Promise<void> {
+    const running = this.#running.get(chore) ?? this.#step(chore).finally(() => this.#running.delete(chore));
+    this.#running.set(chore, running);
+    return running;
   }
 
-  async #stepAfter(running: Promise<void> | undefined, chore: Chore): Promise<void> {
-    await running;
+  async #step(chore: Chore): Promise<void> {
     try {
       await chore.step(Date.now());
       this.#noteSuccess(chore);
