@@ -177,7 +177,7 @@ test("docs/operate.md explains each log line, and no other", () => {
     [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
   );
   const logged = globSync("src/**/*.{ts,tsx}", { cwd: ROOT, exclude: ["src/dev/**", "src/pages/assets.ts"] }).flatMap(
-    (file) => [...read(file).matchAll(/\blogEvent\(\s*"(\w+)"/g)].map(([, name]) => name),
+    (file) => [...read(file).matchAll(/\b(?:logEvent\(\s*|failureEvent(?::| =) )"(\w+)"/g)].map(([, name]) => name),
   );
   expect(documented.toSorted()).toEqual([...new Set(logged), "event"].toSorted());
 });
