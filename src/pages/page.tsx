@@ -20,6 +20,8 @@ interface PageOptions {
   status?: ContentfulStatusCode;
   /** The next step, shown beside the message of a form that succeeded. */
   next?: Child;
+  /** Replaces the text of `?done=`. */
+  doneText?: string;
   /** Whether the page shows a new API key. */
   showsKey?: boolean;
   /** Text of the search field. */
@@ -29,7 +31,7 @@ interface PageOptions {
 /** A page of the workspace. A form that succeeded (`?done=`) has its message at the top. */
 export async function page(
   c: Context<PagesEnv>,
-  { title, section, status = 200, next, showsKey = false, search = "" }: PageOptions,
+  { title, section, status = 200, next, doneText, showsKey = false, search = "" }: PageOptions,
   content: Child,
 ): Promise<Response> {
   const frame = {
@@ -45,7 +47,7 @@ export async function page(
       {section !== "usage" && section !== "overview" && (await usageBar(c, section))}
       {form !== undefined && Object.hasOwn(DONE, form) && (
         <Notice tone="good">
-          {DONE[form as Done]}
+          {doneText ?? DONE[form as Done]}
           {next}
         </Notice>
       )}
