@@ -21,7 +21,7 @@ import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect-pages.tsx";
 import { keyPages } from "./keys/key-pages.tsx";
 import { memberPages } from "./members/member-pages.tsx";
-import { notificationPages } from "./notifications/notification-pages.tsx";
+import { notificationPages } from "./notifications/notifications.tsx";
 import { activityPages } from "./activity/activity-pages.tsx";
 import { fromThisOrigin } from "./session/form-guard.ts";
 import { limitForms } from "./session/form-limits.ts";
