@@ -7,7 +7,7 @@ import type { Delivery, DeliveryDetail } from "../../notifications/destination-c
 import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
 import { PostButton } from "../kit/actions.tsx";
 import { grouped } from "../kit/format.ts";
-import { Badge, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { Badge, Clamped, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
@@ -92,11 +92,7 @@ function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Pro
         </Notice>
       )}
       <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
-        <Outcome
-          last={attempts.at(-1)}
-          inProgress={inProgress}
-          name={type === "destination.test" ? "Test" : "Delivery"}
-        />
+        <Outcome delivery={delivery} inProgress={inProgress} />
         <Panel title="Details">
           <FactList>
             <Fact name="Status">
@@ -134,7 +130,10 @@ function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Pro
   );
 }
 
-function Outcome({ last, inProgress, name }: { last: AttemptResult | undefined; inProgress: boolean; name: string }) {
+/** The result of the last attempt, for a person who has just sent a test. */
+function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery: Delivery; inProgress: boolean }) {
+  const name = type === "destination.test" ? "Test" : "Delivery";
+  const last = attempts.at(-1);
   if (last === undefined) {
     return (
       <Notice title={inProgress ? `${name} in progress` : `${name} not sent yet`}>
@@ -145,12 +144,11 @@ function Outcome({ last, inProgress, name }: { last: AttemptResult | undefined; 
   const { status, error, tookMs } = last;
   const took = `${grouped(tookMs)} ms`;
   if (error === null) {
-    return (
-      <Notice tone="good" title={`${name} delivered: accepted${status === null ? "" : ` with ${status}`} in ${took}`} />
-    );
+    const accepted = status === null ? "accepted" : `accepted with ${status}`;
+    return <Notice tone="good" title={`${name} delivered: ${accepted} in ${took}`} />;
   }
   return (
-    <Notice tone="bad" title={`${name} failed`}>
+    <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"}>
       <p>
         {error} ({took})
       </p>
@@ -179,7 +177,11 @@ function Attempts({ attempts, nowMs }: { attempts: readonly AttemptResult[]; now
             cell: ({ error, answer }) => (
               <>
                 {error}
-                {answer !== null && <pre tabindex={0}>{answer}</pre>}
+                {answer !== null && (
+                  <Clamped>
+                    <code>{answer}</code>
+                  </Clamped>
+                )}
               </>
             ),
           },

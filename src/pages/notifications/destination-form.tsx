@@ -207,31 +207,33 @@ function Target({ typed, error, stored, offered }: TargetProps) {
 function Events({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "error"> & { workspaceId: string }) {
   const described = error === undefined ? {} : { "aria-describedby": "events-error" };
   return (
-    <fieldset class="field columns" aria-label="Events" {...described}>
+    <fieldset class="field" aria-label="Events" {...described}>
       {error !== undefined && (
         <span class="error" id="events-error">
           {error}
         </span>
       )}
-      {eventTypes.map((type, index) => (
-        <Choice
-          type="checkbox"
-          group="event"
-          name="events"
-          value={type}
-          label={EVENT_CATALOGUE[type].label}
-          hint={EVENT_CATALOGUE[type].when}
-          checked={typed.events.includes(type)}
-          autofocus={error !== undefined && index === 0}
-        >
-          <details>
-            <summary class="small quiet" aria-label={`Example of ${EVENT_CATALOGUE[type].label}`}>
-              Example
-            </summary>
-            <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
-          </details>
-        </Choice>
-      ))}
+      <div class="columns">
+        {eventTypes.map((type, index) => (
+          <Choice
+            type="checkbox"
+            group="event"
+            name="events"
+            value={type}
+            label={EVENT_CATALOGUE[type].label}
+            hint={EVENT_CATALOGUE[type].when}
+            checked={typed.events.includes(type)}
+            autofocus={error !== undefined && index === 0}
+          >
+            <details>
+              <summary class="small quiet" aria-label={`Example of ${EVENT_CATALOGUE[type].label}`}>
+                Example
+              </summary>
+              <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
+            </details>
+          </Choice>
+        ))}
+      </div>
     </fieldset>
   );
 }

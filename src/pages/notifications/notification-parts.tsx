@@ -89,7 +89,8 @@ export function statusOf(destination: Destination, testFailed: boolean): Destina
     return { tone: "quiet", label: "Paused", text };
   }
   if (failingSinceMs !== null) {
-    const text = "Deliveries are retried at growing intervals. After five days without success, it is switched off.";
+    const text =
+      "Deliveries are retried at growing intervals. After five days without success, the destination is switched off.";
     return { tone: "warn", label: "Failing", text };
   }
   if (testFailed) {
@@ -139,8 +140,7 @@ export function DeliveryStatus({ delivery, destination, nowMs }: DeliveryOf) {
   if (state === "failed") {
     return (
       <>
-        <Badge tone="bad">Failed</Badge>
-        {endReason !== null && !isTest && <small>{DELIVERY_END[endReason]}</small>}
+        <Badge tone="bad">Failed</Badge> {endReason !== null && !isTest && <small>{DELIVERY_END[endReason]}</small>}
       </>
     );
   }
@@ -151,14 +151,14 @@ export function DeliveryStatus({ delivery, destination, nowMs }: DeliveryOf) {
   if (isStopped || dueAtMs === null || dueAtMs <= nowMs) {
     return (
       <>
-        <Badge>Waiting</Badge>
+        <Badge>Waiting</Badge>{" "}
         <small>{isStopped ? "Until the destination is resumed" : "Until the destination answers"}</small>
       </>
     );
   }
   return (
     <>
-      <Badge tone="warn">Retrying</Badge>
+      <Badge tone="warn">Retrying</Badge>{" "}
       <small>
         <Time ms={dueAtMs} nowMs={nowMs} />
       </small>
