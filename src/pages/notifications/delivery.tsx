@@ -145,7 +145,7 @@ function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery
   const took = `${grouped(tookMs)} ms`;
   if (error === null) {
     const accepted = status === null ? "accepted" : `accepted with ${status}`;
-    return <Notice tone="good" title={`${name} delivered: ${accepted} in ${took}`} />;
+    return <Notice tone="good" title={`${name === "Test" ? "Test delivered" : "Delivered"}: ${accepted} in ${took}`} />;
   }
   return (
     <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"}>
