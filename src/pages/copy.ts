@@ -110,7 +110,7 @@ export const DONE = {
   member_added: "Member added. They can sign in now.",
   role_changed: "Role changed.",
   member_removed: "Member removed. They no longer have access.",
-  key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
+  key_deactivated: "API key deactivated. Calls with it are rejected from now on.",
   plan_changed: "Plan changed. It applies from the next signal on.",
   overages_on: "Overages enabled. All signals are accepted from now on.",
   overages_off: "Overages disabled. The signal limit applies from the next signal on.",

@@ -8,7 +8,7 @@ import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PAGE_ROWS } from "../../limits.ts"
 import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { OVERLAP_MS, type Overlap } from "../../workspace/manage-keys.ts";
+import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
 import { formText } from "../form-text.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
@@ -81,10 +81,6 @@ export const destinationPages = pages
       return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, destination, problemText(sent.refusal));
     }),
   );
-
-function isOverlap(text: string): text is Overlap {
-  return Object.hasOwn(OVERLAP_MS, text);
-}
 
 /** @param refused why the last action was not done. */
 async function destinationPage(c: Context<PagesEnv>, destination: Destination, refused?: string, status?: 409 | 422) {
