@@ -1,6 +1,6 @@
 /** What an empty workspace needs before somebody has a score: each step with its tick, and the next one with its button. */
 import type { Child } from "hono/jsx";
-import { Dismiss } from "../dismissed.tsx";
+import { Dismiss } from "../usage-bar.tsx";
 import { Badge, Panel } from "../views/parts.tsx";
 
 interface StepsDone {

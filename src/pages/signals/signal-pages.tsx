@@ -14,7 +14,7 @@ import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
 import { readKeyFilter } from "../key-filter.ts";
-import { isDismissed } from "../dismissed.tsx";
+import { isDismissed } from "../usage-bar.tsx";
 import { FirstSteps } from "./first-steps.tsx";
 import { DeadLettersView } from "./dead-letters-view.tsx";
 import { SignalGroupView } from "./signal-group-view.tsx";
