@@ -19,7 +19,7 @@ import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect.tsx";
 import { keyPages } from "./keys/keys.tsx";
 import { memberPages } from "./members.tsx";
-import { notificationPages } from "./notifications/notification-pages.tsx";
+import { notificationPages } from "./notifications/notifications.tsx";
 import { activityPages } from "./activity.tsx";
 import { fromThisOrigin, limitForms } from "./session/form-guard.ts";
 import { requireMember, requireSignIn } from "./session/require-sign-in.ts";
