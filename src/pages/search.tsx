@@ -10,7 +10,7 @@ import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { groupPath } from "./signals/signal-parts.tsx";
+import { groupPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
 const RESULTS_SHOWN = 5;

@@ -8,7 +8,7 @@ import { pages, workspacePath, contextOf } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
 import { readForm } from "../read-form.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
-import { groupRejections } from "../rejections/rejection-list.ts";
+import { groupRejections } from "../rejections.tsx";
 import { KEYS_PAGE, keysPath, type KeyContext } from "./key-answers.tsx";
 import { keyEndingPages } from "./key-ending-pages.tsx";
 import { checkKeyName } from "./key-form.ts";

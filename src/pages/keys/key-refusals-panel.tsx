@@ -3,7 +3,7 @@ import { CAUSE_COPY } from "../copy.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
-import type { RejectionGroup } from "../rejections/rejection-list.ts";
+import type { RejectionGroup } from "../rejections.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";

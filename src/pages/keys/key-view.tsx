@@ -6,7 +6,7 @@ import type { Rejection } from "../../domain/keys/refusal.ts";
 import { webhooksOf } from "../../domain/webhook-calls.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import type { RejectionGroup } from "../rejections/rejection-list.ts";
+import type { RejectionGroup } from "../rejections.tsx";
 import { KEY_PLACEHOLDER } from "../connect/connect-set-up.tsx";
 import { TextField } from "../kit/forms.tsx";
 import { KeyCallsPanel } from "./key-calls-panel.tsx";

@@ -3,7 +3,7 @@ import type { RulePreview } from "../../workspace/rules-on-history.ts";
 import type { FieldErrors } from "./rule-form.ts";
 import { counted, day, grouped, signed } from "../kit/format.ts";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
-import { SignalLink } from "../signals/signal-parts.tsx";
+import { SignalLink } from "../signals/signals.tsx";
 
 /** What a preview found, or why there is none; null: it was not asked for yet. */
 export type Previewed =

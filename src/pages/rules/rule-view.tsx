@@ -12,7 +12,7 @@ import { RuleEditor, type EditorProps } from "./rule-editor.tsx";
 import { RuleJobPanel, isUnderWay } from "./rule-job-panel.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { EnabledBadge, scoredSince } from "./rules-view.tsx";
-import { SignalLink } from "../signals/signal-parts.tsx";
+import { SignalLink } from "../signals/signals.tsx";
 
 interface NewRuleProps extends EditorProps {
   /** Id of the rule that the form makes. */
