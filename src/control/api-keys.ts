@@ -122,18 +122,18 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
   return row === undefined ? null : toApiKey(row);
 }
 
+/** What tells a key apart from others. After a rotation several keys have the same name. */
+export type KeyName = Pick<ApiKey, "name" | "maskedKey">;
+
 /** Names of these keys, by id. */
 export async function keyNames(
   db: ControlDatabase,
   workspaceId: string,
   keyIds: readonly string[],
-): Promise<Map<string, string>> {
+): Promise<Map<string, KeyName>> {
   if (keyIds.length === 0) return new Map();
-  const rows = await db
-    .select({ id: apiKeys.id, name: apiKeys.name })
-    .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf(apiKeys.id, keyIds)));
-  return new Map(rows.map((row) => [row.id, row.name] as const));
+  const ofKeys = and(eq(apiKeys.workspaceId, workspaceId), isOneOf(apiKeys.id, keyIds));
+  return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofKeys));
 }
 
 /** Names of the newest keys whose name contains `text`, by id. Ignores the case of ASCII letters. */
@@ -142,15 +142,16 @@ export async function newestKeyNames(
   workspaceId: string,
   text: string,
   limit: number,
-): Promise<Map<string, string>> {
+): Promise<Map<string, KeyName>> {
   const fits = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
-  const rows = await db
-    .select({ id: apiKeys.id, name: apiKeys.name })
-    .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), fits))
-    .orderBy(desc(apiKeys.id))
-    .limit(limit);
-  return new Map(rows.map((row) => [row.id, row.name] as const));
+  const ofText = and(eq(apiKeys.workspaceId, workspaceId), fits);
+  return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofText).orderBy(desc(apiKeys.id)).limit(limit));
+}
+
+const NAME_COLUMNS = { id: apiKeys.id, name: apiKeys.name, first8: apiKeys.keyFirst8, last4: apiKeys.keyLast4 };
+
+function namesById(rows: { id: string; name: string; first8: string; last4: string }[]): Map<string, KeyName> {
+  return new Map(rows.map(({ id, name, ...ends }) => [id, { name, maskedKey: maskedKey(ends) }] as const));
 }
 
 export async function deactivatedKeyIds(db: ControlDatabase, workspaceId: string): Promise<string[]> {

@@ -123,7 +123,7 @@ export const usageRoutes = operator
         found.map(({ keyId }) => keyId),
       );
       const items = found.map((entry) => {
-        return { ...entry, keyName: names.get(entry.keyId) ?? null, status: REFUSALS[entry.code].status };
+        return { ...entry, keyName: names.get(entry.keyId)?.name ?? null, status: REFUSALS[entry.code].status };
       });
       return answerPage(c, rejection, { items, next: null });
     },

@@ -4,6 +4,7 @@
  */
 import type { ControlDatabase } from "../control/database.ts";
 import { keyNames, newestKeyNames } from "../control/api-keys.ts";
+import { keyText } from "./key-names.tsx";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 
 /** Keys that a page names at most besides those of its rows. */
@@ -31,12 +32,14 @@ export async function readKeyFilter(
     newestKeyNames(db, workspaceId, text, KEYS_OFFERED + 1),
     keyNames(db, workspaceId, chosen === "" ? [] : [chosen]),
   ]);
-  const isKept = text === "" || names.get(chosen)?.toLowerCase().includes(text.toLowerCase()) === true;
+  const isKept = text === "" || names.get(chosen)?.name.toLowerCase().includes(text.toLowerCase()) === true;
   const [only = ""] = text !== "" && found.size === 1 ? found.keys() : [];
   return {
     id: isKept ? chosen : only,
     text,
-    offered: new Map([...[...found].slice(0, KEYS_OFFERED), ...(isKept ? names : [])]),
+    offered: new Map(
+      [...[...found].slice(0, KEYS_OFFERED), ...(isKept ? names : [])].map(([id, key]) => [id, keyText(key, id)]),
+    ),
     hasMore: found.size > KEYS_OFFERED,
   };
 }

@@ -24,6 +24,7 @@ import { counted, day, grouped } from "./kit/format.ts";
 import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
+import { keyText, type KeyNames } from "./key-names.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 
@@ -44,7 +45,7 @@ interface Facts {
   failing: readonly FailingDestination[];
   keys: readonly WatchedKey[];
   /** Names of the keys in the refusals; empty for members, who may not see keys (spec §1). */
-  keyNames: ReadonlyMap<string, string>;
+  keyNames: KeyNames;
   nowMs: number;
 }
 
@@ -239,7 +240,7 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): Attenti
         {
           tone: "bad",
           title: `${counted(calls, "call")} refused in 24 hours`,
-          detail: `${REFUSALS[entry.code].title}${name === undefined ? "" : `, key ${name}`}`,
+          detail: `${REFUSALS[entry.code].title}${name === undefined ? "" : `, key ${keyText(name, entry.keyId)}`}`,
           href: `${base}/rejections?${query.toString()}`,
           action: "View rejections",
         },

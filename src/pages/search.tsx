@@ -1,5 +1,5 @@
 /** Search: one field in the sidebar for people, events, signals, accounts and keys. */
-import { newestKeyNames } from "../control/api-keys.ts";
+import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
@@ -8,6 +8,7 @@ import { followSignal } from "../workspace/signal-operations.ts";
 import { Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
 import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
+import { KeyTitle } from "./key-names.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { groupPath } from "./signals/signals.tsx";
@@ -26,7 +27,9 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   const [found, keys] = await Promise.all([
     signalStore(c.env, id).search(text, RESULTS_SHOWN),
     // Spec §1: only owners and admins see keys.
-    canManageKeys(c.get("role")) ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1) : new Map<string, string>(),
+    canManageKeys(c.get("role"))
+      ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
+      : new Map<string, KeyName>(),
   ]);
   const { people, events, accounts } = found;
   const nowMs = Date.now();
@@ -82,7 +85,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
           caption="API keys"
           rows={[...keys].slice(0, RESULTS_SHOWN)}
           href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
-          columns={[{ head: "Name", cell: ([, name]) => name }]}
+          columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
         />
       ),
     },

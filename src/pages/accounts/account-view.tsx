@@ -1,4 +1,6 @@
 /** One account: its values and where each comes from, its attributes, and how its fields changed. */
+import type { KeyName } from "../../control/api-keys.ts";
+import { keyText } from "../key-names.tsx";
 import type { Child } from "hono/jsx";
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
@@ -9,7 +11,7 @@ import { Empty, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
 /** Names of keys by their ids; null: whoever looks may not see them (spec §1). */
-type KeyNames = ReadonlyMap<string, string> | null;
+type KeyNames = ReadonlyMap<string, KeyName> | null;
 
 interface Props {
   base: string;
@@ -108,7 +110,7 @@ function Origin({
       ) : (
         <CauseLink base={base} id={signalId} />
       )}
-      {key !== undefined && <a href={`${base}/settings/api-keys`}>{key}</a>}
+      {key !== undefined && <a href={`${base}/settings/api-keys/${keyId}`}>{keyText(key, keyId ?? "")}</a>}
     </div>
   );
 }

@@ -1,4 +1,5 @@
 /** The audit log: who did what, and when. */
+import type { KeyNames } from "../key-names.tsx";
 import type { Child } from "hono/jsx";
 import type { AuditRecord } from "../../control/audit.ts";
 import { MANAGERS_ACTIONS } from "../../control/audit.ts";
@@ -22,7 +23,7 @@ interface Props {
   /** Null where nothing is shown of keys and notifications. */
   keyFilter: KeyFilter | null;
   /** Names of the entries' API keys by id. */
-  keys: ReadonlyMap<string, string>;
+  keys: KeyNames;
   plans: ReadonlyMap<string, string>;
   nowMs: number;
 }

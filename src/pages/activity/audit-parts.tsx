@@ -1,4 +1,5 @@
 /** What the sentences of the audit log are made of: names with links to what they name. */
+import { keyText, type KeyNames } from "../key-names.tsx";
 import type { Child } from "hono/jsx";
 import type { AuditRecord } from "../../control/audit.ts";
 
@@ -6,7 +7,7 @@ export interface AuditPlace {
   /** Address of the workspace. */
   base: string;
   /** Names of its API keys by id. */
-  keys: ReadonlyMap<string, string>;
+  keys: KeyNames;
   /** Names of the plans by id. */
   plans: ReadonlyMap<string, string>;
 }
@@ -27,7 +28,12 @@ export function ofKey(label: string, sentence: AboutTarget): AuditReading {
     sentence: (entry, { base, keys }) => {
       const { target, detail } = entry;
       const address = `${base}/settings/api-keys/${encodeURIComponent(target)}`;
-      return sentence(<a href={address}>{keys.get(target) ?? textIn(detail, "name") ?? target}</a>, entry);
+      return sentence(
+        <a href={address}>
+          {keys.has(target) ? keyText(keys.get(target), target) : (textIn(detail, "name") ?? target)}
+        </a>,
+        entry,
+      );
     },
   };
 }
