@@ -11,7 +11,7 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
-import { CAUSE_COPY, STATUS_COPY } from "./copy.ts";
+import { CAUSE_COPY } from "./copy.ts";
 import { keyText } from "./key-names.tsx";
 import { Filters } from "./kit/filters.tsx";
 import { counted, signed } from "./kit/format.ts";
@@ -125,7 +125,9 @@ function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: n
   if (more === 0 || last === undefined) return [];
   const title = `${counted(more, "more signal")}`;
   const href = `${workspacePath(c)}/signals/all`;
-  return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, email: "", from: "", reason: "", href }];
+  return [
+    { key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, email: "", from: "", reason: "", href },
+  ];
 }
 
 /** Refused calls, with the names of their keys for members who may see keys (spec §1). */

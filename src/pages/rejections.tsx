@@ -104,14 +104,16 @@ export interface RejectionGroup extends RejectionReason {
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
   const groups = Map.groupBy(rejections, ({ keyId, code, cause }) => `${code} ${cause} ${keyId}`);
   return [...groups.values()]
-    .flatMap((entries) => entries.slice(0, 1).map(({ keyId, code, cause }) => ({
-      keyId,
-      code,
-      cause,
-      calls: entries.reduce((sum, { calls }) => sum + calls, 0),
-      signals: entries.reduce((sum, { signals }) => sum + signals, 0),
-      latestMs: Math.max(...entries.map(({ lastAtMs }) => lastAtMs)),
-    })))
+    .flatMap((entries) =>
+      entries.slice(0, 1).map(({ keyId, code, cause }) => ({
+        keyId,
+        code,
+        cause,
+        calls: entries.reduce((sum, { calls }) => sum + calls, 0),
+        signals: entries.reduce((sum, { signals }) => sum + signals, 0),
+        latestMs: Math.max(...entries.map(({ lastAtMs }) => lastAtMs)),
+      })),
+    )
     .sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
 }
 
@@ -219,12 +221,7 @@ function Reasons({ base, groups, days, names }: RowsProps & { groups: readonly R
   );
 }
 
-function Calls({
-  base,
-  list,
-  rejections,
-  names,
-}: RowsProps & { list: ListAddress; rejections: readonly Rejection[] }) {
+function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddress; rejections: readonly Rejection[] }) {
   const { items, next } = sliceOf(rejections, list.slice(PAGE_ROWS));
   return (
     <Panel title="Calls" list>

@@ -131,7 +131,9 @@ class Live {
     for (const poll of this.#polls) poll.run(!isStopped && !document.hidden);
     this.#pause.textContent = isStopped ? "Resume" : "Pause";
     const isFailing = this.#polls.some(({ failures }) => failures > 0);
-    this.#setState(this.#isIdle ? "Paused after 10 minutes" : isStopped ? "Paused" : isFailing ? "Reconnecting" : "Live");
+    this.#setState(
+      this.#isIdle ? "Paused after 10 minutes" : isStopped ? "Paused" : isFailing ? "Reconnecting" : "Live",
+    );
   }
 
   /** Screen readers read the state aloud, so it changes only when it must. */

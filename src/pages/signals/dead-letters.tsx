@@ -102,7 +102,13 @@ function DeadLetters({
         },
         { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
         ...(mayManage
-          ? [{ head: "Replay", kind: "actions" as const, cell: ({ id }: DeadLetter) => <ReplayButton base={base} id={id} /> }]
+          ? [
+              {
+                head: "Replay",
+                kind: "actions" as const,
+                cell: ({ id }: DeadLetter) => <ReplayButton base={base} id={id} />,
+              },
+            ]
           : []),
       ]}
     />

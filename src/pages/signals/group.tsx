@@ -27,7 +27,7 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
   const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
   const wanted = list.query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
   const traces = await Promise.all(wanted.map((id) => store.signal(id)));
-  const samples = traces.filter((trace) => trace !== null && trace.payload !== null);
+  const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
   const newRule = new URLSearchParams((samples.length === 0 ? [group.sampleId] : wanted).map((id) => ["from", id]));
   const all = new URLSearchParams({ event: group.event, source: group.source });
   return page(

@@ -103,6 +103,7 @@ function HeldNotice({ base, release, mayManage }: { base: string; release: Relea
 /** Such as `Release 1,400 signals (about $2.10)`: with overages on, a release is billed. */
 export function releaseText({ usage, fit, price }: Pick<Release, "usage" | "fit" | "price">): string {
   const overages = overageOfRelease(usage, fit);
-  const cost = price === null || overages === 0 ? "" : ` (about ${money(overageCost(overages, price), price.currency)})`;
+  const cost =
+    price === null || overages === 0 ? "" : ` (about ${money(overageCost(overages, price), price.currency)})`;
   return `Release ${counted(fit, "signal")}${cost}`;
 }

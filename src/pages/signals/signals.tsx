@@ -28,7 +28,11 @@ export const listPages = pages.createApp().get("/all", async (c) => {
   const id = [query["id"], query["email"]].find(isSignalId);
   if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
   const list = new ListAddress(`${base}/signals/all`, query);
-  const [email, event, source] = [list.text("email", "Person"), list.text("event", "Event"), list.text("source", "Source")];
+  const [email, event, source] = [
+    list.text("email", "Person"),
+    list.text("event", "Event"),
+    list.text("source", "Source"),
+  ];
   const status = list.choice("status", "Status", STATUS_OPTIONS, "");
   const keyFilter = await readKeyFilter(c, list);
   const days = list.days("Received");

@@ -9,7 +9,18 @@ import { followSignal } from "../../workspace/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL, STATUS_COPY } from "../copy.ts";
 import { KeyTitle } from "../key-names.tsx";
 import { counted, day, grouped, signed } from "../kit/format.ts";
-import { Badge, CopyText, Fact, FactList, Json, PageHead, Panel, StatusBadge, Timeline, TimelineStep } from "../kit/parts.tsx";
+import {
+  Badge,
+  CopyText,
+  Fact,
+  FactList,
+  Json,
+  PageHead,
+  Panel,
+  StatusBadge,
+  Timeline,
+  TimelineStep,
+} from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { ReplayButton } from "./dead-letters.tsx";
@@ -57,7 +68,11 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
               {ENDPOINT_LABEL[signal.endpoint]} endpoint
             </TimelineStep>
             <VerdictStep base={base} signal={signal} />
-            {trace === null ? <InFlightStep /> : <Fate base={base} trace={trace} rules={rules} mayManage={mayManage(c)} />}
+            {trace === null ? (
+              <InFlightStep />
+            ) : (
+              <Fate base={base} trace={trace} rules={rules} mayManage={mayManage(c)} />
+            )}
           </Timeline>
         </Panel>
         <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
@@ -113,7 +128,8 @@ function noPayload(trace: SignalTrace | null): string {
   if (trace === null) return "The payload appears once the signal is recorded.";
   if (trace.deletedAtMs !== null) return "The payload was deleted with the person.";
   if (trace.payloadLost) return "The payload was lost in a restore of this workspace. Its effects are kept.";
-  if (trace.status === "duplicate") return "The payload of a duplicate is not kept. It equals that of the first signal.";
+  if (trace.status === "duplicate")
+    return "The payload of a duplicate is not kept. It equals that of the first signal.";
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";
   return "The payload is not stored.";
 }
@@ -313,8 +329,8 @@ function Match({
   return (
     <div>
       <strong>{signed(scored ? points : 0)}</strong> {scoringSignal}
-      {howOften(base, matched)}, from <a href={`${base}/rules/${encodeURIComponent(ruleId)}`}>{rule?.name ?? "a deleted rule"}</a>{" "}
-      version {ruleVersion}
+      {howOften(base, matched)}, from{" "}
+      <a href={`${base}/rules/${encodeURIComponent(ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version {ruleVersion}
       {rule !== undefined && rule.version !== ruleVersion && ` (now version ${rule.version})`}
     </div>
   );
