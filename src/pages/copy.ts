@@ -81,7 +81,7 @@ export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
 /** How a signal's status is shown, and what it means. */
 export const STATUS_COPY = {
-  processed: { label: "Processed", tone: "good", meaning: "Recorded, and processed by its kind." },
+  processed: { label: "Processed", tone: "good", meaning: "Recorded and processed." },
   held: {
     label: "Held",
     tone: "warn",

@@ -3,7 +3,7 @@
  * top. Without a script, a link reloads the page.
  */
 import type { Context } from "hono";
-import { keyNames } from "../control/api-keys.ts";
+import { type KeyName, keyNames } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
@@ -12,7 +12,7 @@ import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { CAUSE_COPY } from "./copy.ts";
-import { keyText } from "./key-names.tsx";
+import { keyText, KeyTitle } from "./key-names.tsx";
 import { Filters } from "./kit/filters.tsx";
 import { counted, signed } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
@@ -39,6 +39,8 @@ interface LiveItem {
   email: string;
   /** The signal's source, or the key of a refused call. */
   from: string;
+  /** Null: not a refused call, or the key is not visible to the member. */
+  apiKey: KeyName | null;
   reason: string;
   href: string;
 }
@@ -114,6 +116,7 @@ function signalItems(c: Context<PagesEnv>, signals: readonly LiveSignal[]): Live
     title: titleOf(signal),
     email: signal.email ?? "",
     from: signal.source ?? "",
+    apiKey: null,
     reason: REASON[signal.status](signal),
     href: signalPath(workspacePath(c), signal.id),
   }));
@@ -123,11 +126,9 @@ function signalItems(c: Context<PagesEnv>, signals: readonly LiveSignal[]): Live
 function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: number): LiveItem[] {
   const last = signals.at(-1);
   if (more === 0 || last === undefined) return [];
-  const title = `${counted(more, "more signal")}`;
   const href = `${workspacePath(c)}/signals/all`;
-  return [
-    { key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, email: "", from: "", reason: "", href },
-  ];
+  const empty = { status: null, email: "", from: "", apiKey: null, reason: "" };
+  return [{ ...empty, key: `more ${last.id}`, atMs: last.receivedAtMs, title: counted(more, "more signal"), href }];
 }
 
 /** Refused calls, with the names of their keys for members who may see keys (spec §1). */
@@ -143,6 +144,7 @@ async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejecti
       title: REFUSALS[code].label,
       email: "",
       from: keyText(names.get(keyId), keyId),
+      apiKey: names.get(keyId) ?? null,
       reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
       href: `${workspacePath(c)}/rejections?${new URLSearchParams({ code, key: keyId }).toString()}`,
     };
@@ -226,7 +228,11 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
         { head: "Event", cell: ({ title }) => title },
         { head: "Status", cell: ({ status }) => status !== null && <Status status={status} /> },
         { head: "Person", cell: ({ email }) => email },
-        { head: "Source or key", cell: ({ from }) => from, drop: "narrow" },
+        {
+          head: "Source or key",
+          cell: ({ from, apiKey }) => (apiKey === null ? from : <KeyTitle {...apiKey} />),
+          drop: "narrow",
+        },
         { head: "Details", kind: "text", cell: ({ reason }) => reason !== "" && <Clamped>{reason}</Clamped> },
         { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
       ]}

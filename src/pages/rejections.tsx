@@ -45,9 +45,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
       <NothingRefused base={base} />
     ) : (
       <>
-        <PageHead title="Rejections">
-          {heading(kept)} Calls with an unknown key belong to no workspace and are not listed.
-        </PageHead>
+        <PageHead title="Rejections">{heading(kept)}</PageHead>
         <Filters list={list}>
           <SelectField name="code" label="Reason" value={code} options={codeOptions(kept, code)} />
           <SelectField name="key" label="API key" value={keyId} options={keyOptions(kept, names)} />
@@ -59,6 +57,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
           <>
             <Reasons base={base} groups={groupRejections(shown)} days={days} names={names} />
             <Calls base={base} list={list} rejections={shown} names={names} />
+            <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
           </>
         )}
       </>
@@ -245,8 +244,19 @@ function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddres
           keyColumn(base, names),
           { head: "Calls", kind: "number", cell: ({ calls }) => <Count value={calls} /> },
           { head: "First request", cell: ({ requestId }) => <ShortId id={requestId} />, drop: "narrow" },
-          { head: "First", cell: ({ calls, firstAtMs }) => calls > 1 && <Time ms={firstAtMs} />, drop: "narrow" },
-          { head: "Latest", cell: ({ lastAtMs }) => <Time ms={lastAtMs} /> },
+          {
+            head: "Latest",
+            cell: ({ calls, firstAtMs, lastAtMs }) => (
+              <>
+                <Time ms={lastAtMs} />
+                {calls > 1 && (
+                  <small>
+                    first <Time ms={firstAtMs} />
+                  </small>
+                )}
+              </>
+            ),
+          },
         ]}
       />
       <Pager list={list} next={next} />

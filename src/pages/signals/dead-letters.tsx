@@ -18,12 +18,13 @@ export const deadLetterPages = pages
   .get("/dead-letters", async (c) => {
     const base = workspacePath(c);
     const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
-    const { items, next } = await signalStore(c.env, c.get("workspace").id).deadLetters(list.slice(PAGE_ROWS));
+    const store = signalStore(c.env, c.get("workspace").id);
+    const [{ items, next }, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
     return page(
       c,
       { title: "Dead letters", section: "signals" },
       <>
-        <SignalHead base={base} shown="dead-letters" />
+        <SignalHead base={base} shown="dead-letters" totals={totals} />
         {items.length === 0 ? (
           <Empty title="No dead letters">
             <p>Every signal was processed.</p>

@@ -23,16 +23,17 @@ export const heldPages = pages
     const base = workspacePath(c);
     const list = new ListAddress(`${base}/signals/held`, c.req.query());
     const store = signalStore(c.env, c.get("workspace").id);
-    const [signals, release] = await Promise.all([
+    const [signals, totals] = await Promise.all([
       scanOn(list.slice(PAGE_ROWS), (slice) => store.signals({ status: "held" }, slice)),
-      readRelease(c),
+      store.totals(),
     ]);
+    const release = await readRelease(c, totals.held);
     const isEmpty = signals.items.length === 0 && signals.complete;
     return page(
       c,
       { title: "Held signals", section: "signals" },
       <>
-        <SignalHead base={base} shown="held" />
+        <SignalHead base={base} shown="held" totals={totals} />
         {!isEmpty && <HeldNotice base={base} release={release} mayManage={mayManage(c)} />}
         <Panel list>
           {isEmpty && (
@@ -53,28 +54,27 @@ export const heldPages = pages
 
 interface Release {
   usage: Usage;
-  /** Held signals of the period that the store has. */
-  stored: number;
+  held: number;
   /** Held signals that can be released now. */
   fit: number;
   /** Null: no price is configured. */
   price: OveragePrice | null;
 }
 
-async function readRelease(c: Context<PagesEnv>): Promise<Release> {
+/** @param held number of held signals in the store. */
+async function readRelease(c: Context<PagesEnv>, held: number): Promise<Release> {
   const workspace = c.get("workspace");
   const [usage, plan] = await Promise.all([
     usageOf(c.env, c.get("db"), workspace),
     findPlan(c.get("db"), workspace.plan),
   ]);
-  const { held } = await signalStore(c.env, workspace.id).totals(usage.periodStartMs);
-  return { usage, stored: held, fit: Math.min(held, roomToRelease(usage)), price: plan?.overagePrice ?? null };
+  return { usage, held, fit: Math.min(held, roomToRelease(usage)), price: plan?.overagePrice ?? null };
 }
 
 function HeldNotice({ base, release, mayManage }: { base: string; release: Release; mayManage: boolean }) {
-  const { usage, stored, fit } = release;
+  const { usage, held, fit } = release;
   return (
-    <Notice tone="warn" title={`${counted(stored, "signal is", "signals are")} held`}>
+    <Notice tone="warn" title={`${counted(held, "signal is", "signals are")} held`}>
       <p>
         They do not update scores. They are deleted on {day(usage.periodEndMs)}.{" "}
         {fit === 0 && (
@@ -82,7 +82,7 @@ function HeldNotice({ base, release, mayManage }: { base: string; release: Relea
             <a href={`${base}/usage`}>Upgrade or enable overages</a> to release them.
           </>
         )}
-        {fit > 0 && fit < stored && `${grouped(fit)} of them fit into the signal limit now.`}
+        {fit > 0 && fit < held && `${grouped(fit)} of them fit into the signal limit now.`}
         {fit > 0 && !mayManage && " An owner or admin can release them."}
       </p>
       {fit > 0 && mayManage && (

@@ -62,8 +62,14 @@ export const signalPages = pages
       c,
       { title: "Signal queue", section: "signals" },
       <>
-        <SignalHead base={base} shown="" />
-        <Notices base={base} totals={totals} isFull={isFull} />
+        <SignalHead base={base} shown="" totals={totals} />
+        {isFull && (
+          <Notice tone="bad" title="Storage full">
+            <p>
+              New signals are accepted, but wait until there is room. <a href={`${base}/usage`}>Make room</a>
+            </p>
+          </Notice>
+        )}
         <Filters list={list} search={{ name: "q", label: "Search event or signal id" }}>
           <NameField name="source" label="Source" value={source} known={sources} />
           <SelectField name="only" label="Show" value={only} options={Object.entries(ONLY)} />
@@ -86,38 +92,6 @@ export const signalPages = pages
   .route("/", heldPages)
   .route("/", deadLetterPages)
   .route("/", tracePages);
-
-/** What somebody has to act on: a full storage, held signals and dead letters. */
-function Notices({ base, totals, isFull }: { base: string; totals: StoreTotals; isFull: boolean }) {
-  const { held, deadLettered } = totals;
-  return (
-    <>
-      {isFull && (
-        <Notice tone="bad" title="Storage full">
-          <p>
-            New signals are accepted and wait. They are not processed until there is room.{" "}
-            <a href={`${base}/usage`}>Make room</a>
-          </p>
-        </Notice>
-      )}
-      {held > 0 && (
-        <Notice tone="warn" title={`${counted(held, "signal is", "signals are")} held`}>
-          <p>
-            They arrived beyond the signal limit and do not update scores.{" "}
-            <a href={`${base}/signals/held`}>View held signals</a>
-          </p>
-        </Notice>
-      )}
-      {deadLettered > 0 && (
-        <Notice tone="bad" title={`${counted(deadLettered, "signal")} could not be processed`}>
-          <p>
-            <a href={`${base}/signals/dead-letters`}>View reasons and replay</a>
-          </p>
-        </Notice>
-      )}
-    </>
-  );
-}
 
 function Groups({ base, items }: { base: string; items: readonly QueueGroup[] }) {
   const today = dayOf(Date.now());

@@ -1,12 +1,12 @@
 /** The list of all signals, and what the lists of signals share: tabs, table, addresses. */
 import { SIGNAL_STATUSES, type SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
-import type { FoundSignals, SignalSummary } from "../../store/protocol/stored-signals.ts";
+import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { STATUS_COPY } from "../copy.ts";
 import { KeyFields, readKeyFilter } from "../key-names.tsx";
 import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
-import { counted } from "../kit/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { DayFields, NameField, SelectField } from "../kit/forms.tsx";
 import { ListAddress, scanOn, type Scanned } from "../kit/list-address.ts";
 import { Empty, PageHead, Panel, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
@@ -48,11 +48,12 @@ export const listPages = pages.createApp().get("/all", async (c) => {
     untilMs: days.untilMs ?? undefined,
   };
   const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
+  const totals = await store.totals();
   return page(
     c,
     { title: "All signals", section: "signals" },
     <>
-      <SignalHead base={base} shown="all" />
+      <SignalHead base={base} shown="all" totals={totals} />
       <Filters list={list} search={{ name: "email", label: "Search email or signal id" }}>
         <NameField name="event" label="Event" value={event} known={names.events} />
         <NameField name="source" label="Source" value={source} known={names.sources} />
@@ -101,21 +102,30 @@ function inKnownCase(text: string, known: readonly string[]): string {
   return known.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
 }
 
-const TABS = [
-  ["", "By event"],
-  ["all", "All signals"],
-  ["held", "Held"],
-  ["dead-letters", "Dead letters"],
-] as const;
+interface HeadProps {
+  base: string;
+  shown: "" | "all" | "held" | "dead-letters";
+  totals: StoreTotals;
+}
 
-export function SignalHead({ base, shown }: { base: string; shown: (typeof TABS)[number][0] }) {
-  const tabs = TABS.map(([path, text]) => {
-    return { href: `${base}/signals${path && `/${path}`}`, text, current: path === shown };
+export function SignalHead({ base, shown, totals: { held, deadLettered } }: HeadProps) {
+  const tab = (path: HeadProps["shown"], text: string, count = 0) => ({
+    href: path === "" ? `${base}/signals` : `${base}/signals/${path}`,
+    text: count === 0 ? text : [text, " ", <span class="tag">{grouped(count)}</span>],
+    current: path === shown,
   });
   return (
     <>
       <PageHead title="Signal queue" />
-      <Tabs label="Lists of signals" tabs={tabs} />
+      <Tabs
+        label="Lists of signals"
+        tabs={[
+          tab("", "By event"),
+          tab("all", "All signals"),
+          tab("held", "Held", held),
+          tab("dead-letters", "Dead letters", deadLettered),
+        ]}
+      />
     </>
   );
 }
