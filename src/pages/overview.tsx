@@ -20,7 +20,7 @@ import { destinationsOf, signalStore } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
 import { Dismiss, isDismissed } from "./dismissed.tsx";
 import { BarLegend, DayBars } from "./kit/charts.tsx";
-import { counted, day, grouped } from "./kit/format.ts";
+import { ago, counted, day, grouped } from "./kit/format.ts";
 import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
@@ -155,13 +155,12 @@ function UsagePanel({ base, usage, nowMs }: { base: string; usage: Usage; nowMs:
   const used = ordinalsTaken(usage);
   const share = used / usage.signalLimit;
   const level = usageLevel(used, usage.signalLimit);
-  const days = Math.max(0, Math.ceil((usage.periodEndMs - nowMs) / DAY_MS));
   const text = `${grouped(used)} of ${counted(usage.signalLimit, "signal")} used`;
   return (
     <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
       <Meter share={share} label={text} {...(level === null ? {} : { tone: level === 80 ? "warn" : "bad" })} />
       <p class="quiet">
-        {text}. The period ends on {day(usage.periodEndMs)}, in {counted(days, "day")}.
+        {text}. The period ends on {day(usage.periodEndMs)}, {ago(usage.periodEndMs, nowMs)}.
       </p>
     </Panel>
   );
@@ -278,7 +277,7 @@ function signalItems({ base, counter: { usage }, store: { totals } }: Facts): At
       tone: "warn",
       title: `${counted(usage.held, "signal")} held`,
       detail: `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`,
-      href: `${base}/usage`,
+      href: `${base}/usage/plan`,
       action: "Release signals",
     });
   }

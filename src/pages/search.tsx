@@ -11,6 +11,7 @@ import { page } from "./page.tsx";
 import { KeyTitle } from "./key-names.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
+import { AccountsTable } from "./accounts.tsx";
 import { groupPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
@@ -63,18 +64,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       title: "Accounts",
       count: accounts.length,
       all: `${base}/accounts?${query}`,
-      children: (
-        <Table
-          caption="Accounts"
-          rows={accounts.slice(0, RESULTS_SHOWN)}
-          href={({ externalId }) => `${base}/accounts/${encodeURIComponent(externalId)}`}
-          columns={[
-            { head: "External id", cell: ({ externalId }) => externalId },
-            { head: "Name", cell: ({ name }) => name },
-            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} nowMs={nowMs} /> },
-          ]}
-        />
-      ),
+      children: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
     },
     {
       title: "API keys",

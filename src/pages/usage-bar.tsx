@@ -1,28 +1,28 @@
-/** The bar that tells on every page how much of the signal limit is used (spec §8.2–§8.4), until it is dismissed. */
+/** One line about the signal limit at the top of every page (spec §8.2 to §8.4), until it is dismissed. */
 import type { Context } from "hono";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
-import { isDismissed } from "./dismissed.tsx";
-import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
-import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";
+import { Dismiss, isDismissed } from "./dismissed.tsx";
 import { pathOf, type Section } from "./kit/layout.tsx";
-import { UsageBar } from "./views/usage-bar-view.tsx";
+import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
+import { usageNotice, usageNoticeName } from "./usage/usage-notices.tsx";
 
 /**
- * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
- * refused, not for the rows that the Live page asks for, and not for Overview and Usage, which show the usage themselves.
+ * Reads the usage in parallel with the page's reads. Not for forms, which answer with a page only if they are refused, not
+ * for the rows of the Live page, and not for Overview and Usage, which show the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
   const home = workspacePath(c);
   const isPage = method === "GET" && !path.startsWith(`${home}/live/`);
-  if (isPage && path !== `${home}/usage` && path !== home && path !== `${home}/`) c.set("usage", usageOrNull(c));
+  const showsUsage = [home, `${home}/`, `${home}/usage`].includes(path) || path.startsWith(`${home}/usage/`);
+  if (isPage && !showsUsage) c.set("usage", usageOrNull(c));
   await next();
 });
 
 /**
- * The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read.
+ * Empty below 80 %, if this browser has dismissed it, and if the usage cannot be read.
  *
  * @param section the sidebar's entry of the page; null: none.
  */
@@ -31,12 +31,20 @@ export async function usageBar(c: Context<PagesEnv>, section: Section | null) {
   if (usage === null) return <></>;
   const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
-  return <UsageBar home={workspacePath(c)} notice={notice} state={state} back={pageToReturnTo(c, section)} />;
+  const home = workspacePath(c);
+  return (
+    <section class={`notice bar ${notice.tone}`} aria-label="Usage">
+      <span>
+        <strong>{notice.title}</strong> <a href={`${home}/usage`}>View usage</a>
+      </span>
+      <Dismiss home={home} what="usage" state={state} back={pageToReturnTo(c, section)} label="Dismiss usage notice" />
+    </section>
+  );
 }
 
 /**
- * Path and query of the page, so that a list keeps its filters. What answers a form has no address of its own: the section's
- * page stands for it. What a form has done (`?done=`) is not said again.
+ * Path and query of the page without `?done=`, so that a list keeps its filters. The answer to a form has no address, so
+ * the section's page replaces it.
  */
 function pageToReturnTo(c: Context<PagesEnv>, section: Section | null): string {
   if (c.req.method !== "GET" || section === null) return `${workspacePath(c)}/${pathOf(section ?? "signals")}`;
@@ -45,7 +53,7 @@ function pageToReturnTo(c: Context<PagesEnv>, section: Section | null): string {
   return searchParams.size === 0 ? pathname : `${pathname}?${searchParams.toString()}`;
 }
 
-/** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */
+/** Null if it cannot be read: the page is then shown without the bar. */
 async function usageOrNull(c: Context<PagesEnv>): Promise<Usage | null> {
   try {
     return await usageOf(c.env, c.get("db"), c.get("workspace"));

@@ -7,7 +7,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import { html as markup } from "hono/html";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { TimeChart } from "../../src/pages/views/charts.tsx";
+import { TimeChart } from "../../src/pages/kit/charts.tsx";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
 import { newWorkspace, send } from "./support/workspace.ts";
 
@@ -44,6 +44,8 @@ const PATHS = [
   "/accounts/one?external_id=acct-2",
   "/connect",
   "/usage",
+  "/usage/plan",
+  "/usage/ledger",
   "/settings/api-keys",
   "/settings/api-keys/new",
   `/settings/api-keys/${keyId}`,
@@ -167,8 +169,10 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     );
     const drawn = (await markup`${charts}`).toString();
     await page.goto(`${HOME}/people/peter@example.com`);
-    await page.locator(".person-top figure").evaluate((figure, all) => void (figure.outerHTML = all), drawn);
-    expect(await page.locator(".person-top svg.chart").count()).toBe(charts.length);
+    const figure = page.locator("main figure").first();
+    await figure.evaluate((element, all) => void (element.outerHTML = all), drawn);
+    // Each chart is drawn for a phone and for wider screens.
+    expect(await page.locator("main svg.chart").count()).toBe(2 * charts.length);
     for (const width of [320, 360, 390, 640, 700, 1280]) {
       await page.setViewportSize({ width, height: 800 });
       expect(await cut(page), `${width} pixels`).toEqual([]);

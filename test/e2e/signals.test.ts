@@ -155,15 +155,16 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   await withPage(workspace, "/signals", async (page) => {
     // The queue may deliver the held signals to the store after the accepted ones.
     await reloadUntil(page, "2 signals are held");
-    await page.getByRole("link", { name: "What is held, and why" }).first().click();
-    await page.getByRole("button", { name: "Switch overages on" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Switch overages on" }).click();
-    await page.getByText("Overages are on. Every signal is accepted from now on.").waitFor();
+    await page.goto(`${workspace.home}/usage/plan`);
+    await page.locator("summary", { hasText: "Enable overages" }).click();
+    const question = page.getByRole("dialog");
+    await question.getByRole("button", { name: "Enable overages" }).click();
+    await page.getByText("Overages enabled.").waitFor();
     expect(await workspace.score("jane@example.com")).toBe(20);
 
-    await page.getByText("Release held signals", { exact: true }).click();
-    await page.getByRole("button", { name: "Release 2 signals" }).click();
-    await page.getByText("Held signals are released.").waitFor();
+    await page.locator("summary", { hasText: "Release 2 signals" }).click();
+    await question.getByRole("button", { name: "Release 2 signals" }).click();
+    await page.getByText("Held signals released.").waitFor();
     await expect.poll(() => workspace.score("jane@example.com")).toBe(40);
     expect(await send(key, { ...FORM, properties: { at: 6 } })).toBe(202);
   });

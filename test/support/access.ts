@@ -163,6 +163,8 @@ export const ACCESS: Record<string, string> = {
   "POST /w/:slug/signals/dead-letters/replay": "401 404 403 303 303 401",
   "GET /w/:slug/signals/group": "303 404 200 200 200 303",
   "GET /w/:slug/usage": "303 404 200 200 200 303",
+  "GET /w/:slug/usage/ledger": "303 404 200 200 200 303",
+  "GET /w/:slug/usage/plan": "303 404 200 200 200 303",
   "POST /w/:slug/usage/overages": "401 404 403 422 422 401",
   "POST /w/:slug/usage/plan": "401 404 403 422 422 401",
   "POST /w/:slug/usage/release": "401 404 403 303 303 401",

@@ -83,6 +83,41 @@ export class Part {
     return this.all('a[rel="next"]')[0]?.target;
   }
 
+  /** The link to the slice of a list before; undefined on the first one. */
+  get previous(): string | undefined {
+    return this.all('a[rel="prev"]')[0]?.target;
+  }
+
+  /** The form that searches and filters the list of the page. */
+  get search(): Part {
+    return this.only('main form[role="search"]');
+  }
+
+  /** The filters in use, such as `Status: Held`, each with the address without it. */
+  get chips(): Record<string, string | undefined> {
+    const links = this.all("a[aria-label]").map((link) => [link.attribute("aria-label") ?? "", link.target] as const);
+    return Object.fromEntries(
+      links.flatMap(([label, target]) => {
+        const name = /^Remove filter (.*)$/s.exec(label)?.[1];
+        return name === undefined ? [] : [[name, target]];
+      }),
+    );
+  }
+
+  /** The texts of errors that a screen reader says at once. */
+  get alerts(): string[] {
+    return this.all('[role="alert"]').map(({ text }) => text);
+  }
+
+  /** A menu or a question, by the name of the button that opens it. */
+  opened(label: Name): Part {
+    const found = this.all("details").filter((details) => {
+      const summary = details.all("summary")[0];
+      return summary !== undefined && fits(summary.attribute("aria-label") ?? summary.text, label);
+    });
+    return only(found, `details ${String(label)}`);
+  }
+
   /** Inline scripts. The pages have none of their own, so that any inline script comes from a sender's text. */
   get inlineScripts(): Part[] {
     return this.all("script:not([src])");

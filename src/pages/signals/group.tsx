@@ -60,7 +60,7 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
 });
 
 function GroupStats({ base, group }: { base: string; group: QueueGroup }) {
-  const held = group.held > 0 ? { note: <a href={`${base}/signals/held`}>View held signals</a> } : {};
+  const held = group.held > 0 ? { note: <a href={`${base}/signals/all?status=held`}>View held signals</a> } : {};
   return (
     <Stats>
       <Stat label="Signals" value={group.count} note="excluding duplicates" />

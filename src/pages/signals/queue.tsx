@@ -14,7 +14,6 @@ import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { deadLetterPages } from "./dead-letters.tsx";
 import { groupPages } from "./group.tsx";
-import { heldPages } from "./held.tsx";
 import { groupPath, isSignalId, listPages, NoSignals, SignalHead, signalPath } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
@@ -89,7 +88,6 @@ export const signalPages = pages
   })
   .route("/", listPages)
   .route("/", groupPages)
-  .route("/", heldPages)
   .route("/", deadLetterPages)
   .route("/", tracePages);
 

@@ -53,7 +53,13 @@ export const listPages = pages.createApp().get("/all", async (c) => {
     c,
     { title: "All signals", section: "signals" },
     <>
-      <SignalHead base={base} shown="all" totals={totals} />
+      <SignalHead base={base} shown={status === "held" ? "all?status=held" : "all"} totals={totals} />
+      {status === "held" && totals.held > 0 && (
+        <p>
+          Held signals do not update scores until an owner or admin releases them.{" "}
+          <a href={`${base}/usage/plan`}>Release held signals</a>
+        </p>
+      )}
       <Filters list={list} search={{ name: "email", label: "Search email or signal id" }}>
         <NameField name="event" label="Event" value={event} known={names.events} />
         <NameField name="source" label="Source" value={source} known={names.sources} />
@@ -104,7 +110,7 @@ function inKnownCase(text: string, known: readonly string[]): string {
 
 interface HeadProps {
   base: string;
-  shown: "" | "all" | "held" | "dead-letters";
+  shown: "" | "all" | "all?status=held" | "dead-letters";
   totals: StoreTotals;
 }
 
@@ -122,7 +128,7 @@ export function SignalHead({ base, shown, totals: { held, deadLettered } }: Head
         tabs={[
           tab("", "By event"),
           tab("all", "All signals"),
-          tab("held", "Held", held),
+          tab("all?status=held", "Held", held),
           tab("dead-letters", "Dead letters", deadLettered),
         ]}
       />

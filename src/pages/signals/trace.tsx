@@ -141,7 +141,7 @@ function VerdictStep({ base, signal }: { base: string; signal: Admission | Signa
   if (verdict === "held") {
     return (
       <TimelineStep title={`Held: ${place}`} tone="warn">
-        Beyond the signal limit of the billing period. <a href={`${base}/signals/held`}>View held signals</a>
+        Beyond the signal limit of the billing period. <a href={`${base}/signals/all?status=held`}>View held signals</a>
       </TimelineStep>
     );
   }

@@ -1,4 +1,4 @@
-/** The Usage page (spec §8, design §6): its content, its permissions, and the effect of its forms. */
+/** The pages Usage, Plan and Ledger (spec §8, design §6): content, permissions, and the effect of the forms. */
 import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
@@ -27,96 +27,134 @@ async function atUsage(options: NewWorkspace = {}) {
   return { ...members, path: `${members.home}/usage` };
 }
 
-describe("the Usage page", () => {
-  test("shows accepted, held and refused signals, the curve against both limits, and balanced books", async () => {
+describe("the usage pages", () => {
+  test("show accepted, held and refused signals, the limits in the chart, and balanced books that link to the lists", async () => {
     const { workspace, home, path, member } = await atUsage({ signalLimit: 10 });
     await send(workspace, 25);
     await workspace.settled();
     const page = await member.read(path);
-    for (const expected of [
-      "Used 20 200 % of 10",
-      "Held 10",
-      "Refused 5",
-      "20 answered with 202 = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
-      "No period has ended yet",
-    ])
+    for (const expected of ["Used 20 200 % of 10", "Held 10", "Refused 5", "Left until refusals 0"])
       expect(page.text).toContain(expected);
-    expect(page.text.match(/Balanced/g)).toHaveLength(2);
     const labels = page.all("svg text").map(({ text }) => text);
     expect(labels).toEqual(expect.arrayContaining(["Limit 10", "Twice the limit 20"]));
-    expect(page.links("held").map(({ target }) => target)).toContain(`${home}/signals/all?status=held`);
+
+    const ledger = await member.read(page.link("Ledger").target ?? "");
+    const books = ledger.table("Books").rows.map(({ cells: [place, , period, total] }) => [place, period, total]);
+    const counts = {
+      Processed: 10,
+      Duplicates: 0,
+      Held: 10,
+      Purged: 0,
+      "Dead letters": 0,
+      "In flight": 0,
+      Accepted: 20,
+    };
+    expect(books).toEqual(Object.entries(counts).map(([place, count]) => [place, String(count), String(count)]));
+    expect(ledger.text).toContain("Books Balanced");
+    expect(ledger.text).toContain("No past periods yet");
+    expect(ledger.link("Held").target).toBe(`${home}/signals/all?status=held`);
   });
 
-  test("draws the period's days and forecasts the day on which the limit is reached", async () => {
+  test("draw each day with its verdicts, and list the numbers by day", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
-    const { workspace, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 10, anchor: "2026-01-01T00:00:00Z" });
+    await send(workspace, 8);
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 12));
+    await send(workspace, 15);
+    vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
+    const page = await owner.read(path);
+    const bars = page.all("svg.on-desk title").map(({ text }) => text);
+    expect(bars).toHaveLength(31);
+    expect(bars.slice(0, 3)).toEqual([
+      "Mar 1, 2031: 8 accepted, 0 held, 0 refused",
+      "Mar 2, 2031: 2 accepted, 10 held, 3 refused",
+      "Mar 3, 2031: 0 accepted, 0 held, 0 refused",
+    ]);
+    const rows = page.table("Usage by day").rows.map(({ cells }) => cells.join(" "));
+    expect(rows).toEqual(["Mar 4, 2031 0 0 0", "Mar 3, 2031 0 0 0", "Mar 2, 2031 2 10 3", "Mar 1, 2031 8 0 0"]);
+    expect(page.text).toContain("you have reached the limit and have reached twice the limit.");
+  });
+
+  test("forecast the day of the limit, and give the period's end the same distance as the overview", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, home, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 10);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 12));
     await send(workspace, 10);
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
-    const text = (await owner.read(path)).text;
-    expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 20 0 0 Mar 3, 2031 20 0 0 now 20 0 0");
     // Ten signals in the two full days after the first: at this rate 80 more take sixteen days.
-    expect(text).toContain(
-      "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 20, 2031, and twice the limit will not be reached in this period.",
-    );
+    const forecast =
+      "At 5 signals a day (average of the last 2 full days), you reach the limit on Mar 20, 2031 and do not reach twice the limit in this period.";
+    expect((await owner.read(path)).text).toContain(forecast);
+    await workspace.settled();
+    for (const page of [path, home])
+      expect((await owner.read(page)).text).toContain("The period ends on Apr 1, 2031, in 27 days.");
   });
 
-  test("shows the cost of overages so far and forecast at the plan's price, and nothing without a price", async () => {
+  test("show the cost of overages so far and forecast at the plan's price, and nothing without a price", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const plan = await newPlan(2);
     const { workspace, path, owner } = await atUsage({ plan, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
     await send(workspace, 12);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 0));
-    const seen = async () => (await owner.read(path)).text;
-    expect(await seen()).toContain("So far in this period: 10 overages. ");
-    expect(await seen()).toContain("about 370 by Apr 1, 2031, 368 of them overages.");
+    const seen = async (tab = "") => (await owner.read(path + tab)).text;
+    expect(await seen("/plan")).toContain("10 overages in this period. ");
+    expect(await seen()).toContain("you reach about 370 by Apr 1, 2031: 368 overages.");
 
     const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
     await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
-    expect(await seen()).toContain("billed by whoever runs this service at €50.00 per 1,000.");
-    expect(await seen()).toContain("So far in this period: 10 overages, about €0.50.");
-    expect(await seen()).toContain("368 of them overages, about €18.40.");
+    expect(await seen("/plan")).toContain("billed by the operator at €50.00 per 1,000.");
+    expect(await seen("/plan")).toContain("10 overages in this period, about €0.50.");
+    expect(await seen()).toContain("368 overages, about €18.40.");
   });
 
-  test("does not draw a forecast from one or two days, because it would flatten the chart", async () => {
+  test("scale the chart to the signals, without a distant limit, and without a forecast from one or two days", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
     await send(workspace, 20);
-    const highest = async (by: Browser) =>
-      (await by.read(path)).all('svg.usage-chart text[text-anchor="end"]').at(-1)?.text;
+    const axis = async (by: Browser) =>
+      (await by.read(path))
+        .all("svg.on-desk")[0]
+        ?.all('text[text-anchor="end"]')
+        .map(({ text }) => text);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
-    expect(await highest(owner)).toBe("100");
+    expect(await axis(owner)).toEqual(["0", "5", "10", "15", "20"]);
     for (const day of [2, 3, 4]) {
       vi.setSystemTime(Date.UTC(2031, 2, day, 12));
       await send(workspace, 20);
     }
     vi.setSystemTime(Date.UTC(2031, 2, 5, 6));
-    expect(await highest(admin)).toBe("800");
+    expect(await axis(admin)).toEqual(["0", "200", "400", "600", "800", "Limit 100"]);
   });
 
-  test("shows past periods with the streak, and how close the allowance is to its end", async () => {
+  test("show past periods with the streak, and how close the extra room is to its end", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 3);
     vi.setSystemTime(Date.UTC(2031, 3, 1, 12));
     await send(workspace, 3);
     vi.setSystemTime(Date.UTC(2031, 4, 1, 12));
-    const text = (await owner.read(path)).text;
-    expect(text).toContain("Mar 1, 2031 to Apr 1, 2031 2 2 1 0 off 1");
-    expect(text).toContain("Apr 1, 2031 to May 1, 2031 2 2 1 0 off 2");
-    expect(text).toContain(
-      "Each of the last 2 periods ended over the limit. If this one does too, the extra room ends for good.",
+    const periods = (await owner.read(`${path}/ledger`)).table("Past periods").rows;
+    expect(periods.map(({ cells }) => cells)).toEqual([
+      ["Apr 1, 2031 to May 1, 2031", "2", "2", "1", "0", "Off", "2"],
+      ["Mar 1, 2031 to Apr 1, 2031", "2", "2", "1", "0", "Off", "1"],
+    ]);
+    expect((await owner.read(`${path}/plan`)).text).toContain(
+      "After 3 periods in a row over the limit, you permanently lose the extra room. 2 so far.",
     );
   });
 
-  test("shows no button to a member", async () => {
+  test("show no button to a member, and name who can change the plan", async () => {
     const { workspace, path, member } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     await workspace.settled();
-    expect((await member.read(path)).forms(new RegExp(`^${path}`))).toHaveLength(0);
+    for (const tab of ["", "/plan", "/ledger"])
+      expect((await member.read(path + tab)).forms(new RegExp(`^${path}`))).toHaveLength(0);
+    expect((await member.read(`${path}/plan`)).text).toContain("Owners and admins can change the plan");
+    for (const form of ["plan", "overages", "release"])
+      expect((await member.post(`${path}/${form}`, { plan: "scale", overages: "on" })).status).toBe(403);
   });
 });
 
@@ -125,11 +163,11 @@ describe("changing plan and overages, releasing held signals", () => {
     const { workspace, path, admin } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     const answer = await admin.post(`${path}/overages`, { overages: "on" });
-    expect([answer.status, answer.location]).toEqual([303, `${path}?done=overages_on`]);
+    expect([answer.status, answer.location]).toEqual([303, `${path}/plan?done=overages_on`]);
     await send(workspace, 3);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: true, accepted: 4, held: 1 });
     expect(await auditOf(workspace)).toContainEqual([admin.email, "workspace.updated", { overages: true }]);
-    expect((await admin.read(`${path}?done=overages_on`)).text).toContain("Overages are on.");
+    expect((await admin.read(answer.location)).text).toContain("Overages enabled.");
 
     await admin.post(`${path}/overages`, { overages: "off" });
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false });
@@ -140,11 +178,11 @@ describe("changing plan and overages, releasing held signals", () => {
     const plan = await newPlan(5);
     await send(workspace, 3);
     await workspace.settled();
-    const offer = (await owner.read(path)).text;
+    const offer = (await owner.read(`${path}/plan`)).text;
     expect(offer).toContain(
-      "2 more signals are accepted in this period; then as many again are held, and beyond 10 they are refused.",
+      "2 more signals are accepted in this period. Then 5 are held, and signals beyond 10 are refused.",
     );
-    expect(offer).toContain("Signals already held stay held until you release them: 1 fit then.");
+    expect(offer).toContain("You can then release 1 held signal.");
     expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
     await send(workspace, 1);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
@@ -155,17 +193,31 @@ describe("changing plan and overages, releasing held signals", () => {
     const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     await send(workspace, 4);
     await workspace.settled();
-    expect((await owner.read(path)).text).toContain("2 held signals in this period; none fits");
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}?done=none_released`);
+    expect((await owner.read(`${path}/plan`)).text).toContain(
+      "2 signals are held in this period. Upgrade or enable overages",
+    );
+    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=none_released`);
 
     await owner.post(`${path}/plan`, { plan: await newPlan(3) });
-    expect((await owner.read(path)).text).toContain("Release 1 signal");
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}?done=released`);
+    expect((await owner.read(`${path}/plan`)).text).toContain("Release 1 signal");
+    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=released`);
     expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}?done=none_released`);
+    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=none_released`);
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     const numbers = [0, 1, 0].map((count, nth) => ({ released: count, still_held: nth === 0 ? 2 : 1 }));
     expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
+  });
+
+  test("the release of held signals with overages states its cost", async () => {
+    const plan = await newPlan(2);
+    const priced = { overage_price: { per_thousand: 1_500, currency: "USD" } };
+    await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
+    const { workspace, path, owner } = await atUsage({ plan });
+    await send(workspace, 4);
+    await workspace.settled();
+    await owner.post(`${path}/overages`, { overages: "on" });
+    const form = (await owner.read(`${path}/plan`)).form(`${path}/release`);
+    expect(form.buttons("Release 2 signals (about $3.00)")).toHaveLength(1);
   });
 
   /** The Worker with replaced objects. */
@@ -218,10 +270,10 @@ describe("the notice of usage", () => {
     const people = `${home}/people`;
     expect(await bar(owner, people)).toBeNull();
     await send(workspace, 4);
-    expect((await bar(owner, people))?.text).toContain("80 % of the signal limit is used.");
-    expect((await bar(member, `${home}/signals`))?.text).toContain("80 % of the signal limit is used.");
-    // The Usage page shows the notice in full.
-    expect(await bar(owner, `${home}/usage`)).toBeNull();
+    expect((await bar(owner, people))?.text).toContain("You've used 80 % of your signal limit.");
+    expect((await bar(member, `${home}/signals`))?.text).toContain("You've used 80 % of your signal limit.");
+    // The usage pages show the notice in full.
+    for (const tab of ["", "/plan", "/ledger"]) expect(await bar(owner, `${home}/usage${tab}`)).toBeNull();
 
     const state = (await bar(owner, people))?.field("state").value ?? "";
     const dismissed = await owner.post(`${home}/dismiss`, { what: "usage", state, back: people });
@@ -229,7 +281,7 @@ describe("the notice of usage", () => {
     expect(await bar(owner, people, dismissed.cookie)).toBeNull();
     expect((await bar(member, people))?.text).toContain("80 %");
     await send(workspace, 1);
-    expect((await bar(owner, people, dismissed.cookie))?.text).toContain("The signal limit is reached.");
+    expect((await bar(owner, people, dismissed.cookie))?.text).toContain("You've reached your signal limit.");
     await send(workspace, 5);
     expect((await bar(owner, people, dismissed.cookie))?.text).toContain("signals are refused");
   });
@@ -283,13 +335,13 @@ describe("the notice of usage", () => {
   });
 });
 
-describe("the plans on the Usage page", () => {
+describe("the plans", () => {
   test("an unknown plan or value is a 422 that says so and changes nothing", async () => {
     const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     const before = await auditOf(workspace);
     for (const [form, body, says] of [
-      ["plan", { plan: "<script>alert(1)</script>" }, "There is no such plan."],
-      ["plan", {}, "There is no such plan."],
+      ["plan", { plan: "<script>alert(1)</script>" }, "This plan does not exist."],
+      ["plan", {}, "This plan does not exist."],
       ["overages", { overages: "maybe" }, "Overages are either on or off."],
     ] as const) {
       const { status, page } = await owner.post(`${path}/${form}`, body);
@@ -303,19 +355,19 @@ describe("the plans on the Usage page", () => {
     const ownPlan = `own-${crypto.randomUUID()}`;
     const plan = { name: ownPlan, signal_limit: 9, paid: true, offered_to: [team.workspace.id] };
     await operator("PUT", `/plans/${ownPlan}`, plan);
-    expect(await team.owner.see(team.path)).toContain(ownPlan);
+    expect(await team.owner.see(`${team.path}/plan`)).toContain(ownPlan);
     for (const browser of [otherTeam.owner, otherTeam.member])
-      expect(await browser.see(otherTeam.path)).not.toContain(ownPlan);
+      expect(await browser.see(`${otherTeam.path}/plan`)).not.toContain(ownPlan);
 
     const refused = await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan });
     expect(refused.status).toBe(422);
-    expect(refused.body).toContain("There is no such plan.");
+    expect(refused.body).toContain("This plan does not exist.");
     expect(await otherTeam.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
     expect((await team.owner.post(`${team.path}/plan`, { plan: ownPlan })).status).toBe(303);
 
     // A plan is shown to its workspaces even if it is no longer offered.
     await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: [] });
-    expect((await team.member.read(team.path)).text).toContain(`${ownPlan} Current`);
+    expect((await team.member.read(`${team.path}/plan`)).text).toContain(`${ownPlan} Current`);
     await operator("PUT", `/plans/${ownPlan}`, { ...plan, offered_to: null });
     expect((await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan })).status).toBe(303);
   });
@@ -323,7 +375,7 @@ describe("the plans on the Usage page", () => {
   test("plans are sorted by size, and their names are escaped", async () => {
     await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
     const { path, owner } = await atUsage();
-    const page = await owner.read(path);
+    const page = await owner.read(`${path}/plan`);
     const at = ["<script>alert(1)</script>", "Free", "Starter", "Growth", "Scale"].map((name) =>
       page.text.indexOf(` ${name} `),
     );

@@ -1,0 +1,293 @@
+/** Usage, tab Plan: what owners and admins can change: the plan, overages, held signals; and the extra room. */
+import type { Context } from "hono";
+import { isPlanOffered, plansFor, type Plan } from "../../control/plans.ts";
+import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.ts";
+import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
+import { ordinalsTaken, overageOfRelease, quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
+import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
+import type { Usage } from "../../quota/protocol.ts";
+import { configureWorkspace, usageOf } from "../../workspace/configure-workspace.ts";
+import { readBooks } from "../../workspace/read-health.ts";
+import { releaseForWorkspace } from "../../workspace/signal-operations.ts";
+import type { Done } from "../copy.ts";
+import { Confirm } from "../kit/actions.tsx";
+import { counted, grouped, money } from "../kit/format.ts";
+import { Badge, Panel } from "../kit/parts.tsx";
+import { Table, type Column } from "../kit/table.tsx";
+import { done, mayManage, page } from "../page.tsx";
+import { contextOf, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { readForm } from "../read-form.tsx";
+import { requireManager } from "../session/require-sign-in.ts";
+import { type NoticeCopy, UsageHead } from "./usage-notices.tsx";
+
+/** Also the answer for a plan that is offered to other workspaces only, so that nobody learns that it exists. */
+const UNKNOWN_PLAN = "This plan does not exist.";
+
+export const planPages = pages
+  .createApp()
+  .get("/plan", (c) => planPage(c))
+  .post("/plan", requireManager, readForm(), async (c) => {
+    const plan = c.get("form").get("plan");
+    const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
+    return isOffered ? change(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
+  })
+  .post("/overages", requireManager, readForm(), async (c) => {
+    const overages = c.get("form").get("overages");
+    if (overages !== "on" && overages !== "off") return planPage(c, "Overages are either on or off.");
+    return change(c, { overages: overages === "on" }, `overages_${overages}`);
+  })
+  .post("/release", requireManager, async (c) => {
+    const { released, isUnderWay } = await releaseForWorkspace(contextOf(c));
+    if (isUnderWay) return done(c, "usage/plan", "release_under_way");
+    return done(c, "usage/plan", released > 0 ? "released" : "none_released");
+  });
+
+async function planPage(c: Context<PagesEnv>, error?: string): Promise<Response> {
+  const workspace = c.get("workspace");
+  const [usage, plans] = await Promise.all([usageOf(c.env, c.get("db"), workspace), plansFor(c.get("db"), workspace)]);
+  const { held: storedHeld } = await readBooks(c.env, workspace.id, usage.periodStartMs);
+  const [base, current, nowMs] = [workspacePath(c), workspace.plan, Date.now()];
+  const price = plans.find(({ id }) => id === current)?.overagePrice ?? null;
+  const view = { base, usage, plans, current, price, storedHeld, error, mayChange: mayManage(c), nowMs };
+  const status = error === undefined ? 200 : 422;
+  return page(c, { title: "Plan", section: "usage", status }, <PlanView {...view} />);
+}
+
+/** Changes D1 first, then the objects. If the counter is not reached, the next page configures it first. */
+async function change(c: Context<PagesEnv>, to: WorkspaceChange, text: Done): Promise<Response> {
+  const updated = await updateWorkspace(contextOf(c), to);
+  if (!updated.ok) return planPage(c, UNKNOWN_PLAN);
+  await configureWorkspace(c.env, c.get("db"), c.get("workspace").id);
+  return done(c, "usage/plan", text);
+}
+
+interface Props {
+  base: string;
+  usage: Usage;
+  plans: readonly Plan[];
+  /** Id of the workspace's plan. */
+  current: string;
+  /** Price of overages on the current plan; null: none is configured. */
+  price: OveragePrice | null;
+  /** Held signals of this period in the store (heldText). */
+  storedHeld: number;
+  error: string | undefined;
+  /** Only owners and admins may. */
+  mayChange: boolean;
+  nowMs: number;
+}
+
+function PlanView(props: Props) {
+  const { base, usage, error, mayChange, nowMs } = props;
+  const room = extraRoomText(usage);
+  return (
+    <>
+      <UsageHead base={base} current="/plan" usage={usage} nowMs={nowMs} error={error} />
+      <Panel title="Plans" list>
+        {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
+        <PlansTable {...props} />
+      </Panel>
+      <div class="columns">
+        <OveragesPanel {...props} />
+        <HeldPanel {...props} />
+        <Panel title="Extra room">
+          <p>
+            <Badge tone={room.tone}>{room.title}</Badge>
+          </p>
+          <p class="quiet">{room.text}</p>
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function PlansTable({ base, usage, plans, current, mayChange }: Props) {
+  const changes: Column<Plan> = {
+    head: "Change plan",
+    kind: "actions",
+    cell: ({ id, name, ...terms }) =>
+      id !== current && (
+        <Confirm
+          label={terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade"}
+          title={`Change to the ${name} plan?`}
+          action={`${base}/usage/plan`}
+          submit={`Change to ${name}`}
+          tone="primary"
+          look="button small"
+        >
+          <input type="hidden" name="plan" value={id} />
+          <p>{changeText(usage, { ...terms, overages: usage.overages })}</p>
+          {terms.paid && !usage.paid && (
+            <p>On paid plans, {OVERAGE_STREAK_LIMIT} periods in a row over the limit end the extra room permanently.</p>
+          )}
+        </Confirm>
+      ),
+  };
+  return (
+    <Table
+      caption="Plans"
+      rows={plans}
+      columns={[
+        {
+          head: "Plan",
+          cell: ({ id, name }) => (
+            <>
+              {name} {id === current && <span class="tag">Current</span>}
+            </>
+          ),
+        },
+        { head: "Signals", kind: "number", cell: ({ signalLimit }) => grouped(signalLimit) },
+        {
+          head: "Price",
+          cell: ({ paid, overagePrice }) => (
+            <>
+              {paid ? "Paid" : "Free"}
+              {overagePrice !== null && <small>Overages {priceText(overagePrice)}</small>}
+            </>
+          ),
+        },
+        ...(mayChange ? [changes] : []),
+      ]}
+    />
+  );
+}
+
+function OveragesPanel({ base, usage, price, mayChange }: Props) {
+  const { overages, overage } = usage;
+  const verb = overages ? "Disable" : "Enable";
+  return (
+    <Panel title="Overages">
+      <p>
+        <Badge tone={overages ? "good" : "quiet"}>{overages ? "On" : "Off"}</Badge>
+      </p>
+      <p class="quiet">
+        {overages ? "All signals are accepted. " : "With overages, all signals are accepted. "}
+        Those beyond the limit are billed by the operator{price !== null && ` at ${priceText(price)}`}.
+      </p>
+      {overages && overage > 0 && (
+        <p>
+          {counted(overage, "overage")} in this period{costText(overage, price)}.
+        </p>
+      )}
+      {mayChange && (
+        <Confirm
+          label={`${verb} overages`}
+          title={`${verb} overages?`}
+          action={`${base}/usage/overages`}
+          submit={`${verb} overages`}
+          tone={overages ? "danger" : "primary"}
+        >
+          <input type="hidden" name="overages" value={overages ? "off" : "on"} />
+          <p>{changeText(usage, { ...usage, overages: !overages, overagePrice: price })}</p>
+        </Confirm>
+      )}
+    </Panel>
+  );
+}
+
+function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props) {
+  const { fit, text } = heldText(usage, storedHeld);
+  const cost = costText(overageOfRelease(usage, fit), price).replace(", about ", "about ");
+  const submit = `Release ${counted(fit, "signal")}${cost === "" || !usage.overages ? "" : ` (${cost})`}`;
+  return (
+    <Panel title="Held signals">
+      <p>{text}</p>
+      {mayChange && fit > 0 && (
+        <Confirm
+          label={submit}
+          title={`Release ${counted(fit, "held signal")}?`}
+          action={`${base}/usage/release`}
+          submit={submit}
+          tone="primary"
+        >
+          <p>The oldest {counted(fit, "held signal is", "held signals are")} processed: rules run and scores change.</p>
+          <p>This cannot be undone.</p>
+        </Confirm>
+      )}
+    </Panel>
+  );
+}
+
+/**
+ * The held signals of this period, and how many of them fit now.
+ *
+ * @param stored held signals in the store: fewer than counted if some were duplicates, more while released ones are
+ * still on their way.
+ */
+export function heldText(usage: Usage, stored: number): { fit: number; text: string } {
+  const held = Math.min(Math.max(0, stored), usage.held);
+  const released = Math.max(0, stored - usage.held);
+  const fit = Math.min(held, roomToRelease(usage));
+  const fits = fit > 0 ? ` ${grouped(fit)} can be released now.` : " Upgrade or enable overages to release them.";
+  const onTheWay = ` ${counted(released, "released signal is", "released signals are")} being processed.`;
+  const text = `${counted(held, "signal is", "signals are")} held in this period.`;
+  return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
+}
+
+/** How close the workspace is to losing the extra room (spec §8.5), and how to keep it. */
+export function extraRoomText(usage: Usage): NoticeCopy {
+  const { paid, overages, streak, extraRoomRemoved } = usage;
+  const used = ordinalsTaken(usage);
+  const rule = `After ${OVERAGE_STREAK_LIMIT} periods in a row over the limit, you permanently lose the extra room.`;
+  const soFar = `${streak === 0 ? "None" : grouped(streak)} so far.`;
+  if (extraRoomRemoved) {
+    const now = overages
+      ? "Overages are on, so no signal is refused."
+      : "Signals beyond the limit are refused. Upgrade or enable overages to accept more.";
+    const text = `${OVERAGE_STREAK_LIMIT} periods in a row ended over the limit. ${now}`;
+    return { tone: "bad", title: "Permanently lost", text };
+  }
+  if (!paid) {
+    const text = "Up to twice the limit, signals are held free of charge. Only paid plans can lose this extra room.";
+    return { tone: "good", title: "Cannot be lost on this plan", text };
+  }
+  if (overages) {
+    const reset = streak === 0 ? "" : ` ${soFar} The count resets if overages are still on when this period ends.`;
+    const text = `Periods with overages on do not count towards losing the extra room.${reset}`;
+    return { tone: "good", title: "Safe while overages are on", text };
+  }
+  const isOver = used > usage.signalLimit;
+  const isLast = streak === OVERAGE_STREAK_LIMIT - 1;
+  const way = isOver
+    ? ` This period is over the limit. Enable overages or choose a plan of at least ${grouped(used)} signals before it ends.`
+    : streak > 0
+      ? " A period within the limit resets the count."
+      : "";
+  return {
+    tone: isOver && isLast ? "bad" : isOver || streak > 0 ? "warn" : "good",
+    title:
+      isOver && isLast ? "Lost when this period ends" : `${streak} of ${OVERAGE_STREAK_LIMIT} periods over the limit`,
+    text: `${rule} ${soFar}${way}`,
+  };
+}
+
+type Terms = Pick<Plan, "signalLimit" | "paid" | "overagePrice"> & { overages: boolean };
+
+/** The effect of a change of plan or overages on new signals and on held ones. */
+export function changeText(usage: Usage, to: Terms): string {
+  const after = { ...usage, ...to };
+  const used = ordinalsTaken(usage);
+  const left = to.signalLimit - used;
+  const { hold } = quotaBounds(after);
+  const room = roomToRelease(after);
+  const beyond = usage.extraRoomRemoved
+    ? "Signals beyond that are refused"
+    : `Then ${grouped(to.signalLimit)} are held, and signals beyond ${grouped(hold)} are refused`;
+  const price = to.overagePrice === null ? "" : ` at ${priceText(to.overagePrice)}`;
+  const next = to.overages
+    ? `All signals are accepted. Those beyond ${grouped(to.signalLimit)} per period are billed${price}.`
+    : left > 0
+      ? `${counted(left, "more signal is", "more signals are")} accepted in this period. ${beyond}.`
+      : `The limit is reached in this period: the next signals are ${used >= hold ? "refused" : "held"}.`;
+  const held = usage.held > 0 && room > 0 ? ` You can then release ${counted(room, "held signal")}.` : "";
+  return `Takes effect with the next signal. ${next}${held}`;
+}
+
+function priceText({ perThousand, currency }: OveragePrice): string {
+  return `${money(perThousand, currency)} per 1,000`;
+}
+
+/** `, about €2.60`; empty if no price is configured. */
+export function costText(overages: number, price: OveragePrice | null): string {
+  return price === null ? "" : `, about ${money(overageCost(overages, price), price.currency)}`;
+}

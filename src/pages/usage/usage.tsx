@@ -1,0 +1,192 @@
+/** Usage (spec §8): the figures, the forecast and the days of the billing period. Plan and ledger are further tabs. */
+import type { OveragePrice } from "../../domain/quota/billing.ts";
+import { DAY_MS } from "../../domain/duration.ts";
+import { expected, paceOf, reaches, type Pace } from "../../domain/quota/forecast.ts";
+import { ordinalsTaken, quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
+import { usageCurve, utcDay, verdictsPerDay, type CurvePoint, type UsageDay } from "../../domain/quota/usage-day.ts";
+import { usageLevel } from "../../domain/quota/usage-news.ts";
+import { plansFor, type Plan } from "../../control/plans.ts";
+import type { Usage } from "../../quota/protocol.ts";
+import { usageByDayOf } from "../../workspace/configure-workspace.ts";
+import { readStorageHealth, type Room } from "../../workspace/read-health.ts";
+import { BarLegend, DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
+import { ago, counted, day, grouped } from "../kit/format.ts";
+import { Meter, Panel, Stat, Stats } from "../kit/parts.tsx";
+import { Count, Table } from "../kit/table.tsx";
+import { page } from "../page.tsx";
+import { pages, workspacePath } from "../pages-env.ts";
+import { ledgerPages } from "./ledger.tsx";
+import { costText, planPages } from "./plan.tsx";
+import { UsageHead } from "./usage-notices.tsx";
+
+export const usagePages = pages
+  .createApp()
+  .get("/", async (c) => {
+    const workspace = c.get("workspace");
+    const [{ usage, days, firstDayMs }, room, plans] = await Promise.all([
+      usageByDayOf(c.env, c.get("db"), workspace),
+      readStorageHealth(c.env, workspace.id),
+      plansFor(c.get("db"), workspace),
+    ]);
+    const nowMs = Date.now();
+    const plan = plans.find(({ id }) => id === workspace.plan);
+    const pace = paceOf(days, firstDayMs, { nowMs, periodStartMs: usage.periodStartMs, used: ordinalsTaken(usage) });
+    const view = { base: workspacePath(c), usage, days, pace, plan, room, nowMs };
+    return page(c, { title: "Usage", section: "usage" }, <UsageView {...view} />);
+  })
+  .route("/", planPages)
+  .route("/", ledgerPages);
+
+interface Props {
+  base: string;
+  usage: Usage;
+  /** Days with counts, in order, without today. */
+  days: readonly UsageDay[];
+  /** Null: too few signals for a forecast. */
+  pace: Pace | null;
+  plan: Plan | undefined;
+  room: Room;
+  nowMs: number;
+}
+
+function UsageView(props: Props) {
+  const { base, usage, room, nowMs } = props;
+  const used = ordinalsTaken(usage);
+  const ceiling = quotaCeiling(usage);
+  const limit = usage.extraRoomRemoved ? "up to the limit" : "up to twice the limit";
+  return (
+    <>
+      <UsageHead base={base} current="" usage={usage} room={room} nowMs={nowMs} />
+      <Stats>
+        <Stat label="Used" value={used} note={`${percent(used, usage.signalLimit)} of ${grouped(usage.signalLimit)}`} />
+        {usage.overages ? (
+          <Stat label="Overages" value={usage.overage} note="accepted beyond the limit" />
+        ) : (
+          <Stat label="Held" value={usage.held} note="no effect on scores" />
+        )}
+        <Stat label="Refused" value={usage.rejected} note="with a 429" />
+        <Stat
+          label="Left until refusals"
+          value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
+          note={ceiling === null ? "overages are on" : limit}
+        />
+      </Stats>
+      <PeriodPanel {...props} />
+      <DaysPanel {...props} />
+    </>
+  );
+}
+
+function percent(used: number, signalLimit: number): string {
+  const value = (100 * used) / signalLimit;
+  return `${value > 0 && value < 10 ? value.toFixed(1) : grouped(Math.floor(value))} %`;
+}
+
+function PeriodPanel({ base, usage, days, pace, plan, nowMs }: Props) {
+  const { periodStartMs, periodEndMs, signalLimit, overages } = usage;
+  const used = ordinalsTaken(usage);
+  const ceiling = quotaCeiling(usage);
+  const level = usageLevel(used, signalLimit);
+  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
+  const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
+  const forecast = forecastText(usage, pace, plan?.overagePrice ?? null, nowMs);
+  const references: Reference[] = [{ value: signalLimit, label: `Limit ${grouped(signalLimit)}` }];
+  if (ceiling !== null && ceiling > signalLimit) {
+    references.push({ value: ceiling, label: `Twice the limit ${grouped(ceiling)}`, tone: "bad" });
+  }
+  const planName = plan === undefined ? "View plan" : `${plan.name} plan`;
+  return (
+    <Panel title="This period" actions={<a href={`${base}/usage/plan`}>{planName}</a>}>
+      <Meter share={used / signalLimit} label={text} {...tone} />
+      <p class="quiet">
+        {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
+      </p>
+      <TimeChart
+        label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
+        caption={forecast}
+        size="full"
+        series={curves(usageCurve(days, periodStartMs, { ...usage, nowMs }), pace, periodEndMs, ceiling)}
+        references={references}
+        fromMs={periodStartMs}
+        toMs={periodEndMs}
+      />
+    </Panel>
+  );
+}
+
+/** Full days from which on a forecast is drawn. From fewer it may be far off, and would flatten the measured curve. */
+const FORECAST_DRAWN_DAYS = 3;
+
+/** The measured curve, and the forecast until the period's end. Without overages the forecast ends at the refusals. */
+function curves(curve: CurvePoint[], pace: Pace | null, periodEndMs: number, ceiling: number | null): Series[] {
+  const points = curve.map((point): Point => ({ atMs: point.atMs, value: ordinalsTaken(point) }));
+  const measured: Series = { kind: "area", points };
+  const now = points.at(-1);
+  if (now === undefined || pace === null || pace.fullDays < FORECAST_DRAWN_DAYS) return [measured];
+  const end = now.value + (pace.perDay * Math.max(0, periodEndMs - now.atMs)) / DAY_MS;
+  const highest = Math.max(now.value, ceiling ?? Infinity);
+  if (end <= highest) return [measured, { kind: "dashed", points: [now, { atMs: periodEndMs, value: end }] }];
+  const reachedMs = now.atMs + ((highest - now.value) / pace.perDay) * DAY_MS;
+  const flat = [reachedMs, periodEndMs].map((atMs): Point => ({ atMs, value: highest }));
+  return [measured, { kind: "dashed", points: [now, ...flat] }];
+}
+
+/** When the limit and twice the limit are reached at the present pace, or the overages to expect. */
+function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | null, nowMs: number): string {
+  if (pace === null) return "No forecast yet: it needs an hour of signals.";
+  const { signalLimit, periodEndMs, overages, extraRoomRemoved } = usage;
+  const now = { nowMs, periodEndMs, used: ordinalsTaken(usage) };
+  const basis =
+    pace.fullDays === 0 ? "a rough estimate" : `average of the last ${counted(pace.fullDays, "full day", "full days")}`;
+  const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${basis})`;
+  const total = expected(pace.perDay, now);
+  if (overages && total > signalLimit) {
+    const beyond = total - signalLimit;
+    return `${perDay}, you reach about ${grouped(total)} by ${day(periodEndMs)}: ${counted(beyond, "overage")}${costText(beyond, price)}.`;
+  }
+  const reach = (target: number, name: string): string => {
+    const at = reaches(target, pace.perDay, now);
+    if (at === null) return `do not reach ${name} in this period`;
+    return at === "reached" ? `have reached ${name}` : `reach ${name} on ${day(at)}`;
+  };
+  const isReached = reaches(signalLimit, pace.perDay, now) !== null;
+  const twice = isReached && !overages && !extraRoomRemoved;
+  return `${perDay}, you ${reach(signalLimit, "the limit")}${twice ? ` and ${reach(quotaBounds(usage).hold, "twice the limit")}` : ""}.`;
+}
+
+function DaysPanel({ usage, days, nowMs }: Props) {
+  const { periodStartMs, periodEndMs } = usage;
+  const today = utcDay(nowMs);
+  const counts = [...days.filter((entry) => entry.periodStartMs === periodStartMs), { ...usage, dayMs: today }];
+  const fromMs = utcDay(periodStartMs);
+  const perDay = verdictsPerDay(counts, fromMs, utcDay(periodEndMs - 1) + DAY_MS);
+  const bars = perDay.map(({ rejected, ...bar }) => ({ ...bar, refused: rejected }));
+  const text = `${counted(usage.accepted, "signal")} accepted, ${grouped(usage.held)} held and ${grouped(usage.rejected)} refused in this period.`;
+  return (
+    <Panel title="Signals per day">
+      <DayBars days={bars} label={text} size="full" />
+      {usage.held + usage.rejected > 0 && (
+        <BarLegend
+          parts={[
+            ["", "Accepted"],
+            ["warn", "Held"],
+            ["bad", "Refused"],
+          ]}
+        />
+      )}
+      <details>
+        <summary class="small">Numbers by day</summary>
+        <Table
+          caption="Usage by day"
+          rows={bars.filter(({ atMs }) => atMs <= today).toReversed()}
+          columns={[
+            { head: "Day (UTC)", cell: ({ atMs }) => day(atMs) },
+            { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
+            { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
+            { head: "Refused", kind: "number", cell: ({ refused }) => <Count value={refused} /> },
+          ]}
+        />
+      </details>
+    </Panel>
+  );
+}

@@ -1,0 +1,250 @@
+/** Spec §8.2–§8.6 in words: the limit, the extra room, held signals, the effect of a change; and the storage. */
+import { describe, expect, test } from "vitest";
+import { roomLevel, type RoomLevel } from "../../../src/domain/health/alarm.ts";
+import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
+import { duplicatesText, storedText } from "../../../src/pages/usage/ledger.tsx";
+import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
+import { storageNotice, usageNotice, usageNoticeName, waitingText } from "../../../src/pages/usage/usage-notices.tsx";
+import type { Usage } from "../../../src/quota/protocol.ts";
+import type { Room } from "../../../src/workspace/read-health.ts";
+
+function usage(more: Partial<Usage> = {}): Usage {
+  return {
+    periodStartMs: Date.UTC(2031, 2, 1),
+    periodEndMs: Date.UTC(2031, 3, 1),
+    signalLimit: 100,
+    paid: true,
+    overages: false,
+    accepted: 0,
+    held: 0,
+    rejected: 0,
+    overage: 0,
+    streak: 0,
+    extraRoomRemoved: false,
+    configVersion: 1,
+    history: [],
+    ...more,
+  };
+}
+
+const removed = { extraRoomRemoved: true };
+const on = { overages: true };
+const like = (text: string | RegExp) => (text instanceof RegExp ? expect.stringMatching(text) : text);
+
+describe("the notice about the signal limit", () => {
+  test.each([
+    [{ accepted: 60, held: 20 }, "warn", "You've used 80 % of your signal limit.", /are held\. Upgrade or enable/],
+    [{ accepted: 90, ...removed }, "warn", "You've used 90 % of your signal limit.", /no extra room.*are refused/],
+    [{ accepted: 100 }, "warn", "You've reached your signal limit.", /^All signals so far were processed\./],
+    [{ accepted: 100, held: 1 }, "warn", "You're over your signal limit: 1 signal is held.", /deleted on Apr 1, 2031/],
+    [
+      { accepted: 100, ...removed },
+      "bad",
+      /^You've reached your signal limit: signals are refused\.$/,
+      /429 until Apr 1/,
+    ],
+    // A workspace that lost a larger plan within the period.
+    [{ accepted: 300, ...removed }, "bad", /^You've reached your signal limit: signals are refused\.$/, /429 until/],
+    [
+      { accepted: 100, held: 100, rejected: 3 },
+      "bad",
+      /^You've reached twice/,
+      /429 until Apr 1, 2031 \(3 signals so far\)/,
+    ],
+    [{ accepted: 85, ...on }, "info", "You've used 85 % of your signal limit.", /accepted and billed/],
+    [
+      { accepted: 101, ...on, overage: 1 },
+      "info",
+      /^You're at 101 % of your limit\. .* still accepted\.$/,
+      /^1 overage in/,
+    ],
+    [
+      { accepted: 300, ...on, overage: 200 },
+      "warn",
+      /^You're at 300 % of your limit\./,
+      /^200 overages.*A larger plan/,
+    ],
+  ] as const)("at %j has tone %s and says: %s", (more, tone, title, text) => {
+    expect(usageNotice(usage(more))).toEqual({ tone, title: like(title), text: like(text) });
+  });
+
+  test("does not exist below 80 %", () => {
+    expect(usageNotice(usage({ accepted: 79 }))).toBeNull();
+  });
+
+  test("if dismissed, returns with the next level, refusal or period", () => {
+    const name = (more: Partial<Usage>) => usageNoticeName(usage(more));
+    expect(name({ accepted: 79 })).toBeNull();
+    const names = [
+      { accepted: 60, held: 20 },
+      { accepted: 100 },
+      { accepted: 100, held: 100 },
+      { accepted: 100, held: 100, rejected: 1 },
+      { accepted: 80, periodStartMs: Date.UTC(2031, 3, 1) },
+    ].map(name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).not.toContain(null);
+    expect(name({ accepted: 99 })).toBe(name({ accepted: 80 }));
+    expect(name({ accepted: 100, held: 100, rejected: 9 })).toBe(names[3]);
+  });
+});
+
+const LOSS = "After 3 periods in a row over the limit, you permanently lose the extra room.";
+
+test.each([
+  [{}, "good", "0 of 3 periods over the limit", `${LOSS} None so far.`],
+  [
+    { streak: 1 },
+    "warn",
+    "1 of 3 periods over the limit",
+    `${LOSS} 1 so far. A period within the limit resets the count.`,
+  ],
+  [
+    { streak: 1, accepted: 100, held: 20 },
+    "warn",
+    /^1 of 3/,
+    /over the limit\..*at least 120 signals before it ends\.$/,
+  ],
+  // Exactly the limit is within it.
+  [{ streak: 2, accepted: 100 }, "warn", /^2 of 3/, /resets the count\.$/],
+  [{ streak: 2, accepted: 100, held: 1 }, "bad", "Lost when this period ends", /at least 101 signals/],
+  [{ streak: 3, ...removed }, "bad", "Permanently lost", /beyond the limit are refused/],
+  [{ streak: 3, ...removed, ...on }, "bad", "Permanently lost", /no signal is refused/],
+  [{ ...removed, paid: false }, "bad", "Permanently lost", /./],
+  [{ paid: false, held: 50 }, "good", "Cannot be lost on this plan", /Only paid plans/],
+  [on, "good", "Safe while overages are on", /do not count towards losing the extra room\.$/],
+  [{ ...on, streak: 1 }, "good", "Safe while overages are on", /1 so far\. The count resets/],
+] as const)("§8.5: with %j the extra room has tone %s, title %s", (more, tone, title, text) => {
+  expect(extraRoomText(usage(more))).toEqual({ tone, title: like(title), text: like(text) });
+});
+
+test.each([
+  [{ accepted: 100 }, 0, 0, "0 signals are held in this period."],
+  [{ accepted: 100, held: 7 }, 7, 0, "7 signals are held in this period. Upgrade or enable overages to release them."],
+  [{ accepted: 100, held: 7, signalLimit: 103 }, 7, 3, "7 signals are held in this period. 3 can be released now."],
+  // Released signals are on their way until the store has processed them.
+  [{ accepted: 60 }, 60, 0, "0 signals are held in this period. 60 released signals are being processed."],
+  [{ accepted: 103, held: 4, signalLimit: 103 }, 5, 0, /^4 signals are held.* 1 released signal is being processed\.$/],
+  // Two of them turned out to be duplicates.
+  [{ accepted: 100, held: 7, ...on }, 5, 5, "5 signals are held in this period. 5 can be released now."],
+])("with %j and %i held signals in the store, %i fit: %s", (more, stored, fit, text) => {
+  expect(heldText(usage(more), stored)).toEqual({ fit, text: like(text) });
+});
+
+describe("the effect of a change of plan or overages", () => {
+  const to = { signalLimit: 100, paid: true, overages: false, overagePrice: null };
+
+  test.each([
+    [
+      { accepted: 39, held: 60 },
+      "1 more signal is accepted in this period. Then 100 are held, and signals beyond 200 are",
+    ],
+    [{ accepted: 40, ...removed }, "60 more signals are accepted in this period. Signals beyond that are refused."],
+    [{ accepted: 100 }, "the next signals are held"],
+    [{ accepted: 200 }, "the next signals are refused"],
+    [{ accepted: 100, ...removed }, "the next signals are refused"],
+    [{ accepted: 10, held: 10 }, "You can then release 10 held signals."],
+    [{ accepted: 95, held: 10 }, "You can then release 5 held signals."],
+  ])("at %j says: %s", (more, text) => {
+    const said = changeText(usage(more), to);
+    expect(said).toMatch(/^Takes effect with the next signal\. /);
+    expect(said).toContain(text);
+  });
+
+  test("does not mention held signals if none fits", () => {
+    expect(changeText(usage({ accepted: 100, held: 10 }), to)).not.toContain("release");
+  });
+
+  test("states the price of overages if one is configured", () => {
+    const said = (overagePrice: OveragePrice | null) =>
+      changeText(usage({ accepted: 900 }), { ...to, ...on, overagePrice });
+    expect(said(null)).toContain("All signals are accepted. Those beyond 100 per period are billed.");
+    expect(said({ perThousand: 0.4, currency: "EUR" })).toContain("billed at €0.40 per 1,000.");
+    expect(said({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
+    expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
+    expect(costText(2_500, null)).toBe("");
+    expect(costText(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(", about €1.00");
+  });
+});
+
+const NOW = Date.UTC(2031, 2, 1);
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+function room(more: Partial<Room> = {}): Room {
+  return {
+    level: "ok",
+    store: { bytes: 1_250_000, maxBytes: 9_000_000_000 },
+    outbox: { bytes: 20_000, maxBytes: 5_000_000_000 },
+    waiting: 0,
+    waitingSinceMs: null,
+    duplicatesCoveredMs: 7 * DAY,
+    ...more,
+  };
+}
+
+describe("the storage", () => {
+  test.each<[store: number, outbox: number, RoomLevel]>([
+    [0, 0, "ok"],
+    [799, 999, "ok"],
+    [800, 0, "filling"],
+    [999, 0, "filling"],
+    [1_000, 999, "full"],
+    [0, 1_000, "refusing"],
+    [1_000, 1_000, "refusing"],
+  ])("with %i of 1,000 bytes in the store and %i in the outbox has level %s", (store, outbox, level) => {
+    const of = (bytes: number) => ({ bytes, maxBytes: 1_000 });
+    expect(roomLevel({ store: of(store), outbox: of(outbox) })).toBe(level);
+  });
+
+  test.each([
+    [0, 9_000_000_000, "0 bytes of 9 GB (0.0 %)"],
+    [999, 9_000_000_000, "999 bytes of 9 GB (0.0 %)"],
+    [1_250_000, 9_000_000_000, "1.3 MB of 9 GB (0.0 %)"],
+    [8_999_999_999, 9_000_000_000, "9 GB of 9 GB (99 %)"],
+    [10_000_000_000_000, 20_000_000_000_000, "10,000 GB of 20,000 GB (50 %)"],
+    [99_900, 1_000_000, "99.9 KB of 1 MB (10.0 %)"],
+  ])("shows %i of %i bytes as %s", (bytes, maxBytes, text) => {
+    expect(storedText(room({ store: { bytes, maxBytes } }))).toBe(text);
+  });
+
+  const full = { bytes: 1_000, maxBytes: 1_000 };
+  test.each<[RoomLevel, Partial<Room>, string, RegExp, RegExp]>([
+    [
+      "filling",
+      { store: { bytes: 855, maxBytes: 1_000 } },
+      "warn",
+      /^Storage is 85 % full\.$/,
+      /retention, delete people/,
+    ],
+    [
+      "full",
+      { store: full },
+      "bad",
+      /^Storage is full/,
+      /^12,000 signals are waiting; .* 3 hours ago\. None is lost.*delete/,
+    ],
+    ["refusing", { store: full }, "bad", /503/, /^Storage is full\. 12,000 signals are waiting;.*delete people/],
+    ["refusing", {}, "bad", /503/, /^(?!.*delete)12,000 signals are waiting;.*Storage has room/],
+  ])("at level %s with %j has a notice with tone %s that says what to do", (level, more, tone, title, text) => {
+    const notice = storageNotice(room({ level, waiting: 12_000, waitingSinceMs: NOW - 3 * HOUR, ...more }), NOW);
+    expect(notice).toEqual({ tone, title: like(title), text: like(text) });
+    expect(storageNotice(room(), NOW)).toBeNull();
+  });
+
+  test("counts waiting signals and names the age of the oldest", () => {
+    const said = (waiting: number, waitingSinceMs: number | null) =>
+      waitingText(room({ waiting, waitingSinceMs }), NOW);
+    expect(said(1, NOW - 5_000)).toBe("1 signal is waiting; the oldest arrived just now.");
+    expect([said(0, null), said(0, NOW), said(3, null)]).toEqual(Array(3).fill("No signals are waiting."));
+  });
+
+  test.each([
+    [7 * DAY, "Detected within 7 days."],
+    [7 * DAY - 1, /^Detected within 6 days instead of 7 days/],
+    [DAY, /^Detected within 1 day instead/],
+    [DAY - 1, /^Detected within 23 hours instead/],
+  ])("that remembers ids for %i ms says how far back duplicates are detected", (duplicatesCoveredMs, text) => {
+    expect(duplicatesText(room({ duplicatesCoveredMs }))).toEqual(like(text));
+  });
+});
