@@ -21,12 +21,13 @@ import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
-const CODES = { "": "Any", ...labels() };
-
-function labels(): Record<RefusalCode, string> {
-  const entries = Object.entries(REFUSALS).map(([code, { label }]) => [code, label]);
-  return Object.fromEntries(entries) as Record<RefusalCode, string>;
-}
+const CODES = {
+  "": "Any",
+  ...(Object.fromEntries(Object.entries(REFUSALS).map(([code, { label }]) => [code, label])) as Record<
+    RefusalCode,
+    string
+  >),
+};
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const base = workspacePath(c);
@@ -37,7 +38,15 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const keyId = c.req.query("key") ?? "";
   if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
   const days = list.days("Refused");
-  const shown = kept.filter((entry) => isSelected(entry, { code, keyId, days }));
+  const { sinceMs, untilMs } = days;
+  const shown = kept.filter(
+    (entry) =>
+      (code === "" || entry.code === code) &&
+      (keyId === "" || entry.keyId === keyId) &&
+      // An entry stands for all calls from its first to its last.
+      (untilMs === null || entry.firstAtMs < untilMs) &&
+      (sinceMs === null || entry.lastAtMs >= sinceMs),
+  );
   return page(
     c,
     { title: "Rejections", section: "rejections" },
@@ -47,7 +56,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
       <>
         <PageHead title="Rejections">{heading(kept)}</PageHead>
         <Filters list={list}>
-          <SelectField name="code" label="Reason" value={code} options={codeOptions(kept, code)} />
+          <SelectField name="code" label="Reason" value={code} options={Object.entries(CODES)} />
           <SelectField name="key" label="API key" value={keyId} options={keyOptions(kept, names)} />
           <DayFields days={days} label="Refused" />
         </Filters>
@@ -72,24 +81,6 @@ async function namesOf(c: Context<PagesEnv>, rejections: readonly Rejection[]): 
     c.get("db"),
     c.get("workspace").id,
     rejections.map(({ keyId }) => keyId),
-  );
-}
-
-interface RejectionFilter {
-  /** Empty: any. */
-  code: RefusalCode | "";
-  keyId: string;
-  days: DayRange;
-}
-
-/** An entry stands for all calls from its first to its last. */
-function isSelected({ keyId, code, firstAtMs, lastAtMs }: Rejection, filter: RejectionFilter): boolean {
-  const { sinceMs, untilMs } = filter.days;
-  return (
-    (filter.keyId === "" || keyId === filter.keyId) &&
-    (filter.code === "" || code === filter.code) &&
-    (untilMs === null || firstAtMs < untilMs) &&
-    (sinceMs === null || lastAtMs >= sinceMs)
   );
 }
 
@@ -133,11 +124,6 @@ function heading(kept: readonly Rejection[]): string {
   const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
   const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
   return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
-}
-
-function codeOptions(kept: readonly Rejection[], chosen: RefusalCode | "") {
-  const codes = new Set<RefusalCode | "">(["", chosen, ...kept.map(({ code }) => code)]);
-  return [...codes].map((code) => [code, CODES[code]] as const);
 }
 
 function keyOptions(kept: readonly Rejection[], names: KeyNames) {

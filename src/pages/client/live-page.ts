@@ -23,25 +23,18 @@ class Poll {
   failures = 0;
   readonly #url: string;
   readonly #everyMs: number;
-  readonly #onRows: (rows: HTMLTableRowElement[]) => void;
-  readonly #onAnswer: () => void;
+  readonly #page: Live;
+  /** Names the rows that the page has. */
   #seen: string;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #runs = false;
   #isAsking = false;
 
-  /** @param seen names the rows that the page has. @param onAnswer is called after each answer and each failure. */
-  constructor(
-    url: string,
-    everyMs: number,
-    seen: string,
-    { onRows, onAnswer }: { onRows: (rows: HTMLTableRowElement[]) => void; onAnswer: () => void },
-  ) {
+  constructor(url: string, everyMs: number, seen: string, page: Live) {
     this.#url = url;
     this.#everyMs = everyMs;
     this.#seen = seen;
-    this.#onRows = onRows;
-    this.#onAnswer = onAnswer;
+    this.#page = page;
   }
 
   /** Starts at once, or stops. */
@@ -56,7 +49,7 @@ class Poll {
     this.#isAsking = true;
     this.failures = (await this.#ask().catch(() => false)) ? 0 : this.failures + 1;
     this.#isAsking = false;
-    this.#onAnswer();
+    this.#page.update();
     if (!this.#runs) return;
     const waitMs = Math.min(RETRY_MAX_MS, this.#everyMs * 2 ** this.failures);
     this.#timer = setTimeout(() => void this.#next(), waitMs);
@@ -71,41 +64,35 @@ class Poll {
     const seen = fresh.querySelector<HTMLElement>("[data-seen]")?.dataset["seen"];
     if (!answer.ok || seen === undefined) return false;
     this.#seen = seen;
-    this.#onRows(Array.from(fresh.querySelectorAll<HTMLTableRowElement>("tbody tr")));
+    this.#page.insert(Array.from(fresh.querySelectorAll<HTMLTableRowElement>("tbody tr")));
     return true;
   }
 }
 
 class Live {
   readonly #page: HTMLElement;
-  readonly #rows: HTMLTableSectionElement;
-  readonly #form: HTMLFormElement;
-  readonly #pause: HTMLElement;
-  readonly #state: HTMLElement;
-  readonly #empty: HTMLElement;
+  readonly #rows = find("[data-live] tbody") as HTMLTableSectionElement;
+  readonly #form = find("form[data-filters]") as HTMLFormElement;
+  readonly #pause = find("#live-pause");
+  readonly #state = find("#live-state");
+  readonly #empty = find("#live-empty");
   readonly #polls: Poll[];
   #isPaused = false;
   #isIdle = false;
   #movedAtMs = Date.now();
 
   constructor(page: HTMLElement) {
-    this.#page = page;
-    this.#rows = find("[data-live] tbody") as HTMLTableSectionElement;
-    this.#form = find("form[data-filters]") as HTMLFormElement;
-    this.#pause = find("#live-pause");
-    this.#state = find("#live-state");
-    this.#empty = find("#live-empty");
     const { live = "", liveSignals = "", liveRejections = "" } = page.dataset;
-    const handlers = { onRows: (rows: HTMLTableRowElement[]) => this.#show(rows), onAnswer: () => this.#update() };
+    this.#page = page;
     this.#polls = [
-      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, handlers),
-      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, handlers),
+      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, this),
+      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, this),
     ];
   }
 
   start(): void {
     this.#form.addEventListener("input", () => this.#filter());
-    // The browser may have restored other filters than those of the address (actions.ts resets the form).
+    // After Back, actions.ts has reset the form to the filters of the address.
     addEventListener("pageshow", () => this.#filter());
     this.#pause.addEventListener("click", () => {
       this.#isPaused = !this.#isPaused && !this.#isIdle;
@@ -116,34 +103,30 @@ class Live {
     }
     document.addEventListener("visibilitychange", () => this.#wake());
     for (const row of this.#rows.rows) showClock(row);
-    this.#update();
+    this.update();
   }
 
   #wake(): void {
     this.#movedAtMs = Date.now();
     this.#isIdle = false;
-    this.#update();
+    this.update();
   }
 
-  #update(): void {
+  update(): void {
     this.#isIdle ||= Date.now() - this.#movedAtMs > IDLE_MS;
     const isStopped = this.#isPaused || this.#isIdle;
     for (const poll of this.#polls) poll.run(!isStopped && !document.hidden);
     this.#pause.textContent = isStopped ? "Resume" : "Pause";
     const isFailing = this.#polls.some(({ failures }) => failures > 0);
-    this.#setState(
-      this.#isIdle ? "Paused after 10 minutes" : isStopped ? "Paused" : isFailing ? "Reconnecting" : "Live",
-    );
-  }
-
-  /** Screen readers read the state aloud, so it changes only when it must. */
-  #setState(text: string): void {
+    const running = isFailing ? "Reconnecting" : "Live";
+    const text = isStopped ? "Paused" : running;
+    // Screen readers read each change aloud.
     if (this.#state.textContent !== text) this.#state.textContent = text;
-    this.#state.classList.toggle("pulse", text === "Live");
-    this.#state.classList.toggle("good", text === "Live");
+    for (const name of ["good", "pulse"]) this.#state.classList.toggle(name, text === "Live");
   }
 
-  #show(rows: HTMLTableRowElement[]): void {
+  /** @param rows the newest first. */
+  insert(rows: HTMLTableRowElement[]): void {
     for (const row of rows.toReversed()) this.#put(row);
     while (this.#rows.rows.length > MAX_ROWS) this.#rows.deleteRow(-1);
     this.#filter();
@@ -153,7 +136,7 @@ class Live {
   #put(row: HTMLTableRowElement): void {
     const { key = "", at = "" } = row.dataset;
     showClock(row);
-    for (const shown of this.#rows.rows) if (shown.dataset["key"] === key) shown.remove();
+    for (const shown of Array.from(this.#rows.rows)) if (shown.dataset["key"] === key) shown.remove();
     const older = Array.from(this.#rows.rows).find((shown) => (shown.dataset["at"] ?? "") <= at);
     this.#rows.insertBefore(row, older ?? null);
   }
@@ -161,15 +144,13 @@ class Live {
   /** Hides rows that do not match the form, as the server does. */
   #filter(): void {
     const values = new FormData(this.#form);
-    const [status, text] = ["status", "text"].map((name) => String(values.get(name) ?? "").trim());
-    let shown = 0;
+    const [status = "", text = ""] = ["status", "text"].map((name) => String(values.get(name)).trim().toLowerCase());
     for (const row of this.#rows.rows) {
-      const isMatch = row.dataset["text"]?.includes((text ?? "").toLowerCase()) === true;
-      row.hidden = !isMatch || (status !== "" && row.dataset["status"] !== status);
-      if (!row.hidden) shown++;
+      row.hidden = row.dataset["text"]?.includes(text) !== true || (status !== "" && row.dataset["status"] !== status);
     }
-    this.#page.hidden = shown === 0;
-    this.#empty.hidden = shown > 0;
+    const isEmpty = Array.from(this.#rows.rows).every(({ hidden }) => hidden);
+    this.#page.hidden = isEmpty;
+    this.#empty.hidden = !isEmpty;
   }
 }
 

@@ -79,7 +79,12 @@ export class ListAddress {
   }
 
   /** One of the options, by its key; `usual` where the address has none. @param label null: the choice has no chip. */
-  choice<Key extends string>(name: string, label: string | null, options: Record<Key, string>, usual: Key): Key {
+  choice<Key extends string>(
+    name: string,
+    label: string | null,
+    options: Record<Key, string>,
+    usual: NoInfer<Key>,
+  ): Key {
     const value = this.#asked[name] ?? "";
     if (value === "" || value === usual) return usual;
     if (!Object.hasOwn(options, value)) {

@@ -100,6 +100,12 @@ interface SignalProps {
 }
 
 function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
+  const facts = [
+    ["Source", trace?.source],
+    ["Email", trace?.email],
+    ["User id", trace?.userId],
+    ["Anonymous id", trace?.anonymousId],
+  ] as const;
   return (
     <Panel title="Signal">
       <FactList>
@@ -113,8 +119,9 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
             </a>
           </Fact>
         )}
-        {trace?.source != null && <Fact name="Source">{trace.source}</Fact>}
+        {facts.map(([name, value]) => (value ? <Fact name={name}>{value}</Fact> : <></>))}
       </FactList>
+      {emailProblemOf(trace?.payload)}
       {trace !== null && trace.payload !== null ? (
         <Json value={trace.payload} label="Payload as it was sent" />
       ) : (
@@ -208,12 +215,9 @@ function Outcome(props: FateProps) {
       );
     case "held":
       return (
-        <>
-          <TimelineStep title="Waiting" tone="warn">
-            {trace.heldUntilMs !== null && `Deleted on ${day(trace.heldUntilMs)} unless an owner or admin releases it.`}
-          </TimelineStep>
-          <IdsStep trace={trace} />
-        </>
+        <TimelineStep title="Waiting" tone="warn">
+          {trace.heldUntilMs !== null && `Deleted on ${day(trace.heldUntilMs)} unless an owner or admin releases it.`}
+        </TimelineStep>
       );
     case "purged":
       return (
@@ -230,12 +234,9 @@ function Outcome(props: FateProps) {
       );
     case "anonymous":
       return (
-        <>
-          <TimelineStep title="Visitor not known yet" tone="info">
-            Waits in cold storage. An identify call that gives this visitor an email assigns and scores the signal.
-          </TimelineStep>
-          <IdsStep trace={trace} />
-        </>
+        <TimelineStep title="Visitor not known yet" tone="info">
+          Waits in cold storage. An identify call that gives this visitor an email assigns and scores the signal.
+        </TimelineStep>
       );
     case "processed":
       return <Processed {...props} />;
@@ -256,7 +257,6 @@ function Processed(props: FateProps) {
   if (person === null) {
     return (
       <TimelineStep title={isIdentify ? "No person identified" : "No person named"}>
-        {emailProblemOf(trace.payload)}{" "}
         {isIdentify
           ? "Without an email, an identify call creates no person and links no ids."
           : "The signal has no email, user id or anonymous id. It scores nothing."}
@@ -269,42 +269,28 @@ function Processed(props: FateProps) {
         <a href={personByEmailPath(base, person.email)}>{person.email}</a>, by {NAMED_BY_LABEL[person.by]}
         {person.linkedAtMs !== null && ", linked when the visitor became known"}
       </TimelineStep>
-      <IdsStep trace={trace} />
       {kind === "signal" && <Score {...props} />}
     </>
   );
 }
 
-function IdsStep({ trace: { userId, anonymousId, person, email, payload } }: { trace: SignalTrace }) {
-  const problem = emailProblemOf(payload);
-  const ids = [
-    ["Email", person === null ? email : null],
-    ["User id", userId],
-    ["Anonymous id", anonymousId],
-  ].filter(([, value]) => value !== null);
-  if (problem === null && ids.length === 0) return <></>;
-  return (
-    <TimelineStep title="Ids in the signal">
-      {ids.map(([label, value]) => (
-        <div>
-          {label} <code>{value}</code>
-        </div>
-      ))}
-      {problem}
-    </TimelineStep>
-  );
-}
-
-function Score({ base, rules, trace }: FateProps) {
-  const { rulesTried, rulesMatched, points } = trace;
+function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: FateProps) {
   return (
     <>
       <TimelineStep title={`${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`}>
-        {rulesMatched.length === 0 ? (
-          <a href={`${base}/rules`}>View mapping rules</a>
-        ) : (
-          rulesMatched.map((matched) => <Match base={base} rule={rules.get(matched.ruleId)} matched={matched} />)
-        )}
+        {rulesMatched.length === 0 && <a href={`${base}/rules`}>View mapping rules</a>}
+        {rulesMatched.map((match) => {
+          const rule = rules.get(match.ruleId);
+          return (
+            <div>
+              <strong>{signed(match.scored ? match.points : 0)}</strong> {match.scoringSignal}
+              {howOften(base, match)}, from{" "}
+              <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
+              {match.ruleVersion}
+              {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
+            </div>
+          );
+        })}
       </TimelineStep>
       <TimelineStep
         title={`${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`}
@@ -313,26 +299,6 @@ function Score({ base, rules, trace }: FateProps) {
         {points === 0 ? "The score of the person did not change." : "Added to the score of the person."}
       </TimelineStep>
     </>
-  );
-}
-
-function Match({
-  base,
-  rule,
-  matched,
-}: {
-  base: string;
-  rule: { name: string; version: number } | undefined;
-  matched: MatchedRule;
-}) {
-  const { ruleId, ruleVersion, scoringSignal, points, scored } = matched;
-  return (
-    <div>
-      <strong>{signed(scored ? points : 0)}</strong> {scoringSignal}
-      {howOften(base, matched)}, from{" "}
-      <a href={`${base}/rules/${encodeURIComponent(ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version {ruleVersion}
-      {rule !== undefined && rule.version !== ruleVersion && ` (now version ${rule.version})`}
-    </div>
   );
 }
 
