@@ -52,6 +52,10 @@ export async function findMember(db: ControlDatabase, workspaceId: string, email
   return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
 }
 
+export function countOwners(db: ControlDatabase, workspaceId: string): Promise<number> {
+  return db.$count(members, and(eq(members.workspaceId, workspaceId), eq(members.role, "owner")));
+}
+
 /**
  * @param from the role that the caller has seen; `not_found` if the member has another role by now. Undefined skips the
  * check.

@@ -115,9 +115,9 @@ export const CAUSE_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
-  member_added: "Added. They can sign in from now on.",
-  role_changed: "The role is changed, from their next click on.",
-  member_removed: "Removed. They do not see this workspace any more.",
+  member_added: "Member added. They can sign in now.",
+  role_changed: "Role changed.",
+  member_removed: "Member removed. They no longer have access.",
   key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
   plan_changed: "Plan changed. It applies from the next signal on.",
   overages_on: "Overages enabled. All signals are accepted from now on.",

@@ -73,6 +73,12 @@ export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData
   return formOf(c, STRANGER_FORM, "strangers");
 }
 
+/** The text of a field; empty if the form has no such field, or a file there. */
+export function formText(form: FormData, name: string): string {
+  const value = form.get(name);
+  return typeof value === "string" ? value : "";
+}
+
 /** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
 async function formOf(
   c: Context<PagesEnv>,

@@ -24,6 +24,9 @@ export interface DayRange {
   untilMs: number | null;
 }
 
+/** Options that an error names. */
+const OPTIONS_NAMED = 8;
+
 type Query = Record<string, string>;
 
 /** A slice of a list that the server filters. `complete` false: the search stopped early and continues from `next`. */
@@ -88,7 +91,9 @@ export class ListAddress {
     const value = this.#asked[name] ?? "";
     if (value === "" || value === usual) return usual;
     if (!Object.hasOwn(options, value)) {
-      this.errors.push(`“${value.slice(0, 40)}” is not one of: ${Object.values(options).join(", ")}.`);
+      const names = Object.values<string>(options);
+      const some = names.length > OPTIONS_NAMED ? [...names.slice(0, OPTIONS_NAMED), "…"] : names;
+      this.errors.push(`“${value.slice(0, 40)}” is not one of: ${some.join(", ")}`);
       return usual;
     }
     this.#use(name, label, value, options[value as Key]);

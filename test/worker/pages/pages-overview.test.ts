@@ -74,7 +74,9 @@ describe("what needs attention", () => {
     expect(attention(await admin.read(`${home}/`))).toEqual([]);
     await workspace.send({ email: "jane@example.com" });
     const page = await admin.read(`${home}/`);
-    expect(attention(page)).toEqual([expect.stringMatching(/^20 calls refused in 24 hours: .*, key CRM <b>key<\/b>$/)]);
+    expect(attention(page)).toEqual([
+      expect.stringMatching(/^20 calls refused in 24 hours: .*, key CRM <b>key<\/b> \(sk_\S+\)$/),
+    ]);
     const query = new URLSearchParams({ code: "event_missing", key: workspace.key.id }).toString();
     expect(page.only("#attention").targets).toEqual([`${home}/rejections?${query}`]);
     const seen = await member.read(`${home}/`);

@@ -1,0 +1,298 @@
+/** Settings › Activity: the audit log. Members see no entries about API keys (spec §1) and notifications. */
+import type { Context } from "hono";
+import { keyNames } from "../control/api-keys.ts";
+import {
+  AUDIT_WINDOW_ENTRIES,
+  type AuditAction,
+  type AuditFilter,
+  type AuditRecord,
+  listAudit,
+  MANAGERS_ACTIONS,
+} from "../control/audit.ts";
+import { listMembers } from "../control/members.ts";
+import { planNames } from "../control/plans.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
+import { presentText } from "../domain/json/json-value.ts";
+import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
+import { ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
+import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter } from "./key-names.tsx";
+import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
+import { counted, exactTime, grouped, signed } from "./kit/format.ts";
+import { DayFields, NameField, SelectField } from "./kit/forms.tsx";
+import { type DayRange, ListAddress } from "./kit/list-address.ts";
+import { Clamped, Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
+import { Pager, Table } from "./kit/table.tsx";
+import { page } from "./page.tsx";
+import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { EXPORTS, FORMATS } from "./people/people.tsx";
+
+/** Members that the field "By" offers. */
+const ACTORS_OFFERED = 100;
+/** Windows of entries that one page searches until it finds some. */
+const WINDOWS = 5;
+
+/** The actions, with the page below the workspace's path that a row leads to. `{}`: the id of the target. */
+export const ACTIONS = {
+  "plan.created": ["Plan created", "usage"],
+  "plan.updated": ["Plan changed", "usage"],
+  "workspace.created": ["Workspace created", "usage"],
+  "workspace.updated": ["Workspace changed", "usage"],
+  "workspace.recovered": ["Workspace recovered", "usage"],
+  "workspace.restored": ["Workspace restored", "usage"],
+  "workspace.restore_acknowledged": ["Restore acknowledged", "usage"],
+  "member.added": ["Member added", "settings/members"],
+  "member.role_changed": ["Role changed", "settings/members"],
+  "member.removed": ["Member removed", "settings/members"],
+  "key.created": ["API key created", "settings/api-keys/{}"],
+  "key.rotated": ["API key rotated", "settings/api-keys/{}"],
+  "key.renamed": ["API key renamed", "settings/api-keys/{}"],
+  "key.deactivated": ["API key deactivated", "settings/api-keys/{}"],
+  "key.silence_changed": ["Inactivity alert changed", "settings/api-keys/{}"],
+  "rule.created": ["Mapping rule created", "rules/{}"],
+  "rule.updated": ["Mapping rule changed", "rules/{}"],
+  "rule.applied": ["Mapping rule applied to past signals", "rules/{}"],
+  "rule.scores_removed": ["Scoring signals removed", "rules/{}"],
+  "rule.deleted": ["Mapping rule deleted", "rules"],
+  "rules.imported": ["Mapping rules imported", "rules"],
+  "held.released": ["Held signals released", "usage"],
+  "dead_letters.replayed": ["Dead letters replayed", "signals/dead-letters"],
+  "data.exported": ["Data exported", "people"],
+  "person.deleted": ["Person deleted", "people/deletions/{}"],
+  "destination.created": ["Destination created", "settings/notifications/{}"],
+  "destination.updated": ["Destination changed", "settings/notifications/{}"],
+  "destination.paused": ["Destination paused", "settings/notifications/{}"],
+  "destination.resumed": ["Destination resumed", "settings/notifications/{}"],
+  "destination.switched_off": ["Destination switched off", "settings/notifications/{}"],
+  "destination.deleted": ["Destination deleted", "settings/notifications"],
+  "destination.secret_rotated": ["Destination secret rotated", "settings/notifications/{}"],
+  "destination.tested": ["Destination tested", "settings/notifications/{}"],
+  "delivery.repeated": ["Notification delivered again", "settings/notifications/{}"],
+  "thresholds.changed": ["Score thresholds changed", "settings/notifications"],
+} as const satisfies Record<AuditAction, readonly [label: string, path: string]>;
+
+interface Names {
+  keys: KeyNames;
+  /** Names of plans by id. */
+  plans: ReadonlyMap<string, string>;
+}
+
+export const activityPages = pages.createApp().get("/", async (c) => {
+  const [db, { id }] = [c.get("db"), c.get("workspace")];
+  const [members, plans] = await Promise.all([
+    listMembers(db, id, { cursor: null, limit: WORKSPACE_MAX_MEMBERS }),
+    planNames(db),
+  ]);
+  const actors = ["operator", ...members.items.map(({ email }) => email)];
+  const asked = await readAddress(c, actors);
+  const entries = await findEntries(c, asked.filter, asked.list.query["cursor"] ?? null);
+  const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
+  const keys = canManageKeys(c.get("role")) ? await keyNames(db, id, keyIds) : new Map<string, never>();
+  const view = { ...asked, entries, actors, names: { keys, plans }, base: workspacePath(c), nowMs: Date.now() };
+  return page(c, { title: "Activity", section: "activity" }, <ActivityView {...view} />);
+});
+
+async function readAddress(c: Context<PagesEnv>, actors: readonly string[]) {
+  const list = new ListAddress(`${workspacePath(c)}/settings/activity`, c.req.query());
+  const forManagers = canManageKeys(c.get("role"));
+  const action = list.choice("action", "Action", actionOptions(forManagers), "");
+  const actor = list.text("actor", "By").toLowerCase();
+  const keyFilter = await readKeyFilter(c, list);
+  const days = list.days("Days");
+  const filter: AuditFilter = {
+    ...(actor === "" ? {} : actors.includes(actor) ? { actor } : { actorPart: actor }),
+    ...(action === "" ? {} : { action }),
+    ...(keyFilter === null || keyFilter.id === "" ? {} : { target: keyFilter.id }),
+    sinceMs: days.sinceMs,
+    untilMs: days.untilMs,
+    forManagers,
+  };
+  return { list, action, actor, keyFilter, days, filter };
+}
+
+function actionOptions(forManagers: boolean): Record<string, string> {
+  const shown = Object.entries(ACTIONS).flatMap(([action, [label]]) => {
+    // Plans belong to no workspace, so no workspace's log has entries about them.
+    const hidden = ["plan.", ...(forManagers ? [] : MANAGERS_ACTIONS)];
+    return hidden.some((prefix) => action.startsWith(prefix)) ? [] : [[action, label] as const];
+  });
+  return { "": "All actions", ...Object.fromEntries(shown) };
+}
+
+/** Searches several windows until one has entries, so that few pages are empty. */
+async function findEntries(c: Context<PagesEnv>, filter: AuditFilter, from: string | null) {
+  let cursor = from;
+  for (let windows = 1; ; windows++) {
+    // oxlint-disable-next-line no-await-in-loop -- each window begins where the one before ends
+    const found = await listAudit(c.get("db"), c.get("workspace").id, filter, { cursor, limit: PAGE_ROWS });
+    if (found.items.length > 0 || found.next === null || windows === WINDOWS) return found;
+    cursor = found.next;
+  }
+}
+
+interface Props {
+  base: string;
+  list: ListAddress;
+  action: string;
+  actor: string;
+  /** Null: the viewer may not see keys. */
+  keyFilter: KeyFilter | null;
+  days: DayRange;
+  entries: Awaited<ReturnType<typeof listAudit>>;
+  actors: readonly string[];
+  names: Names;
+  nowMs: number;
+}
+
+function ActivityView({ base, list, action, actor, keyFilter, days, entries, actors, names, nowMs }: Props) {
+  const { items, next } = entries;
+  return (
+    <>
+      <PageHead title="Activity">
+        Changes in this workspace.
+        {keyFilter === null && " Entries about API keys and notifications are shown to owners and admins only."}
+      </PageHead>
+      <Filters list={list}>
+        <SelectField
+          name="action"
+          label="Action"
+          value={action}
+          options={Object.entries(actionOptions(keyFilter !== null))}
+        />
+        <NameField name="actor" label="By (part of an email)" value={actor} known={actors.slice(0, ACTORS_OFFERED)} />
+        {keyFilter !== null && <KeyFields filter={keyFilter} any="Any or none" />}
+        <DayFields days={days} />
+      </Filters>
+      <Panel list>
+        {items.length > 0 && (
+          <Table
+            caption="Activity"
+            rows={items}
+            href={(entry) => `${base}/${pathOf(entry)}`}
+            columns={[
+              { head: "Action", cell: (entry) => labelOf(entry.action) },
+              { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
+              { head: "By", cell: (entry) => actorText(entry.actor) },
+              { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} nowMs={nowMs} /> },
+            ]}
+          />
+        )}
+        {items.length === 0 && next === null && list.isFiltered && <NoMatches what="entries" list={list} />}
+        {items.length === 0 && next === null && !list.isFiltered && <Empty title="No activity yet" />}
+        <ScanNote
+          complete={items.length > 0 || next === null}
+          read={counted(WINDOWS * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
+        />
+        <Pager list={list} next={next} />
+      </Panel>
+    </>
+  );
+}
+
+/** Undefined: a newer version has written this action. */
+function known(action: string): readonly [label: string, path: string] | undefined {
+  return Object.hasOwn(ACTIONS, action) ? ACTIONS[action as AuditAction] : undefined;
+}
+
+function labelOf(action: string): string {
+  return known(action)?.[0] ?? sentenceCase(action);
+}
+
+function pathOf({ action, target }: AuditRecord): string {
+  return (known(action)?.[1] ?? "settings/activity").replace("{}", () => encodeURIComponent(target));
+}
+
+function actorText(actor: string) {
+  const name = { operator: "The operator", service: "The service" }[actor];
+  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet">{name}</span>;
+}
+
+/** The name of the target, and what was changed. */
+function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
+  const { action, target, detail } = entry;
+  const key = names.keys.get(target);
+  const isNamed = /^(key|rule|destination|delivery)\./.test(action);
+  const name = action.startsWith("member.") ? target : isNamed ? (presentText(detail["name"]) ?? target) : null;
+  const title = key === undefined ? name : keyText(key, target);
+  const facts = factsOf(entry, names).filter((fact) => action === "key.renamed" || fact !== `Name: ${name ?? ""}`);
+  return (
+    <>
+      {title}
+      {facts.length > 0 && (
+        <small>
+          <Clamped>{facts.join(" · ")}</Clamped>
+        </small>
+      )}
+    </>
+  );
+}
+
+function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
+  // The entry of a long operation gets its number at the end.
+  if (/^(held\.released|dead_letters\.replayed)$/.test(action) && !("released" in detail || "replayed" in detail)) {
+    return ["joined" in detail ? "Joined the operation in progress" : "In progress, or not started"];
+  }
+  const { changes, ...rest } = detail;
+  const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
+  return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
+}
+
+const FIELD_NAMES: Partial<Record<string, string>> = {
+  ...RULE_FIELD_LABEL,
+  back_to: "Restored version",
+  has_secret: "Secret",
+  lost: "Signals lost",
+  overlap_ms: "Old key works for another",
+  scoring_signals: "Its scoring signals",
+  silent_after_days: "Inactivity alert",
+  successor: "New key",
+  to: "Restored to",
+  undoes: "Undoes restore",
+};
+
+function fieldName(field: string): string {
+  return (Object.hasOwn(FIELD_NAMES, field) ? FIELD_NAMES[field] : undefined) ?? sentenceCase(field);
+}
+
+/** Words for `snake_case`, `camelCase` and `dotted.names`. */
+function sentenceCase(name: string): string {
+  const words = name.replaceAll(/[._]/g, " ").replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return words.slice(0, 1).toUpperCase() + words.slice(1);
+}
+
+const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
+  endpoint_type: ENDPOINT_LABEL,
+  role: ROLE_LABEL,
+  match: MATCH_LABEL,
+  frequency: Object.fromEntries(Object.entries(FREQUENCY_LABEL).map(([value, { option }]) => [value, option])),
+  records: EXPORTS,
+  format: FORMATS,
+  scoring_signals: { keep: "kept", remove: "removed" },
+  reason: { gone: "it answered 410 Gone", failing: "no delivery succeeded for five days" },
+};
+
+function valueText(field: string, value: unknown, names: Names): string {
+  if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
+  if (value === null || value === undefined) return field === "expires_at" ? "never" : "none";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") {
+    if (field === "points") return signed(value);
+    if (field !== "overlap_ms") return grouped(value);
+    return value % DAY_MS === 0 ? counted(value / DAY_MS, "day") : counted(value / 3_600_000, "hour");
+  }
+  if (typeof value === "string") {
+    if (field === "plan") return names.plans.get(value) ?? value;
+    if (field === "successor") return keyText(names.keys.get(value), value);
+    if (/^\d{4}-\d{2}-\d{2}T/.test(value)) return exactTime(Date.parse(value));
+    return VALUE_NAMES[field]?.[value] ?? value;
+  }
+  if (Array.isArray(value)) {
+    if (value.some((item) => typeof item === "object")) return grouped(value.length);
+    return value.map((item) => valueText("", item, names)).join(", ") || "none";
+  }
+  if (!isJsonObject(value)) return "";
+  const text = (name: string): string => valueText(field, value[name], names);
+  if ("from" in value) return `${text("from")} → ${text("to")}`;
+  return "removed" in value ? `${text("removed")} removed, ${text("added")} added` : JSON.stringify(value);
+}

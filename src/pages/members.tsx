@@ -1,0 +1,279 @@
+/** Settings › Members: who may see this workspace, and who may change it (spec §1, §5.6). The service sends no invitations. */
+import type { Context } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import {
+  addMember,
+  changeRole,
+  countOwners,
+  findMember,
+  listMembers,
+  type Member,
+  removeMember,
+} from "../control/members.ts";
+import { canChangeMember, canManage, type Role, ROLES } from "../domain/keys/role.ts";
+import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
+import { PAGE_ROWS } from "../limits.ts";
+import type { PageOf } from "../platform/list-page.ts";
+import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
+import { ROLE_LABEL, ROLE_SAID } from "./copy.ts";
+import { Confirm, Menu } from "./kit/actions.tsx";
+import { Choice, FormErrors, TextField } from "./kit/forms.tsx";
+import { ListAddress } from "./kit/list-address.ts";
+import { CopyText, PageHead, Panel, Time } from "./kit/parts.tsx";
+import { type Column, Pager, Table } from "./kit/table.tsx";
+import { done, mayManage, page } from "./page.tsx";
+import { contextOf, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { formText, readForm } from "./read-form.tsx";
+import { requireManager } from "./session/require-sign-in.ts";
+
+type Ctx = Context<PagesEnv>;
+
+const REFUSED = {
+  last_owner: "This is the last owner. Make another member an owner first.",
+  not_found: "This member no longer exists or has another role by now.",
+  no_role: "Choose a role.",
+  not_allowed: "Admins cannot add, change or remove owners. Ask an owner.",
+  email_taken: "This person is already a member. Change their role in the list above.",
+  too_many_members: LIMIT_COPY.too_many_members,
+} as const;
+
+const ROLE_MEANING = {
+  owner: "Full access, including managing owners",
+  admin: "Full access, except managing owners",
+  member: "Reads everything except API keys and notifications",
+} as const satisfies Record<Role, string>;
+
+export const memberPages = pages
+  .createApp()
+  .get("/", (c) => membersPage(c))
+  .post("/", requireManager, readForm(), async (c) => {
+    const typed = readMember(c);
+    const email = emailError(typed.email);
+    if (email !== undefined) return membersPage(c, { typed, errors: { email } });
+    if (!canChangeMember(c.get("role"), null, typed.role)) {
+      return membersPage(c, { typed, errors: { role: REFUSED.not_allowed } });
+    }
+    const added = await addMember(contextOf(c), typed);
+    if (!added.ok) return membersPage(c, { typed, errors: { email: REFUSED[added.refusal] } });
+    return done(c, `settings/members?${new URLSearchParams({ added: typed.email }).toString()}`, "member_added");
+  })
+  .post("/role", requireManager, readForm(), async (c) => {
+    const { email, role } = readMember(c);
+    // A form without a role takes nobody's role away.
+    if (role !== formText(c.get("form"), "role")) return membersPage(c, { refused: REFUSED.no_role });
+    const current = await findMember(c.get("db"), c.get("workspace").id, email);
+    if (current === null) return membersPage(c, { refused: REFUSED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, role)) return membersPage(c, { refused: REFUSED.not_allowed });
+    if (current.role === role) return done(c, "settings/members", "saved");
+    const changed = await changeRole(contextOf(c), { email, role, from: current.role });
+    if (!changed.ok) return membersPage(c, { refused: REFUSED[changed.refusal] });
+    return done(c, "settings/members", "role_changed");
+  })
+  .post("/remove", requireManager, readForm(), async (c) => {
+    const { email } = readMember(c);
+    const current = await findMember(c.get("db"), c.get("workspace").id, email);
+    if (current === null) return membersPage(c, { refused: REFUSED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, null)) return membersPage(c, { refused: REFUSED.not_allowed });
+    const removed = await removeMember(contextOf(c), email, current.role);
+    if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] });
+    // Members who leave are led to their other workspaces.
+    return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
+  });
+
+interface TypedMember {
+  email: string;
+  role: Role;
+}
+
+/** A valid email is in lower case, as stored. An unknown role is read as `member`, who can change nothing. */
+function readMember(c: Ctx): TypedMember {
+  const form = c.get("form");
+  const typed = formText(form, "email").trim();
+  const role = ROLES.find((name) => name === formText(form, "role"));
+  return { email: memberEmail(typed) ?? typed, role: role ?? "member" };
+}
+
+function emailError(email: string): string | undefined {
+  if (email === "") return "Enter the email that they sign in with.";
+  if (memberEmail(email) !== undefined) return undefined;
+  return isPlausibleEmail(email)
+    ? "This address has invisible characters or letters of several alphabets. Type it with plain letters."
+    : "This is not an email address, such as jane@example.com.";
+}
+
+interface Answered {
+  typed?: TypedMember;
+  errors?: { email?: string; role?: string };
+  /** The reason why a member was not changed. */
+  refused?: string;
+}
+
+async function membersPage(c: Ctx, answered: Answered = {}): Promise<Response> {
+  const [db, { id, name }, role] = [c.get("db"), c.get("workspace"), c.get("role")];
+  const list = new ListAddress(`${workspacePath(c)}/settings/members`, c.req.query());
+  const { added } = c.req.query();
+  const [members, invited, owners] = await Promise.all([
+    listMembers(db, id, list.slice(PAGE_ROWS)),
+    added === undefined || !mayManage(c) ? null : findMember(db, id, added),
+    role === "owner" ? countOwners(db, id) : 0,
+  ]);
+  const signIn = new URL(workspacePath(c), c.req.url).href;
+  const me = c.get("user").email;
+  const view = { list, members, invited, role, me, isLastOwner: owners === 1, name, signIn, nowMs: Date.now() };
+  const status: ContentfulStatusCode = Object.keys(answered).length > 0 ? 422 : 200;
+  return page(c, { title: "Members", section: "members", status }, <MembersView {...view} {...answered} />);
+}
+
+interface Props extends Answered {
+  list: ListAddress;
+  members: PageOf<Member>;
+  /** The member who was just added. */
+  invited: Member | null;
+  /** Role and email of the viewer. */
+  role: Role;
+  me: string;
+  /** Whether the viewer is the only owner, who can neither leave nor get another role. */
+  isLastOwner: boolean;
+  /** The workspace's name, and its address, which leads to sign-in. */
+  name: string;
+  signIn: string;
+  nowMs: number;
+}
+
+function MembersView(props: Props) {
+  const { list, members, invited, role, me, name, refused, nowMs } = props;
+  const columns: Column<Member>[] = [
+    {
+      head: "Email",
+      cell: ({ email }) => (
+        <>
+          {email} {email === me && <span class="tag">You</span>}
+        </>
+      ),
+    },
+    { head: "Role", cell: (member) => ROLE_LABEL[member.role] },
+    { head: "Access", drop: "narrow", cell: (member) => <span class="quiet">{ROLE_MEANING[member.role]}</span> },
+    { head: "Member since", cell: ({ createdAt }) => <Time ms={Date.parse(createdAt)} nowMs={nowMs} /> },
+  ];
+  if (canManage(role)) {
+    columns.push({ head: "", kind: "actions", cell: (member) => <MemberMenu {...props} member={member} /> });
+  }
+  return (
+    <>
+      <PageHead title="Members">
+        People who can sign in to {name}.{!canManage(role) && " Only owners and admins can change this list."}
+      </PageHead>
+      <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />
+      {invited !== null && <Invitation {...props} member={invited} />}
+      <Panel list>
+        <Table caption="Members" rows={members.items} columns={columns} />
+        <Pager list={list} next={members.next} />
+      </Panel>
+      {canManage(role) && <AddMember {...props} />}
+    </>
+  );
+}
+
+function AddMember({ list, role, typed, errors = {} }: Props) {
+  return (
+    <Panel title="Add member">
+      <FormErrors errors={Object.values(errors)} title="The member was not added" />
+      <form method="post" action={list.path} class="form" data-once>
+        <TextField
+          name="email"
+          type="email"
+          label="Email"
+          hint="The address that they sign in with. No email is sent: you get a text to send."
+          error={errors.email}
+          value={typed?.email ?? ""}
+          autocomplete="off"
+          required
+        />
+        <RoleChoice by={role} current={null} checked={typed?.role ?? "member"} autofocus={errors.role !== undefined} />
+        <div class="row">
+          <button class="primary">Add member</button>
+        </div>
+      </form>
+    </Panel>
+  );
+}
+
+interface RoleChoiceProps {
+  by: Role;
+  /** Role of the member; null: a new one. */
+  current: Role | null;
+  checked: Role;
+  /** Of the ids. */
+  group?: string;
+  autofocus?: boolean;
+}
+
+/** The roles that `by` may give. */
+function RoleChoice({ by, current, checked, group = "role", autofocus = false }: RoleChoiceProps) {
+  return (
+    <fieldset class="field">
+      <legend>Role</legend>
+      {ROLES.filter((role) => canChangeMember(by, current, role)).map((role, index) => (
+        <Choice
+          group={group}
+          name="role"
+          value={role}
+          label={ROLE_LABEL[role]}
+          hint={ROLE_MEANING[role]}
+          checked={role === checked}
+          autofocus={autofocus && index === 0}
+        />
+      ))}
+    </fieldset>
+  );
+}
+
+function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: Member }) {
+  const { email } = member;
+  const isMe = email === me;
+  if (!canChangeMember(role, member.role, null) || (isMe && isLastOwner)) return <></>;
+  const hidden = <input type="hidden" name="email" value={email} />;
+  return (
+    <Menu label={`Actions for ${email}`}>
+      <Confirm
+        label="Change role"
+        title={`Change the role of ${email}`}
+        action={`${list.path}/role`}
+        submit="Save role"
+        tone="primary"
+      >
+        {hidden}
+        <RoleChoice by={role} current={member.role} checked={member.role} group={`role-${email}`} />
+        {isMe && <p class="hint">This is you. Only another manager can give you back a role.</p>}
+      </Confirm>
+      <Confirm
+        label={isMe ? "Leave" : "Remove"}
+        title={isMe ? "Leave this workspace?" : `Remove ${email}?`}
+        action={`${list.path}/remove`}
+        submit={isMe ? "Leave workspace" : "Remove member"}
+        look="danger"
+      >
+        {hidden}
+        <p>
+          {isMe ? "You lose" : "They lose"} access at once. API keys and mapping rules that {isMe ? "you" : "they"}{" "}
+          created stay.
+        </p>
+      </Confirm>
+    </Menu>
+  );
+}
+
+function Invitation({ member: { email, role }, name, signIn }: Props & { member: Member }) {
+  const text = `Hello,
+
+you are ${ROLE_SAID[role]} of ${name} now. Sign in at
+
+${signIn}
+
+with your email ${email}.`;
+  return (
+    <Panel title={`Send this to ${email}`}>
+      <CopyText block id="invitation-text" label="invitation" text={text} />
+    </Panel>
+  );
+}
