@@ -143,8 +143,8 @@ class Live {
 
   /** Hides rows that do not match the form, as the server does. */
   #filter(): void {
-    const values = new FormData(this.#form);
-    const [status = "", text = ""] = ["status", "text"].map((name) => String(values.get(name)).trim().toLowerCase());
+    const { value: status } = find("#status") as HTMLSelectElement;
+    const text = (find("[name=text]") as HTMLInputElement).value.trim().toLowerCase();
     for (const row of this.#rows.rows) {
       row.hidden = row.dataset["text"]?.includes(text) !== true || (status !== "" && row.dataset["status"] !== status);
     }

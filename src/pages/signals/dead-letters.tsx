@@ -35,7 +35,7 @@ export const deadLetterPages = pages
             actions={mayManage(c) && <ReplayAll action={replayPath(base)} />}
             list
           >
-            <DeadLetters base={base} letters={items} mayManage={mayManage(c)} />
+            <DeadLetters base={base} letters={items} mayReplay={mayManage(c)} />
             <Pager list={list} next={next} />
           </Panel>
         )}
@@ -75,11 +75,11 @@ export function ReplayButton({ base, id }: { base: string; id: string }) {
 function DeadLetters({
   base,
   letters,
-  mayManage,
+  mayReplay,
 }: {
   base: string;
   letters: readonly DeadLetter[];
-  mayManage: boolean;
+  mayReplay: boolean;
 }) {
   return (
     <Table
@@ -102,7 +102,7 @@ function DeadLetters({
           ),
         },
         { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-        ...(mayManage
+        ...(mayReplay
           ? [
               {
                 head: "Replay",

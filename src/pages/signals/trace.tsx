@@ -71,7 +71,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
             {trace === null ? (
               <InFlightStep />
             ) : (
-              <Fate base={base} trace={trace} rules={rules} mayManage={mayManage(c)} />
+              <Fate base={base} trace={trace} rules={rules} mayReplay={mayManage(c)} />
             )}
           </Timeline>
         </Panel>
@@ -175,7 +175,7 @@ interface FateProps {
   trace: SignalTrace;
   /** The matched rules that still exist, by id. */
   rules: ReadonlyMap<string, { name: string; version: number }>;
-  mayManage: boolean;
+  mayReplay: boolean;
 }
 
 function Fate(props: FateProps) {
@@ -197,7 +197,7 @@ function Fate(props: FateProps) {
 }
 
 function Outcome(props: FateProps) {
-  const { base, trace, mayManage } = props;
+  const { base, trace, mayReplay } = props;
   switch (trace.status) {
     case "duplicate":
       return (
@@ -229,7 +229,7 @@ function Outcome(props: FateProps) {
       return (
         <TimelineStep title="Could not be processed" tone="bad">
           <p>{trace.deadReason ?? "Unknown reason."}</p>
-          {mayManage && <ReplayButton base={base} id={trace.id} />}
+          {mayReplay && <ReplayButton base={base} id={trace.id} />}
         </TimelineStep>
       );
     case "anonymous":
