@@ -119,6 +119,47 @@ with urllib.request.urlopen(request) as response:
     print(response.status, json.load(response))`;
 }
 
+/** The line of code that sets up a server-side SDK, whose write key may be any text (docs/senders.md). */
+export function sdkLine(sdk: "Segment" | "RudderStack", origin: string, key: string): string {
+  const path = `/api/signal-staging/webhook/${key}/batch`;
+  return sdk === "Segment"
+    ? `new Analytics({ writeKey: "unused", host: "${origin}", path: "${path}" })`
+    : `new RudderAnalytics("unused", { dataPlaneUrl: "${origin}", path: "${path}" })`;
+}
+
+/** The event of a marketing automation platform: a member status joined to a program name (spec §2.2). */
+export function composedEvent(status: string, program: string): string {
+  return [status.trim(), program.trim()].filter((part) => part !== "").join(" - ");
+}
+
+/**
+ * Webhook body of a marketing automation platform (spec §2.2, §4). With Request Token Encoding JSON the platform puts
+ * quotes around a token's text. So tokens stand without quotes and cannot be part of a text: the event is typed. Token names
+ * are exact, spaces included.
+ */
+export function marketingTemplate(event: string): string {
+  return `{
+  "email": {{lead.Email Address}},
+  "event": ${JSON.stringify(event)},
+  "source": "marketing-automation",
+  "properties": {
+    "program_name": {{program.Name}},
+    "lead_id": {{lead.Id}},
+    "first_name": {{lead.First Name}},
+    "last_name": {{lead.Last Name}},
+    "company": {{company.Company Name}},
+    "title": {{lead.Job Title}}
+  }
+}`;
+}
+
+/** Example body of a workflow in a CRM suite. */
+export const CRM_BODY = {
+  event: "Became Customer",
+  email: "jane@example.com",
+  properties: { first_name: "Jane", company: "Initech", lifecycle_stage: "customer" },
+};
+
 /** Quotes a text as one word of a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;

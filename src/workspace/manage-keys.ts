@@ -67,6 +67,10 @@ export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d
 export type Overlap = keyof typeof OVERLAP_MS;
 export const OVERLAPS = Object.keys(OVERLAP_MS) as Overlap[];
 
+export function isOverlap(text: unknown): text is Overlap {
+  return typeof text === "string" && Object.hasOwn(OVERLAP_MS, text);
+}
+
 /**
  * Deactivates a key. When it returns, no further call with the key is accepted. Idempotent: a repeated call completes an
  * interrupted deactivation. Null: unknown key in this workspace.

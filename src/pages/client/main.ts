@@ -8,6 +8,7 @@
  *   `data-preview-first` does so at once as well.
  * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
  * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
+ * - `data-fill="PLACEHOLDER"` on a field: writes its text where the page shows the placeholder.
  * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { startActions } from "./actions.ts";

@@ -1,5 +1,4 @@
 /** Sends a test signal as a sender would, shows the answer as it came, and then what becomes of the signal. */
-import { indented } from "../views/indented-json.ts";
 import { refresh, swap } from "./swap.ts";
 
 const TRACE_MS = 1_000;
@@ -11,15 +10,36 @@ export function startTestCalls(): void {
     event.preventDefault();
     void send(form);
   });
+  document.addEventListener("input", (event) => {
+    const input = event.target as HTMLInputElement;
+    const placeholder = input.dataset["fill"];
+    if (placeholder !== undefined) fill(placeholder, input.value.trim() || placeholder);
+  });
+}
+
+/** The texts of the page that contain a placeholder, as they were sent. */
+const original = new Map<Element, string>();
+const filled = new Map<string, string>();
+
+/** Writes the typed key or secret where the page shows its placeholder. */
+function fill(placeholder: string, value: string): void {
+  filled.set(placeholder, value);
+  for (const element of document.querySelectorAll("main :is(code, pre, output)")) {
+    const text = original.get(element) ?? element.textContent ?? "";
+    if (!text.includes(placeholder)) continue;
+    original.set(element, text);
+    element.textContent = [...filled].reduce((result, [name, typed]) => result.replaceAll(name, () => typed), text);
+  }
 }
 
 async function send(form: HTMLFormElement): Promise<void> {
-  const { testCall = "", placeholder, secret, signals = "" } = form.dataset;
+  const { testCall = "", secret, signals = "" } = form.dataset;
   const fields = new FormData(form);
   const typed = (name: string): string => {
     const value = fields.get(name);
     return typeof value === "string" ? value.trim() : "";
   };
+  const placeholder = form.querySelector<HTMLInputElement>("[name=test-key]")?.dataset["fill"];
   const url =
     placeholder === undefined ? testCall : testCall.replace(placeholder, encodeURIComponent(typed("test-key")));
   const headers = new Headers({ "content-type": "application/json" });
@@ -38,7 +58,7 @@ async function send(form: HTMLFormElement): Promise<void> {
     const id = response.status === 202 ? signalId(text) : null;
     if (id !== null) await follow(`${signals}${id}`, answer);
   } catch {
-    answer.replaceChildren("There was no answer. Look at the connection, and send it again.");
+    answer.replaceChildren("No answer. Check your connection and send it again.");
   } finally {
     button.disabled = false;
   }
@@ -75,5 +95,13 @@ function signalId(text: string): string | null {
     return id ?? results?.find((result) => result.id !== undefined)?.id ?? null;
   } catch {
     return null;
+  }
+}
+
+function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
   }
 }

@@ -1,34 +1,33 @@
-/** The form of a new API key (spec §2.1): what was typed, and what it asks for or what is wrong with it. No I/O. */
+/** The form of a new API key (spec §2.1), and the lifetime that it and a rotation ask for. No I/O. */
 import type { NewKey } from "../../control/new-keys.ts";
 import { toSender } from "../../domain/keys/echo.ts";
 import { compileTemplate, mapAccount } from "../../domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../../domain/accounts/payload-template.ts";
+import { DAY_MS } from "../../domain/duration.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { readSample } from "../../domain/accounts/template-sample.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { name as keyName } from "../../http/fields.ts";
 import { payloadTemplate } from "../../workspace/manage-keys.ts";
-import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { formText } from "../form-text.ts";
 
-/** A mapping as it is typed; `target` is one of ACCOUNT_TARGETS, or `attributes` with the name in `attribute`. */
+/** A mapping as it is typed. */
 export interface MappingRow {
   target: string;
-  attribute: string;
   path: string;
   type: string;
   required: boolean;
 }
 
 export interface TypedKey extends TypedLifetime {
-  /** Random text of this form, by which it is known when it is sent twice. */
+  /** Idempotency token of the form. */
   formToken: string;
   name: string;
   endpointType: EndpointType;
   secret: boolean;
   rows: MappingRow[];
-  /** JSON text of a payload to try the template on. */
+  /** JSON text of a payload that tests the template. */
   sample: string;
 }
 
@@ -38,19 +37,19 @@ export interface KeyFormErrors {
   form?: string;
   name?: string;
   expires?: string;
-  /** What is wrong with the payload template as a whole. */
+  /** The error of the payload template as a whole. */
   template?: string;
-  /** What is wrong with each row, in the order of the rows. */
+  /** The errors of each row, in the order of the rows. */
   rows: RowErrors[];
 }
 
 export const NO_ERRORS: KeyFormErrors = { rows: [] };
 
 export function emptyRow(target = ""): MappingRow {
-  return { target, attribute: "", path: "", type: "string", required: false };
+  return { target, path: "", type: "string", required: false };
 }
 
-/** The endpoint type of a form or an address; Signal Staging where none is named. */
+/** Signal Staging for an unknown endpoint type. */
 function endpointTypeNamed(text: string | undefined): EndpointType {
   return ENDPOINT_TYPES.find((type) => type === text) ?? "signal_staging";
 }
@@ -65,19 +64,18 @@ export function emptyKey(formToken: string, type?: string): TypedKey {
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
-/** The form's token; null where it is none that this form has given out. */
+/** The form's token. Null: it is missing or has another format. */
 export function formTokenOf(form: FormData): string | null {
   const token = formText(form, "form_token");
   return FORM_TOKEN.test(token) ? token : null;
 }
 
-/** @param newToken is taken where the form came without a token. */
+/** @param newToken replaces a missing token. */
 export function readKeyForm(form: FormData, newToken: string): TypedKey {
   const rows: MappingRow[] = [];
   for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
     rows.push({
-      target: formText(form, `rows.${at}.target`),
-      attribute: formText(form, `rows.${at}.attribute`).trim(),
+      target: formText(form, `rows.${at}.target`).trim(),
       path: formText(form, `rows.${at}.path`).trim(),
       type: formText(form, `rows.${at}.type`),
       required: form.has(`rows.${at}.required`),
@@ -94,14 +92,14 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
   };
 }
 
-/** The name as it is stored, or what is wrong with it, as a sentence. */
+/** The name to store, or an error sentence. */
 export function checkKeyName(typed: string): Result<string, string> {
-  if (typed.trim() === "") return refuse("Give the key a name.");
+  if (typed.trim() === "") return refuse("Enter a name.");
   const name = keyName.safeParse(typed);
   return name.success ? ok(name.data) : refuse(sentence(name.error.issues[0]?.message ?? ""));
 }
 
-/** What the form asks for; `key` is null where there are errors, and then every one is told. */
+/** The key to create. Null: there are errors. */
 export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | null; errors: KeyFormErrors } {
   const errors: KeyFormErrors = { rows: [] };
   const name = checkKeyName(typed.name);
@@ -120,11 +118,11 @@ export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | nu
   };
 }
 
-/** What the template makes of the sample. */
+/** The result of mapping the sample with the template. */
 export type Mapped =
   | { kind: "no_sample" }
   | { kind: "record"; record: AccountRecord }
-  /** `where`: what has to be mended. */
+  /** `where`: the input that has to be fixed. */
   | { kind: "errors"; where: "sample" | "template" | "payload"; details: string[] };
 
 export function mapSample({ rows, sample }: TypedKey): Mapped {
@@ -142,22 +140,9 @@ export function mapSample({ rows, sample }: TypedKey): Mapped {
   return { kind: "errors", where: "payload", details: mapped.refusal.map(toSender) };
 }
 
-export function toRow({ target, ...mapping }: PayloadMapping): MappingRow {
-  const isAttribute = target.startsWith("attributes.");
-  return {
-    ...mapping,
-    target: isAttribute ? "attributes" : target,
-    attribute: isAttribute ? target.slice("attributes.".length) : "",
-  };
-}
-
-/** The rows as a payload template; null where they are none, and then `errors` says why. */
+/** The rows as a payload template. Null: there are errors, in `errors`. */
 function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadMapping[] | null {
-  const typed = rows.map(({ target, attribute, ...mapping }) => ({
-    ...mapping,
-    target: target === "attributes" ? `attributes.${attribute}` : target,
-  }));
-  const template = payloadTemplate.safeParse(typed);
+  const template = payloadTemplate.safeParse(rows);
   if (template.success) return template.data;
   errors.rows = rows.map(() => ({}));
   for (const { path: where, message } of template.error.issues) {
@@ -168,16 +153,66 @@ function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadM
       errors.template =
         rows.length > TEMPLATE_MAX_MAPPINGS ? `At most ${TEMPLATE_MAX_MAPPINGS} mappings.` : sentence(message);
     } else if (field === "path") {
-      ofRow.path = row.path === "" ? "Give the path, or remove the mapping." : sentence(message);
-    } else if (field === "target" && row.target === "") {
-      ofRow.target = "Choose what it fills, or remove the mapping.";
-    } else if (field === "target" && row.target === "attributes" && !message.includes("twice")) {
-      ofRow.target = "Give the attribute a name, without spaces and dots.";
-    } else ofRow[field === "target" ? "target" : "type"] = sentence(message);
+      ofRow.path = row.path === "" ? "Enter a path, or remove the mapping." : sentence(message);
+    } else if (field === "target") {
+      ofRow.target = row.target === "" ? "Enter a target, or remove the mapping." : sentence(message);
+    } else ofRow.type = sentence(message);
   }
   return null;
 }
 
 function sentence(message: string): string {
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
+
+/** The presets. A form also has `keep` (the expiration of the rotated key) and `at` (the time in `expires`). */
+const LIFETIME_MS = { never: null, "30d": 30 * DAY_MS, "90d": 90 * DAY_MS, "365d": 365 * DAY_MS } as const;
+
+type Preset = keyof typeof LIFETIME_MS;
+export type Lifetime = Preset | "keep" | "at";
+
+export interface TypedLifetime {
+  /** Empty: nothing is chosen yet. */
+  lifetime: Lifetime | "";
+  /** A time in UTC such as `2026-11-21T10:00`, for the lifetime `at`. */
+  expires: string;
+}
+
+export function readLifetime(form: FormData): TypedLifetime {
+  const lifetime = formText(form, "lifetime");
+  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: formText(form, "expires") };
+}
+
+/**
+ * The expiration in ISO 8601, or an error sentence. Null: never.
+ *
+ * @param kept expiration of the rotated key; undefined if no key is rotated.
+ */
+export function expirationOf(
+  { lifetime, expires }: TypedLifetime,
+  nowMs: number,
+  kept?: string | null,
+): Result<string | null, string> {
+  if (lifetime === "keep" && kept !== undefined) return ok(kept);
+  if (lifetime === "" || lifetime === "keep") return refuse("Choose when the key expires.");
+  if (lifetime !== "at") {
+    const lifetimeMs = LIFETIME_MS[lifetime];
+    return ok(lifetimeMs === null ? null : new Date(nowMs + lifetimeMs).toISOString());
+  }
+  const at = readUtc(expires);
+  if (at === undefined) return refuse("Enter a date and a time, or choose another expiration.");
+  return at.getTime() > nowMs ? ok(at.toISOString()) : refuse("Enter a time in the future.");
+}
+
+function isLifetime(text: string): text is Lifetime {
+  return text === "keep" || text === "at" || Object.hasOwn(LIFETIME_MS, text);
+}
+
+const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
+
+/** Undefined: not a time, for example on the 31st of February. */
+function readUtc(text: string): Date | undefined {
+  const at = new Date(`${text}Z`);
+  if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;
+  return at.toISOString().startsWith(text) ? at : undefined;
 }

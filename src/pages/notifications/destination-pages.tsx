@@ -26,7 +26,7 @@ import { DeliveryView } from "./delivery-view.tsx";
 import { DestinationCreatedView } from "./destination-created-view.tsx";
 import { DestinationFormView } from "./destination-form-view.tsx";
 import { RotateSecretView } from "./rotate-secret-view.tsx";
-import { isOverlap } from "../views/overlap-choice.tsx";
+import { isOverlap } from "../../workspace/manage-keys.ts";
 import { DestinationView } from "./destination-view.tsx";
 
 /** How long a page waits for the answer to a test, or to what is delivered again, before it is shown without. */

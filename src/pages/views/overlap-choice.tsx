@@ -1,14 +1,10 @@
 /** When what is replaced ends: a key that is rotated, or a destination's secret. */
-import { OVERLAP_MS, type Overlap } from "../../workspace/manage-keys.ts";
+import type { Overlap } from "../../workspace/manage-keys.ts";
 import { Choice } from "../kit/forms.tsx";
 
 interface OverlapCopy {
   label: string;
   hint: string;
-}
-
-export function isOverlap(text: unknown): text is Overlap {
-  return typeof text === "string" && Object.hasOwn(OVERLAP_MS, text);
 }
 
 /** @param props.autofocus whether the form begins with the choice that is made. */

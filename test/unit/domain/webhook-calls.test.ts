@@ -1,8 +1,15 @@
 /** Spec §4: example calls on the pages work when they are pasted. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { composedEvent, marketingTemplate } from "../../../src/pages/connect/marketing-template.ts";
-import { curlLine, fetchCall, pythonCall, webhooksOf, type Webhook } from "../../../src/domain/webhook-calls.ts";
+import {
+  composedEvent,
+  curlLine,
+  fetchCall,
+  marketingTemplate,
+  pythonCall,
+  webhooksOf,
+  type Webhook,
+} from "../../../src/domain/webhook-calls.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
 
 const HOSTILE = "it's $HOME `id` \"quoted\" \\ \n & <b> * ' ; !! ü";

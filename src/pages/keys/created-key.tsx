@@ -1,0 +1,152 @@
+/** The one page that shows a full key and its secret (spec §2.1, §3.1), and the page after a form that was sent twice. */
+import type { ApiKey } from "../../control/api-keys.ts";
+import type { CreatedKey } from "../../control/new-keys.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
+import { quotaCounter } from "../../workspace/objects.ts";
+import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall, type SetUp } from "../connect/senders.tsx";
+import { ENDPOINT_LABEL } from "../copy.ts";
+import { CopyText, Fact, FactList, Notice, PageHead, Panel } from "../kit/parts.tsx";
+import { page } from "../page.tsx";
+import { workspacePath } from "../pages-env.ts";
+import { Deactivate, keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LastUsed, LocalTime } from "./key-parts.tsx";
+
+/** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
+export function createdPage(c: KeyContext, created: CreatedKey, replaced: ApiKey | null) {
+  const title = replaced === null ? "API key created" : "API key rotated";
+  const { endpointType, payloadTemplate } = created.record;
+  const { value: key, secret } = created;
+  const setUp = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
+  const props = { title, home: workspacePath(c), path: keysPath(c), created, setUp, replaced, nowMs: Date.now() };
+  return page(c, { ...KEYS_PAGE, title, showsKey: true }, <CreatedView {...props} />);
+}
+
+interface CreatedProps {
+  title: string;
+  /** The workspace's path, `/w/{slug}`. */
+  home: string;
+  /** Path of the list. */
+  path: string;
+  created: CreatedKey;
+  setUp: SetUp;
+  replaced: ApiKey | null;
+  nowMs: number;
+}
+
+function CreatedView({ title, home, path, created: { record, value, secret }, setUp, replaced, nowMs }: CreatedProps) {
+  return (
+    <>
+      <PageHead
+        title={title}
+        crumbs={keyCrumbs(path)}
+        actions={
+          <>
+            <a class="button" href={path}>
+              View all keys
+            </a>
+            <a class="button primary" href={`${home}/connect?key=${record.id}`}>
+              Connect a sender
+            </a>
+          </>
+        }
+      >
+        {record.name} · {ENDPOINT_LABEL[record.endpointType]}
+      </PageHead>
+      <Notice tone="warn" title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}>
+        <p>
+          This page shows {secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be
+          rotated.
+        </p>
+      </Notice>
+      {replaced !== null && <ReplacedNotice replaced={replaced} nowMs={nowMs} />}
+      <Panel>
+        <h2>API key</h2>
+        <CopyText id="new-key" label="API key" text={value} />
+        {secret !== null && (
+          <>
+            <h2>Shared secret</h2>
+            <CopyText id="new-secret" label="shared secret" text={secret} />
+            <p class="quiet small">
+              Every call must carry it in the header <code>X-Api-Secret</code>.
+            </p>
+          </>
+        )}
+      </Panel>
+      <div class="columns main-first">
+        <Panel title="Connect a sender">
+          {setUp.endpointType === "product_org" ? (
+            <SenderSteps sender="accounts" setUp={setUp} />
+          ) : (
+            SIGNAL_SENDERS.map((sender) => (
+              <details open={sender === "code"}>
+                <summary>{SENDERS[sender]}</summary>
+                <SenderSteps sender={sender} setUp={setUp} />
+              </details>
+            ))
+          )}
+        </Panel>
+        <TestCall home={home} setUp={setUp} />
+      </div>
+    </>
+  );
+}
+
+function ReplacedNotice({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
+  const isActive = keyStatus(replaced, nowMs) === "Active";
+  return (
+    <Notice title={`Replaces ${replaced.maskedKey}`}>
+      {isActive && replaced.endsAt !== null ? (
+        <p>
+          The old key works until <LocalTime iso={replaced.endsAt} />. The list shows which of the two is in use.
+        </p>
+      ) : (
+        <p>The old key has ended. Calls with it are rejected.</p>
+      )}
+    </Notice>
+  );
+}
+
+/** After a reload, a way back or a double click. */
+export async function madeBeforePage(c: KeyContext, apiKey: ApiKey) {
+  const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
+  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], nowMs: Date.now() };
+  return page(c, { ...KEYS_PAGE, title: "Key already created", status: 409 }, <MadeBeforeView {...props} />);
+}
+
+function MadeBeforeView(props: { path: string; apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
+  const { path, apiKey, usedMs, nowMs } = props;
+  const isActive = keyStatus(apiKey, nowMs) === "Active";
+  return (
+    <>
+      <PageHead title="This key was already created" crumbs={keyCrumbs(path)}>
+        The same form was sent before, so no second key was created.
+      </PageHead>
+      <Notice tone="warn" title="The full key was in the first answer">
+        <p>If you did not copy it, rotate this key without an overlap. The new key has the same settings.</p>
+      </Notice>
+      <Panel>
+        <FactList>
+          <Fact name="Name">{apiKey.name}</Fact>
+          <Fact name="Key">
+            <code>{apiKey.maskedKey}</code>
+          </Fact>
+          <Fact name="Last used">
+            <LastUsed usedMs={usedMs} nowMs={nowMs} />
+          </Fact>
+        </FactList>
+        <div class="row">
+          {isActive && (
+            <>
+              <a class="button" href={`${path}/${apiKey.id}/rotate?overlap=none`}>
+                Rotate key
+              </a>
+              <Deactivate {...props} look="button danger" />
+            </>
+          )}
+          <a class="button" href={path}>
+            View all keys
+          </a>
+        </div>
+      </Panel>
+    </>
+  );
+}
