@@ -195,7 +195,7 @@ function pathOf({ action, target }: AuditRecord): string {
 
 function actorText(actor: string) {
   const name = { operator: "The operator", service: "The service" }[actor];
-  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet">{name}</span>;
+  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
 /** The name of the target, and what was changed. */

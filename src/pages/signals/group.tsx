@@ -100,9 +100,7 @@ function SamplesPanel({ base, samples }: { base: string; samples: readonly Signa
             <StatusBadge status={status} /> {email ?? "Unknown person"}, <Time ms={receivedAtMs} />
           </summary>
           <Json value={payload} label={`Payload of ${id}`} />
-          <p class="small">
-            <SignalLink base={base} id={id} />
-          </p>
+          <SignalLink base={base} id={id} />
         </details>
       ))}
     </Panel>

@@ -89,11 +89,11 @@ export function personByEmailPath(base: string, email: string): string {
   return `${base}/people?${new URLSearchParams({ email }).toString()}`;
 }
 
-/** A link with the end of a signal's id, which tells ids apart. The title has the whole id. */
+/** The title has the signal's id. */
 export function SignalLink({ base, id }: { base: string; id: string }) {
   return (
-    <a class="mono nowrap" href={signalPath(base, id)} title={id}>
-      sig_…{id.slice(-8)}
+    <a class="small" href={signalPath(base, id)} title={id}>
+      View signal
     </a>
   );
 }
