@@ -10,17 +10,15 @@ import type { PageOf } from "../../platform/list-page.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { formText } from "../form-text.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
-import { counted, grouped } from "../kit/format.ts";
+import { counted, grouped, indented } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
 import { ListAddress } from "../kit/list-address.ts";
 import { Badge, Empty, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { formText, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { indented } from "../views/indented-json.ts";
 import { toDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,

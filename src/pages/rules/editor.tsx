@@ -10,11 +10,10 @@ import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { formText } from "../form-text.ts";
 import { grouped } from "../kit/format.ts";
 import { CheckField, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { Panel } from "../kit/parts.tsx";
-import type { PagesEnv } from "../pages-env.ts";
+import { formText, type PagesEnv } from "../pages-env.ts";
 import {
   changeRows,
   readRuleForm,

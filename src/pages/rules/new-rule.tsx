@@ -6,10 +6,9 @@ import { GROUP_SAMPLES } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { proposeFrom } from "../../workspace/rules-on-history.ts";
-import { formText } from "../form-text.ts";
 import { PageHead } from "../kit/parts.tsx";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { formText, contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import {
