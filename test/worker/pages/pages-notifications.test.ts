@@ -189,7 +189,7 @@ describe("a destination", () => {
     await of.admin.post(`${at}/resume`);
     const change = { name: "Sales", target: "", events: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
-    expect(await textAt(at)).toMatch(/Sales.*Usage reaches 80, 100 or 200 %/);
+    expect(await textAt(at)).toMatch(/Sales.*Events Usage reaches 80, 100 or 200 %/);
     expect((await of.admin.post(`${at}/change`, { ...change, target: "https://localhost/" })).status).toBe(422);
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
