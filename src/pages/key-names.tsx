@@ -23,13 +23,13 @@ export function keyText(key: KeyName | undefined, keyId: string): string {
 export function KeyTitle({ name, maskedKey }: KeyName) {
   return (
     <>
-      {name} <small class="mono">{maskedKey}</small>
+      {name} <small class="mono nowrap">{maskedKey}</small>
     </>
   );
 }
 
 /** Keys that the filter offers. With more keys, part of a name finds the rest. */
-const KEYS_OFFERED = 100;
+export const KEYS_OFFERED = 100;
 
 export interface KeyFilter {
   /** Id of the chosen key. Empty: all keys. */
