@@ -139,27 +139,20 @@ function KeyTable(props: Props) {
 
 /** Which of the two keys of a rotation is still in use (design §5). */
 function RotationNote({ apiKey, lastUsed, successors, predecessors, nowMs }: Props & { apiKey: ApiKey }) {
-  const successor = successors.get(apiKey.id);
-  const predecessor = predecessors.get(apiKey.successorOf ?? "");
+  const [successor, predecessor] = [successors.get(apiKey.id), predecessors.get(apiKey.successorOf ?? "")];
   const isActive = keyStatus(apiKey, nowMs) === "Active";
-  const isStillUsed = successor !== undefined && (lastUsed[apiKey.id] ?? 0) > Date.parse(successor.createdAt);
-  const isUnused =
-    predecessor !== undefined && lastUsed[apiKey.id] === undefined && keyStatus(predecessor, nowMs) === "Active";
+  const usedMs = lastUsed[apiKey.id] ?? 0;
+  const isStillUsed = successor !== undefined && isActive && usedMs > Date.parse(successor.createdAt);
+  const isUnused = predecessor !== undefined && usedMs === 0 && keyStatus(predecessor, nowMs) === "Active";
   return (
     <>
       {successor !== undefined && (
-        <small class={isActive && isStillUsed ? "warn toned" : undefined}>
-          {" "}
-          Replaced by <span class="mono nowrap">{successor.maskedKey}</span>
-          {isActive && (isStillUsed ? ", still in use" : ", not used since")}
+        <small class={isStillUsed ? "warn toned" : undefined}>
+          {` Replaced by ${successor.maskedKey}${isStillUsed ? ", still in use" : isActive ? ", not used since" : ""}`}
         </small>
       )}
       {predecessor !== undefined && (
-        <small>
-          {" "}
-          Replaces <span class="mono nowrap">{predecessor.maskedKey}</span>
-          {isActive && isUnused && ", not in use yet"}
-        </small>
+        <small>{` Replaces ${predecessor.maskedKey}${isActive && isUnused ? ", not in use yet" : ""}`}</small>
       )}
     </>
   );
