@@ -77,7 +77,7 @@ const TOO_MANY = {
   status: 409,
   body: {
     code: "too_many_keys",
-    detail: "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.",
+    detail: "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.",
   },
 };
 
