@@ -34,8 +34,8 @@ export const OPERATOR_LABEL = {
   greater_or_equal: "is at least",
   less_than: "is less than",
   less_or_equal: "is at most",
-  exists: "is there",
-  not_exists: "is not there",
+  exists: "exists",
+  not_exists: "does not exist",
   is_true: "is true",
   is_false: "is false",
 } as const satisfies Record<MappingOperator, string>;
@@ -124,16 +124,13 @@ export const DONE = {
   destination_paused: "Destination paused.",
   destination_resumed: "Destination resumed. Waiting deliveries are sent now.",
   destination_deleted: "Destination deleted.",
-  rule_created: "Created. It applies from the next signal on; what is stored already is left alone until you apply it.",
-  rule_saved:
-    "Saved. It applies from the next signal on; scoring signals made by earlier versions stay until you apply it again.",
-  rule_enabled: "Enabled. It applies from the next signal on.",
-  rule_disabled: "Disabled. It makes no further scoring signals; those that it has made stay until you apply it.",
-  rule_back:
-    "The rule says again what it said then. It applies from the next signal on; scoring signals made by other versions stay until you apply it.",
-  rules_imported:
-    "Imported. The rules apply from the next signal on; what is stored already is left alone until each is applied to it.",
-  rule_deleted: "The rule is deleted. Its scoring signals stay, with their points.",
+  rule_created: "Rule created. It applies from the next signal on.",
+  rule_saved: "Saved. The new version applies from the next signal on.",
+  rule_enabled: "Rule enabled. It applies from the next signal on.",
+  rule_disabled: "Rule disabled. Its scoring signals stay until you apply it to past signals.",
+  rule_restored: "Version restored.",
+  rules_imported: "Rules imported. They apply from the next signal on.",
+  rule_deleted: "Rule deleted. Its scoring signals stay with their points.",
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;

@@ -12,7 +12,7 @@ import { signalPages } from "./signals/signal-pages.tsx";
 import { askUsage } from "./usage-bar.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections/rejection-pages.tsx";
-import { rulePages } from "./rules/rule-pages.tsx";
+import { rulePages } from "./rules/rules.tsx";
 import { overviewPages } from "./overview.tsx";
 import { searchPages } from "./search.tsx";
 import { peoplePages } from "./people/people.tsx";

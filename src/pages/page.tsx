@@ -18,6 +18,8 @@ interface PageOptions {
   status?: ContentfulStatusCode;
   /** What can be done next, shown beside what a form has done. */
   next?: Child;
+  /** Replaces the text of `?done=`. */
+  doneText?: string;
   /** The page that shows a new API key, this once. */
   showsKey?: boolean;
   /** Text of the search field. */
@@ -27,7 +29,7 @@ interface PageOptions {
 /** A page of the workspace. What a form has done (`?done=`) is said at the top. */
 export async function page(
   c: Context<PagesEnv>,
-  { title, section, status = 200, next, showsKey = false, search = "" }: PageOptions,
+  { title, section, status = 200, next, doneText, showsKey = false, search = "" }: PageOptions,
   content: Child,
 ): Promise<Response> {
   const what = c.req.query("done");
@@ -43,7 +45,7 @@ export async function page(
       {section !== "usage" && section !== "overview" && (await usageBar(c, section))}
       {isDone(what) && (
         <Notice tone="good">
-          {DONE[what]}
+          {doneText ?? DONE[what]}
           {next}
         </Notice>
       )}

@@ -13,7 +13,7 @@ import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../domain/rules/rule-import.ts";
 import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/rule-import.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
-import { newRule } from "./rule-schema.ts";
+import { newRule, ruleProblem } from "./rule-schema.ts";
 
 /** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
@@ -122,7 +122,7 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
 /** Parses a file of rules and returns all errors, by rule. Accepts a bare list as well as `{"items": …}`. */
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
-  if (text.trim() === "") return wholly("Choose a file, or paste its text.");
+  if (text.trim() === "") return wholly("Choose a file or paste its text.");
   const limits = { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES };
   const { depth, values } = jsonShape(new TextEncoder().encode(text), limits);
   if (depth > JSON_MAX_DEPTH) return wholly(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
@@ -131,11 +131,11 @@ export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]
   try {
     json = JSON.parse(text);
   } catch {
-    return wholly("This is not JSON.");
+    return wholly("The file is not valid JSON.");
   }
   const items = isJsonObject(json) ? json["items"] : json;
-  if (!Array.isArray(items)) return wholly('There is no list of rules in it: {"items": […]}.');
-  if (items.length === 0) return wholly("There is no rule in it.");
+  if (!Array.isArray(items)) return wholly('The file has no list of rules: {"items": […]}.');
+  if (items.length === 0) return wholly("The list has no rules.");
   if (items.length > WORKSPACE_MAX_RULES)
     return wholly(`A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
   const rules: ImportedRule[] = [];
@@ -163,8 +163,6 @@ function nameOf(item: unknown): string | null {
 }
 
 function messageOf(issue: z.core.$ZodIssue): string {
-  const path = issue.path.map(String);
-  if (issue.code === "unrecognized_keys")
-    return `${[...path, issue.keys.slice(0, 10).join(", ")].join(".")}: unknown field`;
-  return path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`;
+  const path = issue.path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(" ");
+  return path === "" ? ruleProblem(issue) : `${path}: ${ruleProblem(issue)}`;
 }

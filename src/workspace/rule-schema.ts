@@ -10,9 +10,12 @@ import {
 } from "../domain/rules/mapping-condition.ts";
 import { isEventPattern, isRulePath, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
+import { grouped } from "../domain/text.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import { name, noCredential } from "../http/fields.ts";
 import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS, RULE_MAX_SIZE, RULE_PATH_MAX_ELEMENTS } from "../limits.ts";
+
+const MAX_POINTS = 1_000_000;
 
 const scalar = z.union([
   z
@@ -75,7 +78,7 @@ export const ruleFields = {
       message: `at most ${RULE_MAX_SIZE} paths and values, of which a long one counts as several`,
     }),
   scoring_signal: name,
-  points: z.int().min(-1_000_000).max(1_000_000),
+  points: z.int().min(-MAX_POINTS).max(MAX_POINTS),
   frequency: z
     .enum(RULE_FREQUENCIES)
     .describe(
@@ -94,3 +97,31 @@ export const newRule = z.strictObject({
 });
 
 export const ruleChange = z.strictObject(ruleFields).partial();
+
+const FIELD_PROBLEM: Readonly<Record<string, string>> = {
+  id: "Enter an id as text.",
+  name: "Enter a name.",
+  event: "Enter an event name.",
+  scoring_signal: "Enter a scoring signal.",
+  points: `Enter a whole number from ${grouped(-MAX_POINTS)} to ${grouped(MAX_POINTS)}.`,
+  enabled: "Enter true or false.",
+  conditions: `Enter a list of at most ${RULE_MAX_CONDITIONS} conditions.`,
+  path: "Enter a path.",
+  value: "Enter a text, a number, true, false, or a list of them.",
+};
+
+/** Says how to fix a field of a rule, for people who use its form or import a file. */
+export function ruleProblem(issue: z.core.$ZodIssue): string {
+  const field = String(issue.path.at(-1));
+  switch (issue.code) {
+    case "custom":
+      return `${issue.message.charAt(0).toUpperCase()}${issue.message.slice(1)}.`;
+    case "unrecognized_keys":
+      return `Remove the unknown ${issue.keys.length === 1 ? "field" : "fields"} ${issue.keys.slice(0, 10).join(", ")}.`;
+    case "invalid_value":
+      return `Use one of: ${issue.values.join(", ")}.`;
+    default:
+      if (field === "value" && issue.code === "too_small") return "Enter at least one value.";
+      return FIELD_PROBLEM[field] ?? "Enter an object with the fields of a rule or condition.";
+  }
+}

@@ -52,10 +52,10 @@ test("a rule gets a second condition, is previewed, and keeps its input after an
   await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
   const page = await signInPlain(workspace.owner, `${workspace.home}/rules/new`);
   await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");
-  await page.getByLabel("Condition 1: what it looks at").fill("properties.form_name");
+  await page.getByLabel("Condition 1: path").fill("properties.form_name");
   await page.getByLabel("Condition 1: value").fill("demo request");
   await submit(page, "Add condition");
-  await page.getByLabel("Condition 2: what it looks at").fill("source");
+  await page.getByLabel("Condition 2: path").fill("source");
   await page.getByLabel("Condition 2: value").fill("website");
   await page.getByLabel("Points").fill("7");
   await submit(page, "Preview");
@@ -67,7 +67,7 @@ test("a rule gets a second condition, is previewed, and keeps its input after an
   await page.getByLabel("Scoring signal").fill("demo_requested");
   await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
   await submit(page, "Create rule");
-  await page.getByText("Created. It applies from the next signal on").waitFor();
+  await page.getByText("Rule created. It applies from the next signal on.").waitFor();
 
   await page.getByText("Apply to past signals").click();
   await submit(page, "Apply");

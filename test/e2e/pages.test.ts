@@ -240,12 +240,12 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
   });
 
   test.each([
-    ["done", [{ name: "Registered", event: "Registered - *", scoring_signal: "webinar", points: 5 }], "Import 1 rule"],
-    ["wrong", [{ name: "Registered", event: "" }], "Show what would change"],
-  ])("an import of rules that can be %s is accessible and within the screen", async (_, items, button) => {
+    ["valid", [{ name: "Registered", event: "Registered - *", scoring_signal: "webinar", points: 5 }], "Import 1 rule"],
+    ["invalid", [{ name: "Registered", event: "" }], "Preview import"],
+  ])("an import of %s rules is accessible and within the screen", async (_, items, button) => {
     await page.goto(`${HOME}/rules/import`);
     await page.getByLabel("Or its text").fill(JSON.stringify({ items }));
-    await page.getByRole("button", { name: "Show what would change" }).click();
+    await page.getByRole("button", { name: "Preview import" }).click();
     await page.getByRole("button", { name: button }).waitFor();
     expect(await wrong()).toEqual([]);
     expect(complaints.filter((line) => !line.includes("422"))).toEqual([]);

@@ -65,14 +65,16 @@ test("a copy is saved as a second rule and applied to the past from the banner",
   await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
   const { id } = await newRule(workspace, { frequency: "every_time" });
   const page = await open(workspace, `/${id}`);
+  await page.getByRole("group").filter({ hasText: "Duplicate" }).locator("summary").first().click();
   await page.getByRole("link", { name: "Duplicate" }).click();
+  await page.getByLabel("Enabled").check();
   await page.getByLabel("Points").fill("4");
   await page.getByRole("button", { name: "Create rule" }).click();
   await page.getByRole("heading", { name: "Copy of Asked for a demo" }).waitFor();
   await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
-  await page.locator("#job").getByText("1 matched").waitFor();
+  await page.locator("#job").getByText("1 match.").waitFor();
   expect(await workspace.score("jane@example.com")).toBe(4);
-  await page.getByRole("link", { name: "Mapping Rules" }).first().click();
+  await page.getByRole("link", { name: "Mapping rules" }).first().click();
   await expect.poll(() => page.locator("tbody tr").count()).toBe(2);
 });
 
@@ -97,11 +99,11 @@ test.each([
   const there = await open(target, "", options);
   await there.getByRole("link", { name: "Import" }).click();
   await there.getByLabel("File").setInputFiles({ name: "rules.json", mimeType: "application/json", buffer });
-  await there.getByRole("button", { name: "Show what would change" }).click();
+  await there.getByRole("button", { name: "Preview import" }).click();
   await there.getByText("Points: +1 → +15").waitFor();
   await there.getByRole("row", { name: "Second" }).getByText("Disabled").waitFor();
   await there.getByRole("button", { name: "Import 2 rules" }).click();
-  await there.getByText("Imported. The rules apply from the next signal on").waitFor();
+  await there.getByText("Rules imported. They apply from the next signal on.").waitFor();
   const rules = await target.operator.get<{ items: object[] }>(`workspaces/${target.id}/rules`);
   expect(rules.items).toMatchObject([
     { name: "Second", enabled: false, frequency: "once_per_day" },
@@ -112,7 +114,7 @@ test.each([
 test.each([
   ["with a script", "versions", {}],
   ["without a script", "plain-versions", { javaScriptEnabled: false }],
-])("what a rule said is looked at and gone back to, %s", async (_, slug, options) => {
+])("an earlier version of a rule is viewed and restored, %s", async (_, slug, options) => {
   const workspace = await newWorkspace(slug);
   const key = await workspace.newKey();
   const { id } = await newRule(workspace);
@@ -126,8 +128,8 @@ test.each([
   await page.getByRole("link", { name: "Version 2" }).click();
   await page.getByText("Points: +15 → +1").waitFor();
   await page.getByRole("link", { name: "Version 1" }).click();
-  await page.getByRole("button", { name: "Go back to version 1" }).click();
-  await page.getByText("The rule says again what it said then.").waitFor();
+  await page.getByRole("button", { name: "Restore version 1" }).click();
+  await page.getByText("Restored version 1 as version 3.").waitFor();
   await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
   await expect.poll(() => workspace.score("jane@example.com")).toBe(15);
   await page.getByRole("link", { name: "Version 3" }).waitFor();

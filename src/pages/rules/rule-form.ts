@@ -1,14 +1,15 @@
-/**
- * The form of a mapping rule: texts as they are typed, and the rule that they make. What is wrong is said by the schema
- * that the operator API has too, field by field.
- */
-import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import { OPERATORS_WITH_LIST, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
-import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-condition.ts";
+/** The form of a mapping rule: its fields as text, and the rule that they make. */
+import {
+  OPERATORS_WITH_LIST,
+  OPERATORS_WITHOUT_VALUE,
+  type MappingCondition,
+  type MappingOperator,
+} from "../../domain/rules/mapping-condition.ts";
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
+import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
-import { newRule } from "../../workspace/rule-schema.ts";
+import { newRule, ruleProblem } from "../../workspace/rule-schema.ts";
 
 export interface ConditionRow {
   path: string;
@@ -25,7 +26,7 @@ export interface RuleForm {
   points: string;
   frequency: string;
   enabled: boolean;
-  /** How many days the preview looks back. */
+  /** Days of the preview. */
   days: string;
 }
 
@@ -53,7 +54,7 @@ export function readRuleForm(data: FormData): RuleForm {
     name: text("name"),
     event: text("event"),
     match: text("match"),
-    // One more than a rule may have, so that the schema refuses the rule. The page draws no more rows than these.
+    // One more than the limit, so that the schema refuses the rule. The page shows no more rows than these.
     conditions: data
       .getAll("path")
       .slice(0, RULE_MAX_CONDITIONS + 1)
@@ -70,6 +71,11 @@ export function readRuleForm(data: FormData): RuleForm {
   };
 }
 
+/** The entry's text with line ends as LF: browsers send CRLF. */
+function entryText(entry: File | string | null | undefined): string {
+  return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
+}
+
 export function formOf(rule: RuleContent | ProposedRule): RuleForm {
   const { name, event, match, scoringSignal } = rule;
   return {
@@ -84,15 +90,21 @@ export function formOf(rule: RuleContent | ProposedRule): RuleForm {
   };
 }
 
-/** The form after a button: `remove-2` removes the third condition, `add` adds one, anything else changes nothing. */
-export function changeRows(form: RuleForm, what: string): RuleForm {
-  if (what === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
-  const removed = /^remove-(\d+)$/.exec(what)?.[1];
+/** The form for a duplicate. It starts disabled: two equal rules score each signal twice. */
+export function copyOf(rule: RuleContent): RuleForm {
+  const name = Array.from(`Copy of ${rule.name}`).slice(0, NAME_MAX_CODE_POINTS).join("");
+  return { ...formOf(rule), name, enabled: false };
+}
+
+/** The form after a button: `add` adds a condition, `remove-2` removes the third one. */
+export function changeRows(form: RuleForm, button: string): RuleForm {
+  if (button === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
+  const removed = /^remove-(\d+)$/.exec(button)?.[1];
   if (removed === undefined) return form;
   return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
 }
 
-/** The form without conditions in which nothing was typed. */
+/** The form without empty conditions. */
 export function withoutBlankRows(form: RuleForm): RuleForm {
   return {
     ...form,
@@ -102,18 +114,18 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
 
 /**
  * @param form without blank rows: errors name conditions by their place.
- * @param drawnFrom the rule that the form was drawn from. A field that comes back as it was drawn keeps the rule's value: no
- * text in a form says the text "5", a line break in an event's name, or a space at the end of a list's value.
+ * @param source the rule that the form was filled from. An unchanged field keeps the rule's value: the form cannot express
+ * the text "5", a line break in an event's name, or a space at the end of a list's value.
  */
-export function ruleTyped(form: RuleForm, drawnFrom: RuleContent | null = null): Result<RuleContent, FieldErrors> {
+export function ruleTyped(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
   const textOf = (field: "name" | "event" | "scoringSignal"): string =>
-    drawnFrom !== null && form[field] === postedInput(drawnFrom[field]) ? drawnFrom[field] : form[field];
+    source !== null && form[field] === postedInput(source[field]) ? source[field] : form[field];
   const parsed = newRule.safeParse({
     name: textOf("name"),
     event: textOf("event"),
     match: form.match,
-    conditions: conditionsOf(form.conditions, drawnFrom?.conditions ?? []),
+    conditions: conditionsOf(form.conditions, source?.conditions ?? []),
     scoring_signal: textOf("scoringSignal"),
     points,
     frequency: form.frequency,
@@ -124,23 +136,14 @@ export function ruleTyped(form: RuleForm, drawnFrom: RuleContent | null = null):
     return ok({ ...rule, scoringSignal });
   }
   const errors: FieldErrors = {};
-  for (const { path, code, message } of parsed.error.issues) {
-    const field = path.slice(0, 3).join(".");
-    errors[field] ??= messageOf(field, code, message);
-  }
+  for (const issue of parsed.error.issues) errors[issue.path.slice(0, 3).join(".")] ??= ruleProblem(issue);
   return refuse(errors);
 }
 
-/** A form for another rule like this one. */
-export function copyOf(rule: RuleContent): RuleForm {
-  const name = Array.from(`Copy of ${rule.name}`).slice(0, NAME_MAX_CODE_POINTS).join("");
-  return { ...formOf(rule), name };
-}
-
-/** What of the form a preview needs, or what is wrong with that. */
-export function draftOf(form: RuleForm, drawnFrom: RuleContent | null = null): Result<RuleContent, FieldErrors> {
+/** The part of the form that a preview needs, or its errors. */
+export function draftOf(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = form.points.trim() === "" ? "0" : form.points;
-  return ruleTyped({ ...form, name: "preview", scoringSignal: "preview", points }, drawnFrom);
+  return ruleTyped({ ...form, name: "preview", scoringSignal: "preview", points }, source);
 }
 
 export function previewDays({ days }: RuleForm): number {
@@ -148,20 +151,20 @@ export function previewDays({ days }: RuleForm): number {
   return number >= 1 && number <= PREVIEW_MAX_DAYS ? number : PREVIEW_DEFAULT_DAYS;
 }
 
-/** The conditions of the rows. Each condition of `drawn` stands for the first row that shows it unchanged. */
-function conditionsOf(rows: readonly ConditionRow[], drawn: readonly MappingCondition[]): unknown[] {
-  const left = drawn.map((condition) => ({ condition, row: rowOf(condition) }));
+/** The conditions of the rows. Each condition of the source replaces the first row that shows it unchanged. */
+function conditionsOf(rows: readonly ConditionRow[], source: readonly MappingCondition[]): unknown[] {
+  const left = source.map((condition) => ({ condition, row: rowOf(condition) }));
   return rows.map((row) => {
     const at = left.findIndex((known) => isUnchanged(row, known.row));
     return at < 0 ? conditionOf(row) : left.splice(at, 1)[0]?.condition;
   });
 }
 
-function isUnchanged(posted: ConditionRow, drawn: ConditionRow): boolean {
+function isUnchanged(posted: ConditionRow, shown: ConditionRow): boolean {
   return (
-    posted.path === postedInput(drawn.path) &&
-    posted.operator === drawn.operator &&
-    posted.value === postedText(drawn.value)
+    posted.path === postedInput(shown.path) &&
+    posted.operator === shown.operator &&
+    posted.value === postedText(shown.value)
   );
 }
 
@@ -175,20 +178,15 @@ function postedInput(text: string): string {
   return postedText(text).replaceAll("\n", "");
 }
 
-/** A condition with its value as the operator takes it: none, a list, or one; numbers as numbers. */
 function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
   if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
   if (OPERATORS_WITH_LIST.includes(operator as MappingOperator)) return { ...condition, value: listOf(value) };
-  return value.trim() === "" ? condition : { ...condition, value: scalarOf(withoutOuterLineEnds(value)) };
+  // A line end before or after a value is invisible, and such a value hardly ever matches.
+  return value.trim() === "" ? condition : { ...condition, value: scalarOf(value.replaceAll(/^\n+|\n+$/g, "")) };
 }
 
-/** An Enter before or after the value is a slip that nobody sees, and a value with a line end hardly ever fits. */
-function withoutOuterLineEnds(text: string): string {
-  return text.replaceAll(/^\n+|\n+$/g, "");
-}
-
-/** The values of a list: one to a line, or on a single line between commas. */
+/** The values of a list: one per line, or on a single line separated by commas. */
 function listOf(text: string): (string | number)[] {
   return text
     .split(text.includes("\n") ? "\n" : ",")
@@ -202,26 +200,8 @@ function scalarOf(text: string): string | number {
   return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
 }
 
+/** The line end after a list says that a comma in its only value is part of it. */
 function rowOf({ path, operator, value }: MappingCondition): ConditionRow {
-  return { path, operator, value: typed(value) };
-}
-
-/** A condition's value as it is typed. A line's end after a list's only value says that a comma in it is part of it. */
-function typed(value: MappingCondition["value"]): string {
-  if (value === undefined) return "";
-  return Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value);
-}
-
-/** The entry's text with line ends as LF: browsers send CRLF. */
-function entryText(entry: File | string | null | undefined): string {
-  return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
-}
-
-function messageOf(field: string, code: string, message: string): string {
-  if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
-  if (field === "match" || field === "frequency" || field.endsWith(".operator")) return "Choose one of the list.";
-  if (field.endsWith(".value") && code === "too_small") return "At least one value.";
-  if (field === "conditions" && code === "too_big") return `A rule has at most ${RULE_MAX_CONDITIONS} conditions.`;
-  if (code === "too_small") return "This is needed.";
-  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  const text = Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value ?? "");
+  return { path, operator, value: text };
 }

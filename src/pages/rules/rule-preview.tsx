@@ -1,26 +1,52 @@
-/** What a rule would have scored: numbers and samples of stored signals. */
-import type { RulePreview } from "../../workspace/rules-on-history.ts";
-import type { FieldErrors } from "./rule-form.ts";
-import { counted, day, grouped, signed } from "../kit/format.ts";
-import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
-import { SignalLink } from "../signals/signal-parts.tsx";
+/** The preview of a typed rule: its matches among stored signals, with samples. */
+import type { Context } from "hono";
+import type { StoredRule } from "../../control/stored-rules.ts";
+import { signalStore } from "../../workspace/objects.ts";
+import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
+import { counted, signed } from "../kit/format.ts";
+import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
+import type { PagesEnv } from "../pages-env.ts";
+import { draftOf, previewDays, type FieldErrors, type RuleForm } from "./rule-form.ts";
 
-/** What a preview found, or why there is none; null: it was not asked for yet. */
-export type Previewed =
-  | { errors: FieldErrors }
-  | { days: number; points: number; found: RulePreview; similar: string[] }
-  | null;
+/** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
+export const TYPING_SIGNALS = 3_000;
 
-/** @param props.paths paths that signals of the rule's event carry; they stand here to follow the event while it is typed. */
-export function RulePreviewPanel({
-  base,
-  preview,
-  paths,
-}: {
+/** The result of a preview, or the errors that prevent it; null: no preview yet. */
+export type Previewed = { errors: FieldErrors } | Found | null;
+
+interface Found {
+  days: number;
+  found: RulePreview;
+  /** If nothing matches: known events whose names differ from the rule's in letter case only. */
+  similar: string[];
+}
+
+export async function tryOut(
+  c: Context<PagesEnv>,
+  form: RuleForm,
+  source: StoredRule | null,
+  maxSignals?: number,
+): Promise<Previewed> {
+  const draft = draftOf(form, source);
+  if (!draft.ok) return { errors: draft.refusal };
+  const days = previewDays(form);
+  const found = await previewRule(c.env, c.get("workspace").id, draft.value, days, maxSignals);
+  return { days, found, similar: found.matches === 0 ? await eventsLike(c, draft.value.event) : [] };
+}
+
+async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
+  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
+  return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
+}
+
+interface Props {
   base: string;
   preview: Previewed;
+  /** Paths of the event's payloads. They are part of the preview to follow the typed event. */
   paths: readonly string[];
-}) {
+}
+
+export function RulePreviewPanel({ base, preview, paths }: Props) {
   return (
     <div id="preview" aria-live="polite">
       <datalist id="paths">
@@ -28,68 +54,61 @@ export function RulePreviewPanel({
           <option value={path} />
         ))}
       </datalist>
-      <Panel title="On stored signals">
+      <Panel title="Preview">
         {preview === null && (
           <p class="quiet">
-            What the rule would have scored, had it been there already. <span class="no-script">Press Preview.</span>
+            Shows the stored signals that the rule matches. <span class="no-script">Press Preview.</span>
           </p>
         )}
         {preview !== null && "errors" in preview && (
           <p class="quiet">
             {preview.errors["event"] === undefined
-              ? "Complete the conditions to see what the rule would match."
-              : "Name an event to see what the rule would match."}
+              ? "Complete the conditions to see matches."
+              : "Enter an event to see matches."}
           </p>
         )}
-        {preview !== null && "found" in preview && <PreviewFound base={base} {...preview} />}
+        {preview !== null && "found" in preview && <Matches base={base} {...preview} />}
       </Panel>
     </div>
   );
 }
 
-interface FoundProps {
-  base: string;
-  days: number;
-  points: number;
-  found: RulePreview;
-  /** Events whose names differ from the rule's in letter case only; looked for where nothing matches. */
-  similar: readonly string[];
-}
-
-function PreviewFound({ base, days, points, found, similar }: FoundProps) {
-  const { matches, people, scoringSignals, samples, scanned, complete } = found;
+function Matches({ base, days, found, similar }: Found & { base: string }) {
+  const { matches, people, scoringSignals, points, samples, scanned, complete } = found;
   return (
     <>
       <Stats>
         <Stat label="Matches" value={matches} />
         <Stat label="Scored" value={scoringSignals} />
         <Stat label="People" value={people} />
-        <Stat label="Points" value={signed(found.points)} />
+        <Stat label="Points" value={signed(points)} />
       </Stats>
       <p class="quiet small">
-        {counted(scoringSignals, "signal")} of the last {counted(days, "day")} would score, at {signed(points)} each;{" "}
         {complete
-          ? `${grouped(scanned)} looked at.`
-          : `only the latest ${grouped(scanned)} were looked at, there are more. Preview looks further.`}
+          ? `All ${counted(scanned, "signal")} of the last ${counted(days, "day")} read.`
+          : `Only the latest ${counted(scanned, "signal")} read. Press Preview to read more.`}
       </p>
       {matches === 0 && (
-        <Notice tone="warn" title="Nothing that is stored matches this rule.">
+        <Notice tone="warn" title="No stored signals match">
           <p>
             {similar.length > 0
               ? `Event names are case-sensitive. Did you mean ${similar.map((name) => `“${name}”`).join(" or ")}?`
-              : "No processed signal of a person matches. Anonymous, held and duplicate signals are not looked at."}
+              : "Only processed signals of known people are read, not anonymous, held or duplicate ones."}
           </p>
         </Notice>
       )}
-      {samples.map((sample) => (
-        <details class="sample">
+      {samples.map(({ id, email, event, source, receivedAtMs, payload }) => (
+        <details>
           <summary>
-            {sample.email} · <Time ms={sample.receivedAtMs} />
+            {email}{" "}
+            <span class="quiet">
+              · <Time ms={receivedAtMs} />
+            </span>
           </summary>
-          <p class="small">
-            {sample.event} from {sample.source}, {day(sample.receivedAtMs)} · <SignalLink base={base} id={sample.id} />
+          <p class="quiet small">
+            {event} from {source} · <a href={`${base}/signals/${encodeURIComponent(id)}`}>View signal</a>
           </p>
-          <Json value={sample.payload} label={`Payload of ${sample.id}`} characters={JSON_SAMPLE_CHARACTERS} />
+          <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
         </details>
       ))}
     </>

@@ -24,7 +24,7 @@ import {
   type RuleForm,
 } from "../../../src/pages/rules/rule-form.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
-import { RuleEditor } from "../../../src/pages/rules/rule-editor.tsx";
+import { RuleEditor } from "../../../src/pages/rules/editor.tsx";
 import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
@@ -111,14 +111,14 @@ describe("an error of the form", () => {
   const rows = (...conditions: Partial<ConditionRow>[]) => ({
     conditions: conditions.map((row) => ({ path: "event", operator: "equals", value: "x", ...row })),
   });
-  const WHOLE = "A whole number between -1,000,000 and 1,000,000.";
+  const WHOLE = "Enter a whole number from -1,000,000 to 1,000,000.";
   const NUMBER = "A number is needed, such as 100.";
-  const CHOOSE = "Choose one of the list.";
+  const CHOOSE = /^Use one of: /;
   test.each<[Partial<RuleForm>, string, string | RegExp]>([
-    [{ name: " " }, "name", "This is needed."],
+    [{ name: " " }, "name", "Enter a name."],
     [{ name: "x".repeat(300) }, "name", /^[A-Z].*\.$/],
     [{ event: "" }, "event", /^[A-Z].*\.$/],
-    [{ scoringSignal: "" }, "scoring_signal", "This is needed."],
+    [{ scoringSignal: "" }, "scoring_signal", "Enter a scoring signal."],
     ...["", "1.5", "2000000", "1e3", "x1", "1x"].map(
       (points) => [{ points }, "points", WHOLE] as [object, string, string],
     ),
@@ -127,11 +127,11 @@ describe("an error of the form", () => {
     [rows({}, { path: "form_name" }), "conditions.1.path", /^[A-Z].*\.$/],
     [rows({ operator: "matches" }), "conditions.0.operator", CHOOSE],
     [rows({ value: " " }), "conditions.0.value", "A value is needed."],
-    [rows({ operator: "in", value: " , " }), "conditions.0.value", "At least one value."],
+    [rows({ operator: "in", value: " , " }), "conditions.0.value", "Enter at least one value."],
     [rows({ operator: "greater_than", value: "1,000" }), "conditions.0.value", NUMBER],
     [rows({ operator: "less_or_equal", value: "many" }), "conditions.0.value", NUMBER],
     [rows({ value: "x".repeat(256) }), "conditions.0.value", /./],
-    [rows(...Array.from({ length: 51 }, () => ({}))), "conditions", "A rule has at most 50 conditions."],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "conditions", "Enter a list of at most 50 conditions."],
   ])("%# %j is at the field %s: %s", (form, field, words) => {
     const expected = words instanceof RegExp ? (expect.stringMatching(words) as string) : words;
     expect(errorsOf(form)).toEqual({ [field]: expected });
@@ -207,10 +207,8 @@ describe("a form that is saved unchanged", () => {
       action: "/w/acme/rules/rule_1",
       submit: "Save",
       form: formOf(rule),
-      errors: {},
-      preview: null,
+      hidden: {},
       suggestions: { events: [], paths: [] },
-      focus: null,
     });
     const data = new FormData();
     for (const [name, value] of unchangedFields(readHtml(await html`${editor}`).only("form"))) data.append(name, value);
@@ -322,15 +320,14 @@ test("a proposed rule is enabled and has the default frequency", () => {
   expect(formOf(proposed)).toEqual({ ...BLANK_FORM, ...proposed, points: "5", conditions: [] });
 });
 
-test("a copy has the same content and a name that says so, cut to the maximum length", () => {
+test("a duplicate is disabled and has the same content and a name that says so, cut to the maximum length", () => {
   const rule = {
     ...RULE,
     name: "😀".repeat(255),
     match: "any" as const,
     frequency: "once_ever" as const,
-    enabled: false,
   };
-  expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}` });
+  expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}`, enabled: false });
 });
 
 test("a preview needs no name, scoring signal or points; errors in the other fields are shown", () => {
@@ -339,7 +336,7 @@ test("a preview needs no name, scoring signal or points; errors in the other fie
   expect(draftOf({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
   expect(draftOf({ ...draft, points: "x", match: "" })).toMatchObject({
     ok: false,
-    refusal: { match: "Choose one of the list.", points: expect.stringContaining("A whole number") },
+    refusal: { match: "Use one of: all, any.", points: expect.stringContaining("Enter a whole number") },
   });
 });
 

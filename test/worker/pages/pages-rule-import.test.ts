@@ -65,16 +65,16 @@ describe("the import of rules", () => {
     const { status, page } = await members.admin.post(`${base}/import`, { text });
     expect([status, page.all("main b").length]).toEqual([200, 0]);
     for (const expected of [
-      "Added 1 Changed 1 As they are here 1",
-      "Asked for a demo Changed It is here already, as version 1. Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
-      "<b>New</b> Added When Filled Out * comes, and all of this holds: source is web",
-      "each time. Disabled",
+      "Added 1 Changed 1 Unchanged 1",
+      "Asked for a demo Changed Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
+      "<b>New</b> Added Event Filled Out * Conditions source is web",
+      "each time Disabled",
     ])
       expect(page.text).toContain(expected);
     expect(await stored()).toMatchObject([{ version: 1 }, { version: 1, points: 20 }]);
     const confirmed = await members.admin.post(`${base}/import`, toConfirm(page));
     expect([confirmed.status, confirmed.location]).toEqual([303, `${base}?done=rules_imported`]);
-    expect((await members.admin.read(confirmed.location)).text).toContain("Imported. The rules apply");
+    expect((await members.admin.read(confirmed.location)).text).toContain("Rules imported.");
     expect(await stored()).toMatchObject([
       { name: "<b>New</b>", enabled: false, version: 1, updated_by: members.admin.email },
       { name: "Same", version: 1 },
@@ -83,7 +83,7 @@ describe("the import of rules", () => {
     const activity = await members.admin.read(`${members.home}/settings/activity?action=rules.imported`);
     expect(activity.text).toContain("imported mapping rules : 1 added, 1 changed");
     const again = await members.admin.post(`${base}/import`, toConfirm(page));
-    expect([again.status, again.text]).toEqual([409, expect.stringContaining("says the same")]);
+    expect([again.status, again.text]).toEqual([409, expect.stringContaining("exist already and are the same")]);
   });
 
   test("accepts a file as browsers send it, and keeps it if the session has ended", async () => {
@@ -113,11 +113,13 @@ describe("the import of rules", () => {
     for (const form of [{ text }, { text, do: "import", rules_version: "0" }]) {
       const { status, page } = await importing(form);
       expect([status, page.field("text").value]).toEqual([422, text]);
-      expect(page.text).toContain('Nothing was imported. Rule 1, <script>" : points:');
-      expect(page.text).toContain("Rule 3, Asked for a demo : event:");
+      expect(page.text).toContain(
+        'Nothing was imported Rule 1, <script>": points: Enter a whole number from -1,000,000 to 1,000,000.',
+      );
+      expect(page.text).toContain("Rule 3, Asked for a demo: event: An event name or pattern");
     }
     const empty = await importing({});
-    expect([empty.status, empty.text]).toEqual([422, expect.stringContaining("Choose a file, or paste its text.")]);
+    expect([empty.status, empty.text]).toEqual([422, expect.stringContaining("Choose a file or paste its text.")]);
     expect(await stored()).toEqual([]);
   });
 
@@ -125,7 +127,7 @@ describe("the import of rules", () => {
     for (let n = 0; n < 2; n++) await create();
     const { status, page } = await importing({ text: file({ ...RULE, name: "New" }, RULE) });
     expect([status, toConfirm(page)]).toEqual([422, {}]);
-    expect(page.text).toContain("Asked for a demo Wrong several rules here have this name");
+    expect(page.text).toContain("Asked for a demo Refused several rules here have this name");
     expect(await stored()).toHaveLength(2);
   });
 
@@ -135,7 +137,7 @@ describe("the import of rules", () => {
     await members.workspace.operator("PATCH", `/rules/${id}`, { points: 99 });
     const { status, page } = await importing(toConfirm(preview.page));
     expect(status).toBe(409);
-    expect(page.text).toContain("Nothing was imported: somebody has changed rules since the preview.");
+    expect(page.text).toContain("Nothing was imported: rules have changed since the preview");
     expect(page.text).toContain("Points: +99 → +1");
     expect(await stored()).toMatchObject([{ points: 99, version: 2 }]);
     expect((await importing(toConfirm(page))).status).toBe(303);
@@ -147,7 +149,7 @@ describe("the import of rules", () => {
     await create({ name: "Twice", points: 1 });
     const text = await members.member.see(`${base}/export.json`);
     const { page } = await importing({ text });
-    expect(page.text).toContain("Every rule of the file is here already, and says the same.");
+    expect(page.text).toContain("All rules of the file exist already and are the same.");
     expect(toConfirm(page)).toEqual({});
     const otherTeam = await newMembers();
     const importThere = (form: Record<string, string>) => otherTeam.owner.post(`${otherTeam.home}/rules/import`, form);
@@ -166,7 +168,7 @@ describe("the import of rules", () => {
     expect([fields["text"], page.all("input[type=file][required]").length]).toEqual([undefined, 1]);
     const refused = await importing({ ...fields, text: file(RULE, ...rules) });
     expect([refused.status, await stored()]).toEqual([409, []]);
-    expect(refused.text).toContain("Nothing was imported: this is not the file that was previewed.");
+    expect(refused.text).toContain("Nothing was imported: this is not the previewed file");
     expect((await importing({ ...fields, text })).status).toBe(303);
     expect((await stored()).length).toBeGreaterThan(0);
   });

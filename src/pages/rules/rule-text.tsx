@@ -1,0 +1,123 @@
+/** A mapping rule in words, and how two versions of a rule differ. */
+import type { Child } from "hono/jsx";
+import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
+import { RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
+import { FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { grouped, signed } from "../kit/format.ts";
+import { Badge, Fact, FactList } from "../kit/parts.tsx";
+
+/** Conditions, and values of each, that a list of differences shows. */
+const CONDITIONS_SHOWN = 10;
+export const VALUES_SHOWN = 10;
+
+export function EnabledBadge({ enabled }: { enabled: boolean }) {
+  return enabled ? <Badge tone="good">Enabled</Badge> : <Badge>Disabled</Badge>;
+}
+
+/** What a rule does, without its name and status. @param props.maxValues values shown of each list; undefined: all. */
+export function RuleSummary({ rule, maxValues }: { rule: RuleContent; maxValues?: number }) {
+  const fields = RULE_FIELDS.filter((field) => {
+    if (field === "match") return rule.conditions.length > 1;
+    return field !== "name" && field !== "enabled" && (field !== "conditions" || rule.conditions.length > 0);
+  });
+  return (
+    <FactList>
+      {fields.map((field) => (
+        <Fact name={RULE_FIELD_LABEL[field]}>
+          <FieldText field={field} rule={rule} maxValues={maxValues} />
+        </Fact>
+      ))}
+    </FactList>
+  );
+}
+
+function FieldText({
+  field,
+  rule,
+  maxValues,
+}: {
+  field: keyof RuleContent;
+  rule: RuleContent;
+  maxValues?: number | undefined;
+}): Child {
+  switch (field) {
+    case "match":
+      return MATCH_LABEL[rule.match];
+    case "points":
+      return signed(rule.points);
+    case "frequency":
+      return FREQUENCY_LABEL[rule.frequency].option;
+    case "enabled":
+      return rule.enabled ? "yes" : "no";
+    case "conditions":
+      return (
+        <ul class="plain">
+          {rule.conditions.map((condition) => (
+            <li>
+              <ConditionText condition={condition} maxValues={maxValues} />
+            </li>
+          ))}
+        </ul>
+      );
+    default:
+      return <code>{rule[field]}</code>;
+  }
+}
+
+function ConditionText({ condition, maxValues }: { condition: MappingCondition; maxValues?: number | undefined }) {
+  const { path, operator, value } = condition;
+  const values = value === undefined ? [] : Array.isArray(value) ? value : [value];
+  const shown = values.slice(0, maxValues);
+  return (
+    <>
+      <code>{path}</code> {OPERATOR_LABEL[operator]}{" "}
+      {shown.map((text, index) => (
+        <>
+          {index > 0 && ", "}
+          <code>{String(text)}</code>
+        </>
+      ))}
+      {shown.length < values.length && ` and ${grouped(values.length - shown.length)} more`}
+    </>
+  );
+}
+
+export function RuleDifferences({ before, after }: { before: RuleContent; after: RuleContent }) {
+  return (
+    <ul class="plain">
+      {ruleDifferences(before, after).map((difference) => {
+        if (difference.field !== "conditions") {
+          const { field } = difference;
+          return (
+            <li>
+              {RULE_FIELD_LABEL[field]}: <FieldText field={field} rule={before} /> →{" "}
+              <FieldText field={field} rule={after} />
+            </li>
+          );
+        }
+        const { removed, added } = difference;
+        if (removed.length + added.length === 0) return <li>Conditions: order changed</li>;
+        return (
+          <>
+            <SomeConditions label="Condition removed" conditions={removed} />
+            <SomeConditions label="Condition added" conditions={added} />
+          </>
+        );
+      })}
+    </ul>
+  );
+}
+
+function SomeConditions({ label, conditions }: { label: string; conditions: readonly MappingCondition[] }) {
+  const more = conditions.length - CONDITIONS_SHOWN;
+  return (
+    <>
+      {conditions.slice(0, CONDITIONS_SHOWN).map((condition) => (
+        <li>
+          {label}: <ConditionText condition={condition} maxValues={VALUES_SHOWN} />
+        </li>
+      ))}
+      {more > 0 && <li>{`${label}: ${grouped(more)} more`}</li>}
+    </>
+  );
+}
