@@ -29,7 +29,7 @@ export function KeyTitle({ name, maskedKey }: KeyName) {
 }
 
 /** Keys that the filter offers. With more keys, part of a name finds the rest. */
-const KEYS_OFFERED = 100;
+export const KEYS_OFFERED = 100;
 
 export interface KeyFilter {
   /** Id of the chosen key. Empty: all keys. */

@@ -2,6 +2,7 @@
  * The settings of each kind of sender (spec §4, docs/senders.md), and a test call with its trace. The page of a new key
  * fills the full key in. Elsewhere a placeholder stands for it, until somebody types the key into the test call.
  */
+import type { PropsWithChildren } from "hono/jsx";
 import {
   composedEvent,
   CRM_BODY,
@@ -50,7 +51,15 @@ export interface Composer {
 export const USUAL_EVENT: Composer = { status: "Registered", program: "Spring Webinar" };
 
 /** A sentence, a text to copy, settings by name, or the form for the event. */
-type Part = string | { copy: string; label: string; id?: string } | { settings: Record<string, string> } | Composer;
+type Part = string | CopyPart | { settings: Record<string, string> } | Composer;
+
+interface CopyPart {
+  copy: string;
+  label: string;
+  id?: string;
+  /** Summary of the text, which is folded. */
+  folded?: string;
+}
 type Step = readonly [title: string, ...parts: Part[]];
 
 interface Props {
@@ -79,8 +88,9 @@ export function SenderSteps(props: Props) {
 function StepPart({ part, id }: { part: Part; id: string }) {
   if (typeof part === "string") return <p class="quiet small">{part}</p>;
   if ("copy" in part) {
-    const { copy, label } = part;
-    return <CopyText id={part.id ?? id} label={label} text={copy} block={/[\s{]/.test(copy)} />;
+    const { copy, label, folded } = part;
+    const text = <CopyText id={part.id ?? id} label={label} text={copy} block={/[\s{]/.test(copy)} />;
+    return folded === undefined ? text : <Folded summary={folded}>{text}</Folded>;
   }
   if ("program" in part) return <EventForm {...part} />;
   return (
@@ -89,6 +99,15 @@ function StepPart({ part, id }: { part: Part; id: string }) {
         <Fact name={name}>{value}</Fact>
       ))}
     </FactList>
+  );
+}
+
+function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
+  return (
+    <details>
+      <summary class="small">{summary}</summary>
+      {children}
+    </details>
   );
 }
 
@@ -167,8 +186,15 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
     case "code": {
       const webhooks = webhooksOf(origin, { ...setUp, endpointType: "signal_staging" });
       return [
-        ["Choose a URL", ...webhooks.flatMap((webhook) => [`${webhook.label}: ${webhook.note}`, urlOf(webhook)])],
-        ["Post JSON", ...callsOf(webhooks[0], secret)],
+        [
+          "Post to one of these URLs",
+          ...webhooks.flatMap((webhook) => [
+            `${webhook.label}: ${webhook.note}`,
+            urlOf(webhook),
+            curlOf(webhook, secret),
+          ]),
+        ],
+        ["Or start from code", ...codeOf(webhooks[0], secret)],
       ];
     }
     case "accounts": {
@@ -180,7 +206,7 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
           { copy: JSON.stringify(webhook.body, null, 2), label: "example body", id: "accounts-body" },
           "Fields that are missing or null keep their value. Send several accounts as an array.",
         ],
-        ["Call it", ...callsOf(webhook, secret)],
+        ["Call it", curlOf(webhook, secret), ...codeOf(webhook, secret)],
       ];
     }
   }
@@ -197,11 +223,15 @@ function urlOf({ id, label, url }: Webhook): Part {
   return { copy: url, label: `URL: ${label}`, id: `url-${id}` };
 }
 
-function callsOf(webhook: Webhook, secret: SetUp["secret"] = null): Part[] {
+function curlOf(webhook: Webhook, secret: SetUp["secret"]): Part {
+  const { id, label } = webhook;
+  return { copy: curlLine(webhook, secret ?? null), label: `curl command: ${label}`, id: `curl-${id}`, folded: "curl" };
+}
+
+function codeOf(webhook: Webhook, secret: SetUp["secret"]): Part[] {
   return [
-    { copy: curlLine(webhook, secret ?? null), label: "curl command", id: `curl-${webhook.id}` },
-    { copy: fetchCall(webhook, secret ?? null), label: "JavaScript code" },
-    { copy: pythonCall(webhook, secret ?? null), label: "Python code" },
+    { copy: fetchCall(webhook, secret ?? null), label: "JavaScript code", folded: "JavaScript" },
+    { copy: pythonCall(webhook, secret ?? null), label: "Python code", folded: "Python" },
     "202 means durably accepted. Any other answer says in “detail” how to fix the call.",
   ];
 }

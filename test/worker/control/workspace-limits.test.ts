@@ -145,7 +145,10 @@ describe("active API keys", () => {
 
 describe("API keys created in 24 hours", () => {
   const deactivatedAt = iso(Date.now());
-  const A_DAY = { status: 409, body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 API keys") } };
+  const A_DAY = {
+    status: 409,
+    body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 new API keys") },
+  };
 
   test("are limited; replaced and ended keys count too", async () => {
     const nowMs = Date.now();

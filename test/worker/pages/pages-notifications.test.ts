@@ -242,8 +242,8 @@ test("the thresholds of scores are at most five whole numbers, in any order", as
 });
 
 test("the page of a key sets the number of days that it may be silent", async () => {
-  const path = `${of.home}/settings/api-keys/${of.workspace.key.id}/silence`;
-  const save = (silent_after_days: string) => of.admin.post(path, { silent_after_days });
+  const path = `${of.home}/settings/api-keys/${of.workspace.key.id}`;
+  const save = (silent_after_days: string) => of.admin.post(path, { name: "Website", silent_after_days });
   const refused = await save("0");
   expect([refused.status, focusedIn(refused.body)]).toEqual([422, "silent_after_days"]);
   for (const [typed, days] of [
