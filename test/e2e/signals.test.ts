@@ -89,7 +89,7 @@ test("each curl command of the page works, and none does after the key is deacti
     // A sender learns of the deactivation with its next call.
     await page.getByRole("link", { name: "View all keys" }).click();
     await page.getByLabel(/^Actions for API key O'Neill's key/).click();
-    await page.getByText("Deactivate", { exact: true }).click();
+    await page.getByLabel(/^Deactivate O'Neill's key .*\?$/).click();
     await page.getByRole("dialog").getByRole("button", { name: "Deactivate" }).click();
     await page.getByText("API key deactivated.").waitFor();
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: 401, code: "unauthorized" });

@@ -24,7 +24,9 @@ const requireKeyManager = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-type Shown = "active" | "all";
+const SHOWN = { all: "All", active: "Active" } as const;
+
+type Shown = keyof typeof SHOWN;
 
 export const keyPages = pages
   .createApp()
@@ -32,7 +34,7 @@ export const keyPages = pages
   .get("/", async (c) => {
     const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
     const list = new ListAddress(keysPath(c), c.req.query());
-    const shown = list.choice<Shown>("show", null, { active: "Active", all: "All" }, "active");
+    const shown = list.choice<Shown>("show", null, SHOWN, "all");
     const slice = list.slice(PAGE_ROWS);
     const [keys, lastUsed] = await Promise.all([
       shown === "all" ? listKeys(db, id, slice) : listActiveKeys(db, id, nowMs, slice),
@@ -76,10 +78,10 @@ function KeysView(props: Props) {
       </PageHead>
       <Panel list>
         <Tabs
-          label="Keys"
+          label="Status"
           tabs={[
-            { href: path, text: "Active", current: shown === "active" },
-            { href: `${path}?show=all`, text: "All", current: shown === "all" },
+            { href: path, text: SHOWN.all, current: shown === "all" },
+            { href: `${path}?show=active`, text: SHOWN.active, current: shown === "active" },
           ]}
         />
         {isEmpty ? (

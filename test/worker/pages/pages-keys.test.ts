@@ -284,7 +284,7 @@ describe("§2.1: the list of keys", () => {
   const deactivate = (id: string) => fresh.workspace.operator("POST", `/keys/${id}/deactivate`);
 
   test("says what to do if it is empty", async () => {
-    expect(await fresh.owner.see(path)).toContain("No active API keys");
+    expect(await fresh.owner.see(path)).toContain("No API keys yet");
   });
 
   test("shows the settings of each key and its masked value", async () => {
@@ -303,17 +303,17 @@ describe("§2.1: the list of keys", () => {
     expect((await members.owner.read(keysPath)).only(`tr[id="${id}"]`).text).toContain("just now");
   });
 
-  test("shows active keys first, and inactive keys with their end under All", async () => {
+  test("shows deactivated and expired keys as Inactive with the time, without actions, and active keys alone", async () => {
     await deactivate((await fresh.workspace.newKey({ name: "ends" })).id);
     const expires_at = new Date(Date.now() + 60_000).toISOString();
     await fresh.workspace.newKey({ name: "expires", expires_at });
-    const active = await fresh.owner.read(path);
-    expect(active.rows.map(({ text }) => text)).toEqual([expect.stringMatching(/^expires .* Active /)]);
-    const all = active.link("All").target ?? "";
-    expect((await fresh.owner.read(all)).text).toMatch(/expires.* Active .*ends.* Inactive Deactivated just now/);
+    const all = await fresh.owner.read(path);
+    expect(all.text).toMatch(/expires.* Active .*ends.* Inactive Deactivated just now/);
+    const active = all.link("Active").target ?? "";
+    expect((await fresh.owner.read(active)).rows.map(({ text }) => text)).toEqual([expect.stringMatching(/^expires /)]);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
-    expect((await fresh.owner.read(path)).text).toContain("No active API keys");
-    const { text, rows } = await fresh.owner.read(all);
+    expect((await fresh.owner.read(active)).text).toContain("No active API keys");
+    const { text, rows } = await fresh.owner.read(path);
     expect(text).toMatch(/expires.* Inactive Expired .*ends.* Inactive Deactivated/);
     expect(rows.flatMap((row) => row.buttons())).toHaveLength(0);
   });
