@@ -39,7 +39,7 @@ export const REFUSALS = {
     when: "The key is unknown, expired or deactivated, or its secret is missing or wrong.",
     label: "Key or secret not valid",
     advice:
-      "Use the URL of an active key. A key that needs a secret wants it in the header X-Api-Secret. A lost key or secret cannot be recovered: create a new key, and deactivate the old one.",
+      "Use the URL of an active key, and send its secret in the header X-Api-Secret if it has one. If either is lost, create a new key and deactivate the old one.",
   },
   endpoint_mismatch: {
     status: 403,
@@ -65,21 +65,21 @@ export const REFUSALS = {
     when: "The body is not JSON; the detail names the position and the likely cause.",
     label: "Not JSON",
     advice:
-      "Mend the template where the detail says. Texts need quotation marks, and tokens that fill in texts need JSON encoding (in a marketing platform: Request Token Encoding JSON).",
+      "Fix the template at the position in the detail. Texts need quotation marks. Tokens in texts need JSON encoding (in a marketing platform: Request Token Encoding JSON).",
   },
   body_unreadable: {
     status: 400,
     title: "The body is not JSON",
     when: "The body does not decompress, or it broke off or stalled.",
     label: "Unreadable body",
-    advice: "Send all of the body; with Content-Encoding: gzip, all of a valid gzip stream.",
+    advice: "Send the whole body. With Content-Encoding: gzip, send a complete gzip stream.",
   },
   body_too_large: {
     status: 413,
     title: "Too large",
     when: "The body is too large, counted after decompression.",
     label: "Body too large",
-    advice: "Split what is sent into several calls, or use the bulk endpoint.",
+    advice: "Split the signals into several calls, or use the bulk endpoint.",
   },
   batch_too_long: {
     status: 413,
@@ -95,7 +95,7 @@ export const REFUSALS = {
     title: "Not a valid signal",
     when: "There is no signal in the body.",
     label: "No signal in the body",
-    advice: "Send at least one signal, or no call.",
+    advice: "Send at least one signal per call.",
   },
   media_type_unsupported: {
     status: 415,
@@ -131,7 +131,7 @@ export const REFUSALS = {
     title: "Not a valid signal",
     when: "This line is not JSON.",
     label: "A line is not JSON",
-    advice: "In a bulk import each line is a whole JSON object of its own.",
+    advice: "In a bulk import, each line must be a complete JSON object.",
   },
   signal_not_object: {
     status: 422,
@@ -146,7 +146,7 @@ export const REFUSALS = {
     when: "The signal is too large.",
     label: "Signal too large",
     get advice() {
-      return `Send at most ${grouped(SIGNAL_MAX_BYTES)} bytes a signal: leave out what no mapping rule looks at.`;
+      return `Send at most ${grouped(SIGNAL_MAX_BYTES)} bytes per signal. Leave out properties that no mapping rule uses.`;
     },
   },
   signal_too_deep: {
@@ -175,7 +175,7 @@ export const REFUSALS = {
     title: "Not a valid signal",
     when: "The email is not an address.",
     label: "Invalid email",
-    advice: "Send one email address, or none. A token that was not replaced is not an address.",
+    advice: "Send one email address, or none. Check for tokens that were not replaced.",
   },
   properties_invalid: {
     status: 422,
@@ -190,7 +190,7 @@ export const REFUSALS = {
     when: "The payload does not fit the key's payload template; the detail names the path.",
     label: "Does not fit the payload template",
     advice:
-      "Send what the key's payload template maps; the detail names each path. Or create a key with another template.",
+      "Send the paths that the key's payload template maps. The detail names the missing ones. Or create a key with another template.",
   },
   rate_limited: {
     status: 429,
@@ -198,8 +198,7 @@ export const REFUSALS = {
     detail: "Requests came faster than the request rate allows. Send again after Retry-After seconds.",
     when: "Requests come faster than the request rate allows.",
     label: "Too many requests",
-    advice:
-      "Wait for Retry-After seconds, then send again. Put more signals into one call rather than making more calls.",
+    advice: "Wait for Retry-After seconds, then send again. Send more signals per call instead of more calls.",
   },
   allowance_exceeded: {
     status: 429,
@@ -210,7 +209,7 @@ export const REFUSALS = {
     when: "The signal limit is used up, and there is no extra room any more.",
     label: "Signal limit reached",
     advice:
-      "Nothing to change at the sender: it may send again in the next billing period. An owner or admin can switch overages on or change the plan.",
+      "Nothing to fix at the sender. It can send again in the next billing period, or once an owner or admin enables overages or upgrades.",
   },
   extra_room_exceeded: {
     status: 429,
@@ -221,7 +220,7 @@ export const REFUSALS = {
     when: "Twice the signal limit is used up.",
     label: "Twice the signal limit reached",
     advice:
-      "Nothing to change at the sender: it may send again in the next billing period. An owner or admin can switch overages on or change the plan.",
+      "Nothing to fix at the sender. It can send again in the next billing period, or once an owner or admin enables overages or upgrades.",
   },
   unavailable: {
     status: 503,

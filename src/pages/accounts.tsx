@@ -18,6 +18,7 @@ import { Empty, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Pager, Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { SignalLink } from "./signals/signals.tsx";
 
 /** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
 function accountPath(base: string, externalId: string): string {
@@ -226,14 +227,6 @@ function Change({ base, change: { field, before, after, atMs, signalId } }: { ba
         <ShortValue json={after} characters={ACCOUNT_CHANGE_CHARACTERS} />
       </div>
     </li>
-  );
-}
-
-function SignalLink({ base, id }: { base: string; id: string }) {
-  return (
-    <a class="small" href={`${base}/signals/${encodeURIComponent(id)}`} title={id}>
-      View signal
-    </a>
   );
 }
 

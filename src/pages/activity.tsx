@@ -21,7 +21,7 @@ import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter } from
 import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { DayFields, NameField, SelectField } from "./kit/forms.tsx";
-import { type DayRange, ListAddress } from "./kit/list-address.ts";
+import { type DayRange, ListAddress, type Scanned, type ScannedSlice, scanOn } from "./kit/list-address.ts";
 import { Clamped, Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
 import { Pager, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
@@ -30,9 +30,6 @@ import { EXPORTS, FORMATS } from "./people/people.tsx";
 
 /** Members that the field "By" offers. */
 const ACTORS_OFFERED = 100;
-/** Windows of entries that one page searches until it finds some. */
-const WINDOWS = 5;
-
 /** The actions, with the page below the workspace's path that a row leads to. `{}`: the id of the target. */
 export const ACTIONS = {
   "plan.created": ["Plan created", "usage"],
@@ -86,7 +83,10 @@ export const activityPages = pages.createApp().get("/", async (c) => {
   ]);
   const actors = ["operator", ...members.items.map(({ email }) => email)];
   const asked = await readAddress(c, actors);
-  const entries = await findEntries(c, asked.filter, asked.list.query["cursor"] ?? null);
+  const entries = await scanOn(asked.list.slice(PAGE_ROWS), async (slice) => {
+    const found = await listAudit(db, id, asked.filter, slice);
+    return { ...found, complete: found.items.length > 0 || found.next === null };
+  });
   const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
   const keys = canManageKeys(c.get("role")) ? await keyNames(db, id, keyIds) : new Map<string, never>();
   const view = { ...asked, entries, actors, names: { keys, plans }, base: workspacePath(c), nowMs: Date.now() };
@@ -120,17 +120,6 @@ function actionOptions(forManagers: boolean): Record<string, string> {
   return { "": "All actions", ...Object.fromEntries(shown) };
 }
 
-/** Searches several windows until one has entries, so that few pages are empty. */
-async function findEntries(c: Context<PagesEnv>, filter: AuditFilter, from: string | null) {
-  let cursor = from;
-  for (let windows = 1; ; windows++) {
-    // oxlint-disable-next-line no-await-in-loop -- each window begins where the one before ends
-    const found = await listAudit(c.get("db"), c.get("workspace").id, filter, { cursor, limit: PAGE_ROWS });
-    if (found.items.length > 0 || found.next === null || windows === WINDOWS) return found;
-    cursor = found.next;
-  }
-}
-
 interface Props {
   base: string;
   list: ListAddress;
@@ -139,14 +128,14 @@ interface Props {
   /** Null: the viewer may not see keys. */
   keyFilter: KeyFilter | null;
   days: DayRange;
-  entries: Awaited<ReturnType<typeof listAudit>>;
+  entries: Scanned<ScannedSlice<AuditRecord>>;
   actors: readonly string[];
   names: Names;
   nowMs: number;
 }
 
 function ActivityView({ base, list, action, actor, keyFilter, days, entries, actors, names, nowMs }: Props) {
-  const { items, next } = entries;
+  const { items, next, complete, scans } = entries;
   return (
     <>
       <PageHead title="Activity">
@@ -181,10 +170,11 @@ function ActivityView({ base, list, action, actor, keyFilter, days, entries, act
         {items.length === 0 && next === null && list.isFiltered && <NoMatches what="entries" list={list} />}
         {items.length === 0 && next === null && !list.isFiltered && <Empty title="No activity yet" />}
         <ScanNote
-          complete={items.length > 0 || next === null}
-          read={counted(WINDOWS * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
+          complete={complete}
+          isEmpty={items.length === 0}
+          read={counted(scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
         />
-        <Pager list={list} next={next} />
+        <Pager list={list} next={next} complete={complete} />
       </Panel>
     </>
   );
@@ -205,7 +195,7 @@ function pathOf({ action, target }: AuditRecord): string {
 
 function actorText(actor: string) {
   const name = { operator: "The operator", service: "The service" }[actor];
-  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet">{name}</span>;
+  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
 /** The name of the target, and what was changed. */

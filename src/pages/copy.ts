@@ -81,27 +81,35 @@ export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
 /** How a signal's status is shown, and what it means. */
 export const STATUS_COPY = {
-  processed: { label: "Processed", tone: "good", meaning: "It took its effect." },
+  processed: { label: "Processed", tone: "good", meaning: "Recorded and processed." },
   held: {
     label: "Held",
     tone: "warn",
-    meaning: "It came between the plan's limit and twice the limit: it updates no score and is deleted at period end.",
+    meaning: "Received beyond the signal limit. It updates no score and is deleted at period end.",
   },
-  anonymous: { label: "Anonymous", tone: "info", meaning: "Its visitor is not known yet; it waits in cold storage." },
-  duplicate: { label: "Duplicate", tone: "quiet", meaning: "The same content came before; only the first one counts." },
-  purged: { label: "Purged", tone: "quiet", meaning: "It was held, and its billing period has ended." },
-  dead: { label: "Dead letter", tone: "bad", meaning: "It could not be processed; it can be replayed." },
-  in_flight: { label: "In flight", tone: "info", meaning: "It is accepted and on its way to the store." },
+  anonymous: {
+    label: "Anonymous",
+    tone: "info",
+    meaning: "The visitor is not known yet. The signal waits in cold storage.",
+  },
+  duplicate: {
+    label: "Duplicate",
+    tone: "quiet",
+    meaning: "Same content as an earlier signal. Only the first one scores.",
+  },
+  purged: { label: "Purged", tone: "quiet", meaning: "Held until the billing period ended, then deleted." },
+  dead: { label: "Dead letter", tone: "bad", meaning: "The signal could not be processed. It can be replayed." },
+  in_flight: { label: "In flight", tone: "info", meaning: "Accepted, on its way to the Signal Store." },
 } as const satisfies Record<TraceStatus, { label: string; tone: Tone; meaning: string }>;
 
 /** The real cause of a 401, whose answer is the same for all causes. */
 export const CAUSE_COPY = {
-  key_malformed: "What stands in the URL is no API key.",
-  key_unknown: "There is no such key.",
+  key_malformed: "The URL contains no API key.",
+  key_unknown: "The key does not exist.",
   key_expired: "The key has expired.",
   key_deactivated: "The key is deactivated.",
-  secret_missing: "The key wants a secret, and the call had no X-Api-Secret header.",
-  secret_wrong: "The secret in the X-Api-Secret header is not the key's.",
+  secret_missing: "The key requires a secret, but the call had no X-Api-Secret header.",
+  secret_wrong: "The secret in the X-Api-Secret header is wrong.",
 } as const satisfies Record<UnauthorizedCause, string>;
 
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
@@ -117,9 +125,9 @@ export const DONE = {
   released: "Held signals released. They are processed within moments.",
   release_under_way: "Release in progress. Activity shows the number when it is done.",
   none_released: "No signals released: no held signal fits.",
-  replayed: "Sent through the queue again. What can be processed now gets its place in a moment.",
-  replay_under_way: "The replay is under way and goes on by itself. Activity shows the number when it is done.",
-  nothing_to_replay: "There was nothing to replay.",
+  replayed: "Replayed. Signals that can be processed now appear in a moment.",
+  replay_under_way: "Replay in progress. Activity shows the number when it is done.",
+  nothing_to_replay: "Nothing to replay.",
   thresholds_saved: "Thresholds saved. You are notified from the next score change on.",
   destination_paused: "Destination paused.",
   destination_resumed: "Destination resumed. Waiting deliveries are sent now.",

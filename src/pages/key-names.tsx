@@ -23,7 +23,7 @@ export function keyText(key: KeyName | undefined, keyId: string): string {
 export function KeyTitle({ name, maskedKey }: KeyName) {
   return (
     <>
-      {name} <small class="mono">{maskedKey}</small>
+      {name} <small class="mono nowrap">{maskedKey}</small>
     </>
   );
 }

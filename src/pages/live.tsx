@@ -1,74 +1,79 @@
 /**
- * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for what is new and puts the rows
- * on top; without a script, a link looks again.
+ * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for newer rows and puts them on
+ * top. Without a script, a link reloads the page.
  */
-import type { SignalStatus } from "../domain/signal/signal.ts";
 import type { Context } from "hono";
-import type { Child } from "hono/jsx";
-import { keyNames, type KeyName } from "../control/api-keys.ts";
+import { type KeyName, keyNames } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
+import type { SignalStatus } from "../domain/signal/signal.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
-import { STATUS_COPY, type Tone, CAUSE_COPY } from "./copy.ts";
+import { CAUSE_COPY } from "./copy.ts";
+import { keyText, KeyTitle } from "./key-names.tsx";
+import { Filters } from "./kit/filters.tsx";
+import { counted, signed } from "./kit/format.ts";
+import { SelectField } from "./kit/forms.tsx";
+import { ListAddress } from "./kit/list-address.ts";
+import { Badge, Clamped, Empty, PageHead, Panel, StatusBadge, Time } from "./kit/parts.tsx";
+import { Table } from "./kit/table.tsx";
 import { fragment, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
-import { SelectField, TextField } from "./kit/forms.tsx";
-import { keyText } from "./key-names.tsx";
-import { Badge, Clamped, Empty, PageHead, Panel, Time } from "./views/parts.tsx";
-import { Table } from "./views/table.tsx";
+import { signalPath, STATUS_OPTIONS, titleOf } from "./signals/signals.tsx";
 
-/** Rows that the page begins with, and that come at a time: more than anyone reads in two seconds. */
+/** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;
 
-type LiveStatus = SignalStatus | "rejected";
+const OPTIONS = { ...STATUS_OPTIONS, "": "Everything", rejected: "Rejected" };
 
 interface LiveItem {
-  /** Identifies the line: one that comes again takes the place of the earlier one. */
+  /** Identifies the row: a newer row with the same key replaces it. */
   key: string;
   atMs: number;
-  status: LiveStatus;
+  /** Null: the row counts further signals. */
+  status: SignalStatus | "rejected" | null;
   /** A signal's event, else its kind; a refused call's reason. */
-  what: string;
+  title: string;
   email: string;
   /** The signal's source, or the key of a refused call. */
   from: string;
+  /** Null: not a refused call, or the key is not visible to the member. */
+  apiKey: KeyName | null;
   reason: string;
-  /** Id of the signal to follow; null for a refused call, which left none. */
-  signalId: string | null;
-}
-
-interface LiveFilter {
-  status: string;
-  /** Text to be found anywhere in the line; letter case does not matter. */
-  text: string;
+  href: string;
 }
 
 export const livePages = pages
   .createApp()
   .get("/", async (c) => {
-    const { status = "", text = "" } = c.req.query();
-    const filter = { status, text };
+    const list = new ListAddress(`${workspacePath(c)}/live`, c.req.query());
+    const status = list.choice("status", "Status", OPTIONS, "");
+    const text = list.text("text", "Text").toLowerCase();
     const [signals, rejections] = await Promise.all([latestSignals(c, null), latestRejections(c)]);
-    const items = [...(signals?.signals.map(signalItem) ?? []), ...(await rejectionItems(c, rejections))]
+    const items = [...signalItems(c, signals?.signals ?? []), ...(await rejectionItems(c, rejections))]
       .sort((a, b) => b.atMs - a.atMs)
-      .filter((item) => isShown(item, filter))
+      .filter((item) => (status === "" || item.status === status) && textOf(item).includes(text))
       .slice(0, LIVE_ROWS);
-    const seen = { signals: signals?.cursor ?? "", rejections: cursorOf(rejections) };
-    const data = { path: workspacePath(c), items, filter, seen, nowMs: Date.now() };
-    return page(c, { title: "Live", section: "live" }, <LiveView {...data} />);
+    const seen = { signals: signals?.cursor ?? "", rejections: hashOf(rejections) };
+    return page(
+      c,
+      { title: "Live", section: "live" },
+      <LiveView base={workspacePath(c)} list={list} status={status} items={items} seen={seen} />,
+    );
   })
   .get("/signals", async (c) => {
     const found = await latestSignals(c, c.req.query("after") ?? null);
-    return found === null ? c.body(null, 204) : news(c, found.signals.map(signalItem), found.cursor, found.more);
+    if (found === null) return c.body(null, 204);
+    const { signals, more, cursor } = found;
+    return newRows(c, [...signalItems(c, signals), ...moreItems(c, signals, more)], cursor);
   })
   .get("/rejections", async (c) => {
     const rejections = await latestRejections(c);
-    const cursor = cursorOf(rejections);
-    if (cursor === c.req.query("after")) return c.body(null, 204);
-    return news(c, await rejectionItems(c, rejections), cursor, 0);
+    const hash = hashOf(rejections);
+    if (hash === c.req.query("after")) return c.body(null, 204);
+    return newRows(c, await rejectionItems(c, rejections), hash);
   });
 
 function latestSignals(c: Context<PagesEnv>, after: string | null): Promise<LatestSignals | null> {
@@ -79,206 +84,167 @@ function latestRejections(c: Context<PagesEnv>): Promise<Rejection[]> {
   return quotaCounter(c.env, c.get("workspace").id).rejections(LIVE_ROWS);
 }
 
-/** Refused calls, with the names of their keys for whoever may see keys (spec §1). */
-async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<LiveItem[]> {
-  const keyIds = rejections.map(({ keyId }) => keyId);
-  const names = canManageKeys(c.get("role"))
-    ? await keyNames(c.get("db"), c.get("workspace").id, keyIds)
-    : new Map<string, KeyName>();
-  return rejections.map((rejection) => rejectionItem(rejection, names));
-}
-
 /** Changes with each refused call. */
-function cursorOf(rejections: readonly Rejection[]): string {
+function hashOf(rejections: readonly Rejection[]): string {
   return hashAtOnce(JSON.stringify(rejections)).digest("base64url");
 }
 
-/** Rows for the page's script, the latest first. */
-function news(c: Context<PagesEnv>, items: readonly LiveItem[], cursor: string, more: number) {
-  const rows: Child = (
-    <table>
-      <tbody data-seen={cursor}>
-        {items.map((item) => (
-          <LiveRow path={workspacePath(c)} item={item} nowMs={Date.now()} />
-        ))}
-        {more > 0 && (
-          <tr data-at={isoOf(items.at(-1)?.atMs ?? 0)}>
-            <td colspan={6} class="quiet small">
-              and {more} more
-            </td>
-          </tr>
-        )}
-      </tbody>
-    </table>
+/** Rows for the page's script, newest first. */
+function newRows(c: Context<PagesEnv>, items: readonly LiveItem[], cursor: string) {
+  return fragment(
+    c,
+    <div data-seen={cursor}>
+      <LiveTable items={items} />
+    </div>,
   );
-  return fragment(c, rows);
 }
 
-const WHY = {
-  processed: ({ points }) => (points === 0 ? "" : `${points > 0 ? "+" : ""}${points} points`),
+const REASON = {
+  processed: ({ points }) => (points === 0 ? "" : `${signed(points)} points`),
   held: () => "Beyond the signal limit",
-  anonymous: () => "Its visitor is not known yet",
-  duplicate: ({ duplicateOf }) => `The same as ${duplicateOf ?? "one before"}`,
-  purged: () => "Its billing period had ended",
+  anonymous: () => "Visitor not known yet",
+  duplicate: ({ duplicateOf }) => `Same content as ${duplicateOf ?? "an earlier signal"}`,
+  purged: () => "Billing period ended",
   dead: ({ deadReason }) => deadReason ?? "",
 } as const satisfies Record<SignalStatus, (signal: LiveSignal) => string>;
 
-const KIND = {
-  signal: "(no event)",
-  identify: "Identify",
-  account: "Account update",
-  unknown: "(could not be read)",
-} as const satisfies Record<LiveSignal["kind"], string>;
-
-function signalItem(signal: LiveSignal): LiveItem {
-  const { id, receivedAtMs, status, kind, event, source, email } = signal;
-  return {
-    key: `${id} ${status}`,
-    atMs: receivedAtMs,
-    status,
-    what: event ?? KIND[kind],
-    email: email ?? "",
-    from: source ?? "",
-    reason: WHY[status](signal),
-    signalId: id,
-  };
+function signalItems(c: Context<PagesEnv>, signals: readonly LiveSignal[]): LiveItem[] {
+  return signals.map((signal) => ({
+    key: `${signal.id} ${signal.status}`,
+    atMs: signal.receivedAtMs,
+    status: signal.status,
+    title: titleOf(signal),
+    email: signal.email ?? "",
+    from: signal.source ?? "",
+    apiKey: null,
+    reason: REASON[signal.status](signal),
+    href: signalPath(workspacePath(c), signal.id),
+  }));
 }
 
-function rejectionItem(rejection: Rejection, names: ReadonlyMap<string, KeyName>): LiveItem {
-  const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = rejection;
-  const many = calls > 1 ? `${calls} calls. ` : signals > 1 ? `${signals} signals. ` : "";
-  return {
-    key: `${requestId} ${code}`,
-    atMs: lastAtMs,
-    status: "rejected",
-    what: REFUSALS[code].label,
-    email: "",
-    from: keyText(names.get(keyId), keyId),
-    reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
-    signalId: null,
-  };
+/** A row for the signals that one answer has no room for. */
+function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: number): LiveItem[] {
+  const last = signals.at(-1);
+  if (more === 0 || last === undefined) return [];
+  const href = `${workspacePath(c)}/signals/all`;
+  const empty = { status: null, email: "", from: "", apiKey: null, reason: "" };
+  return [{ ...empty, key: `more ${last.id}`, atMs: last.receivedAtMs, title: counted(more, "more signal"), href }];
 }
 
-function isShown(item: LiveItem, { status, text }: LiveFilter): boolean {
-  if (status !== "" && item.status !== status) return false;
-  const within = `${item.what}\n${item.email}\n${item.from}\n${item.reason}`.toLowerCase();
-  return within.includes(text.trim().toLowerCase());
+/** Refused calls, with the names of their keys for members who may see keys (spec §1). */
+async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<LiveItem[]> {
+  const keyIds = canManageKeys(c.get("role")) ? rejections.map(({ keyId }) => keyId) : [];
+  const names = await keyNames(c.get("db"), c.get("workspace").id, keyIds);
+  return rejections.map(({ lastAtMs, keyId, code, cause, detail, requestId, calls, signals }) => {
+    const many = calls > 1 ? `${counted(calls, "call")}. ` : signals > 1 ? `${counted(signals, "signal")}. ` : "";
+    return {
+      key: `${requestId} ${code}`,
+      atMs: lastAtMs,
+      status: "rejected",
+      title: REFUSALS[code].label,
+      email: "",
+      from: keyText(names.get(keyId), keyId),
+      apiKey: names.get(keyId) ?? null,
+      reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
+      href: `${workspacePath(c)}/rejections?${new URLSearchParams({ code, key: keyId }).toString()}`,
+    };
+  });
 }
 
-const { in_flight: _, ...RECORDED } = STATUS_COPY;
-const STATUSES: Record<LiveStatus, { label: string; tone: Tone; meaning: string }> = {
-  ...RECORDED,
-  rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused; nothing of it was kept." },
-};
+/** The text that the text filter searches. */
+function textOf({ title, email, from, reason }: LiveItem): string {
+  return `${title}\n${email}\n${from}\n${reason}`.toLowerCase();
+}
 
-interface LiveData {
-  /** The workspace's path, `/w/{slug}`. */
-  path: string;
+interface LiveProps {
+  base: string;
+  list: ListAddress;
+  status: string;
   items: readonly LiveItem[];
-  filter: LiveFilter;
-  /** Which signals and which refused calls the page has. */
+  /** Names the signals and the refused calls that the page has. */
   seen: { signals: string; rejections: string };
-  nowMs: number;
 }
 
-function LiveView({ path, items, filter, seen, nowMs }: LiveData) {
-  const query = new URLSearchParams({ status: filter.status, text: filter.text }).toString();
+function LiveView({ base, list, status, items, seen }: LiveProps) {
   return (
     <>
       <PageHead
         title="Live"
         actions={
-          <a class="button no-script" href={`${path}/live?${query}`}>
-            Refresh
-          </a>
+          <>
+            <a class="button no-script" href={`${base}/live?${new URLSearchParams(list.query).toString()}`}>
+              Refresh
+            </a>
+            <span class="badge good needs-script" id="live-state" role="status">
+              Live
+            </span>
+            <button type="button" class="needs-script" id="live-pause">
+              Pause
+            </button>
+          </>
         }
       >
         Signals and refused calls as they arrive.
       </PageHead>
-      <div
-        class="stack"
-        data-live={`${path}/live`}
-        data-live-signals={seen.signals}
-        data-live-rejections={seen.rejections}
-      >
-        <form method="get" action={`${path}/live`} class="filters" id="live-filter">
-          <SelectField
-            name="status"
-            label="What"
-            value={filter.status}
-            options={[
-              ["", "Everything"],
-              ...Object.entries(STATUSES).map(([status, { label }]) => [status, label] as const),
-            ]}
-          />
-          <TextField
-            name="text"
-            label="With the text"
-            value={filter.text}
-            placeholder="event, email, source"
-            autocomplete="off"
-          />
-          <button class="no-script">Filter</button>
-          <button type="button" class="needs-script" id="live-pause">
-            Pause
-          </button>
-          <span class="live-state needs-script" id="live-state" role="status">
-            Live
-          </span>
-        </form>
-        <Panel flush>
-          <Table
-            caption="The latest, newest first"
-            tall
-            head={["Time", "Status", "What", "Who", "Source or key", "Why"]}
-          >
-            {items.map((item) => (
-              <LiveRow path={path} item={item} nowMs={nowMs} />
-            ))}
-          </Table>
-          <div id="live-empty" hidden={items.length > 0}>
-            <Empty
-              title={filter.status === "" && filter.text === "" ? "Nothing has arrived yet" : "Nothing like that yet"}
-            >
-              <p>
-                What arrives is shown here. <a href={`${path}/connect`}>Connect a sender</a>, and send a test signal.
-              </p>
-            </Empty>
-          </div>
-        </Panel>
-      </div>
+      <Filters list={list} search={{ name: "text", label: "Filter by event, email, source or reason" }}>
+        <SelectField name="status" label="Status" value={status} options={Object.entries(OPTIONS)} />
+      </Filters>
+      <Panel list>
+        <div
+          id="live"
+          data-live={`${base}/live`}
+          data-live-signals={seen.signals}
+          data-live-rejections={seen.rejections}
+          hidden={items.length === 0}
+        >
+          <LiveTable items={items} />
+        </div>
+        <div id="live-empty" hidden={items.length > 0}>
+          <Empty title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}>
+            <p>New signals and refused calls appear here.</p>
+            <a class="button" href={`${base}/connect`}>
+              Connect a sender
+            </a>
+          </Empty>
+        </div>
+      </Panel>
     </>
   );
 }
 
-function Status({ status }: { status: LiveStatus }) {
-  const { label, tone, meaning } = STATUSES[status];
+function LiveTable({ items }: { items: readonly LiveItem[] }) {
   return (
-    <Badge tone={tone} title={meaning}>
-      {label}
+    <Table
+      caption="Latest signals and refused calls"
+      rows={items}
+      href={({ href }) => href}
+      attributes={(item) => ({
+        "data-key": item.key,
+        "data-at": new Date(item.atMs).toISOString(),
+        "data-status": item.status ?? "",
+        "data-text": textOf(item),
+      })}
+      columns={[
+        { head: "Event", cell: ({ title }) => title },
+        { head: "Status", cell: ({ status }) => status !== null && <Status status={status} /> },
+        { head: "Person", cell: ({ email }) => email },
+        {
+          head: "Source or key",
+          cell: ({ from, apiKey }) => (apiKey === null ? from : <KeyTitle {...apiKey} />),
+          drop: "narrow",
+        },
+        { head: "Details", kind: "text", cell: ({ reason }) => reason !== "" && <Clamped>{reason}</Clamped> },
+        { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
+      ]}
+    />
+  );
+}
+
+function Status({ status }: { status: SignalStatus | "rejected" }) {
+  if (status !== "rejected") return <StatusBadge status={status} />;
+  return (
+    <Badge tone="bad" title="The call was refused. Nothing of it was kept.">
+      Rejected
     </Badge>
   );
-}
-
-function LiveRow({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: number }) {
-  return (
-    <tr data-key={item.key} data-at={isoOf(item.atMs)} data-status={item.status}>
-      <td>
-        <Time ms={item.atMs} nowMs={nowMs} />
-      </td>
-      <td>
-        <Status status={item.status} />
-      </td>
-      <td class="event">
-        {item.signalId === null ? item.what : <a href={`${path}/signals/${item.signalId}`}>{item.what}</a>}
-      </td>
-      <td class="event">{item.email}</td>
-      <td class="what">{item.from}</td>
-      <td class="why">{item.reason !== "" && <Clamped>{item.reason}</Clamped>}</td>
-    </tr>
-  );
-}
-
-function isoOf(ms: number): string {
-  return new Date(ms).toISOString();
 }

@@ -22,8 +22,8 @@ import { ListAddress } from "./kit/list-address.ts";
 import { CopyText, PageHead, Panel, Time } from "./kit/parts.tsx";
 import { type Column, Pager, Table } from "./kit/table.tsx";
 import { done, mayManage, page } from "./page.tsx";
-import { contextOf, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
-import { formText, readForm } from "./read-form.tsx";
+import { formText, contextOf, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { readForm } from "./read-form.tsx";
 import { requireManager } from "./session/require-sign-in.ts";
 
 type Ctx = Context<PagesEnv>;

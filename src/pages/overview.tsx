@@ -18,7 +18,6 @@ import type { SignalStore } from "../store/signal-store.ts";
 import { counterOverviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf, signalStore } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
-import { Dismiss, isDismissed } from "./dismissed.tsx";
 import { BarLegend, DayBars } from "./kit/charts.tsx";
 import { ago, counted, day, grouped } from "./kit/format.ts";
 import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
@@ -27,6 +26,7 @@ import { page } from "./page.tsx";
 import { keyText, type KeyNames } from "./key-names.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
+import { Dismiss, isDismissed } from "./usage-bar.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;

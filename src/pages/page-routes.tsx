@@ -3,15 +3,13 @@ import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
 import { errorText, logEvent } from "../platform/log.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
-import { pages, workspacePath } from "./pages-env.ts";
-import { dismiss, DISMISSIBLE } from "./dismissed.tsx";
-import { formText } from "./form-text.ts";
+import { pages } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
-import { notFoundPage, plainPage } from "./page.tsx";
-import { signalPages } from "./signals/signal-pages.tsx";
-import { askUsage } from "./usage-bar.tsx";
+import { messagePage, notFoundPage } from "./page.tsx";
+import { signalPages } from "./signals/queue.tsx";
+import { askUsage, dismissNotice } from "./usage-bar.tsx";
 import { livePages } from "./live.tsx";
-import { rejectionPages } from "./rejections/rejection-pages.tsx";
+import { rejectionPages } from "./rejections.tsx";
 import { rulePages } from "./rules/rules.tsx";
 import { overviewPages } from "./overview.tsx";
 import { searchPages } from "./search.tsx";
@@ -21,13 +19,11 @@ import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect.tsx";
 import { keyPages } from "./keys/keys.tsx";
 import { memberPages } from "./members.tsx";
-import { notificationPages } from "./notifications/notification-pages.tsx";
+import { notificationPages } from "./notifications/notifications.tsx";
 import { activityPages } from "./activity.tsx";
-import { fromThisOrigin } from "./session/form-guard.ts";
-import { limitForms } from "./session/form-limits.ts";
-import { sessionRoutes } from "./session/sign-in-routes.tsx";
+import { fromThisOrigin, limitForms } from "./session/form-guard.ts";
 import { requireMember, requireSignIn } from "./session/require-sign-in.ts";
-import { safeTarget } from "./session/sign-in-target.ts";
+import { sessionRoutes } from "./session/sign-in.tsx";
 
 const safeHeaders = secureHeaders({
   contentSecurityPolicy: {
@@ -67,14 +63,7 @@ const workspacePages = pages
   .route("/settings/members", memberPages)
   .route("/settings/notifications", notificationPages)
   .route("/settings/activity", activityPages)
-  .post("/dismiss", readForm(), (c) => {
-    const form = c.get("form");
-    const [what, state] = [formText(form, "what"), formText(form, "state")];
-    const known = DISMISSIBLE.find((notice) => notice === what);
-    if (known !== undefined && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
-    const [home, target] = [workspacePath(c), safeTarget(formText(form, "back"))];
-    return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
-  })
+  .post("/dismiss", readForm(), dismissNotice)
   .all("*", (c) => notFoundPage(c));
 
 const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
@@ -92,15 +81,11 @@ export const pageRoutes = pages
     // An HTTPException is a middleware's refusal, no failure.
     if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
-    return plainPage(
+    return messagePage(
       c,
-      { title: "Something went wrong", status: 503 },
-      <>
-        <h1>Something went wrong</h1>
-        <p>The page could not be made. Nothing was lost; try again in a moment.</p>
-        <p class="quiet small">
-          Request <code>{c.get("requestId")}</code>
-        </p>
-      </>,
+      { title: "Something went wrong", status: 503, text: "Nothing was lost. Try again in a moment." },
+      <p class="quiet small">
+        Request <code>{c.get("requestId")}</code>
+      </p>,
     );
   });

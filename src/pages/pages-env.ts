@@ -1,4 +1,4 @@
-/** What the handlers of the pages know about a request, and the factory that they are made with. */
+/** The variables of a request to the pages, what handlers read from them, and the factory of handlers. */
 import type { WorkspaceContext } from "../workspace/objects.ts";
 import { createFactory } from "hono/factory";
 import type { Context } from "hono";
@@ -48,4 +48,10 @@ export function contextOf(c: Context<PagesEnv>): WorkspaceContext {
 /** The workspace's path, `/w/{slug}`. */
 export function workspacePath(c: Context<PagesEnv>): string {
   return `/w/${c.get("workspace").slug}`;
+}
+
+/** The text of a field; empty if the form has no such field, or a file there. */
+export function formText(form: FormData, name: string): string {
+  const value = form.get(name);
+  return typeof value === "string" ? value : "";
 }

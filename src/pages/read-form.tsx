@@ -15,7 +15,7 @@ import {
   STRANGER_FORM_MAX_BYTES,
   STRANGER_FORM_MAX_FIELDS,
 } from "../limits.ts";
-import { plainPage } from "./page.tsx";
+import { messagePage } from "./page.tsx";
 import { pages, type PagesEnv } from "./pages-env.ts";
 
 interface FormLimits {
@@ -71,12 +71,6 @@ export function readForm(limits = PAGE_FORM) {
  */
 export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData, FormRefusal>> {
   return formOf(c, STRANGER_FORM, "strangers");
-}
-
-/** The text of a field; empty if the form has no such field, or a file there. */
-export function formText(form: FormData, name: string): string {
-  const value = form.get(name);
-  return typeof value === "string" ? value : "";
 }
 
 /** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
@@ -142,13 +136,6 @@ export function formRefusedPage(
   { status, title, detail }: FormRefusal,
 ): Response | Promise<Response> {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
-  return plainPage(
-    c,
-    { title, status },
-    <>
-      <h1>{title}</h1>
-      <p>{detail}</p>
-      <p>Nothing was saved. Go back to correct the form: what you typed is still there.</p>
-    </>,
-  );
+  const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
+  return messagePage(c, { title, status, text });
 }

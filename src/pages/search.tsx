@@ -12,7 +12,7 @@ import { KeyTitle } from "./key-names.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { AccountsTable } from "./accounts.tsx";
-import { groupPath } from "./signals/signal-parts.tsx";
+import { groupPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
 const RESULTS_SHOWN = 5;

@@ -1,11 +1,16 @@
-/** One line about the signal limit at the top of every page (spec §8.2 to §8.4), until it is dismissed. */
+/**
+ * One line about the signal limit at the top of every page (spec §8.2 to §8.4), until it is dismissed. A cookie of the
+ * workspace's pages remembers in this browser what was dismissed.
+ */
 import type { Context } from "hono";
+import { getCookie, setCookie } from "hono/cookie";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
-import { Dismiss, isDismissed } from "./dismissed.tsx";
+import { PostButton } from "./kit/actions.tsx";
 import { pathOf, type Section } from "./kit/layout.tsx";
-import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
+import { formText, pages, workspacePath, type PagesEnv } from "./pages-env.ts";
+import { safeTarget } from "./session/sign-in-target.ts";
 import { usageNotice, usageNoticeName } from "./usage/usage-notices.tsx";
 
 /**
@@ -61,4 +66,53 @@ async function usageOrNull(c: Context<PagesEnv>): Promise<Usage | null> {
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     return null;
   }
+}
+
+const DISMISSIBLE = ["usage", "first-steps"] as const;
+type Dismissible = (typeof DISMISSIBLE)[number];
+
+/** A billing period and a little more. */
+const REMEMBERED_S = 32 * 24 * 3_600;
+
+/** @param state names the state of the notice. In another state it is shown again. */
+export function isDismissed(c: Context<PagesEnv>, what: Dismissible, state: string): boolean {
+  return getCookie(c, `dismissed-${what}`) === state;
+}
+
+/** @param props.home the workspace's path. @param props.back path of the page to return to. */
+export function Dismiss({
+  home,
+  label,
+  ...fields
+}: {
+  home: string;
+  what: Dismissible;
+  state: string;
+  back: string;
+  label: string;
+}) {
+  return (
+    <PostButton action={`${home}/dismiss`} look="link" fields={fields} label={label}>
+      Dismiss
+    </PostButton>
+  );
+}
+
+/** Answers the form of Dismiss. */
+export function dismissNotice(c: Context<PagesEnv>): Response {
+  const form = c.get("form");
+  const [what, state] = [formText(form, "what"), formText(form, "state")];
+  const home = workspacePath(c);
+  if (DISMISSIBLE.some((notice) => notice === what) && /^[\w-]{1,60}$/.test(state)) {
+    const secure = new URL(c.req.url).protocol === "https:";
+    setCookie(c, `dismissed-${what}`, state, {
+      path: home,
+      httpOnly: true,
+      sameSite: "Lax",
+      secure,
+      maxAge: REMEMBERED_S,
+    });
+  }
+  const target = safeTarget(formText(form, "back"));
+  return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
 }

@@ -160,7 +160,10 @@ export const thresholds = z
   .max(THRESHOLDS_MAX)
   .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
   .transform((scores) => scores.toSorted((a, b) => a - b))
-  .meta({ description: `Scores whose crossing is told, at most ${THRESHOLDS_MAX}.`, example: [50, 100] });
+  .meta({
+    description: `Scores that raise a notification when a person reaches them, at most ${THRESHOLDS_MAX}.`,
+    example: [50, 100],
+  });
 
 /** @param scores ascending, each once. */
 export async function changeThresholds(context: DestinationsContext, scores: number[]): Promise<void> {

@@ -31,7 +31,7 @@ const press = (page: Page, name: string) => page.getByRole("button", { name, exa
 /** From the page that shows the secret; the receiver uses it from then on. */
 async function newWebhook(page: Page, home: string): Promise<void> {
   await page.goto(`${home}/settings/notifications`);
-  await page.getByText("Nobody is told anything yet").waitFor();
+  await page.getByText("No destinations yet").waitFor();
   await page.getByRole("link", { name: "Create destination" }).first().click();
   await page.getByLabel("Name", { exact: true }).fill("CRM");
   await page.getByLabel("URL").fill(receiver.url);
@@ -39,8 +39,7 @@ async function newWebhook(page: Page, home: string): Promise<void> {
   receiver.secret = await page.locator("#new-secret").innerText();
 }
 
-const atCrm = (page: Page) =>
-  page.getByRole("navigation", { name: "Where you are" }).getByRole("link", { name: "CRM" });
+const atCrm = (page: Page) => page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("link", { name: "CRM" });
 
 test("a destination is created, tested, fails, is fixed and gets the missed deliveries; then a score crosses a threshold", async () => {
   const workspace = await newWorkspace("told");
@@ -51,34 +50,34 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
   const page = await signIn(context, workspace.admin);
   await newWebhook(page, workspace.home);
 
-  await press(page, "Send a test");
-  await page.getByText("The test has arrived: accepted with 200").waitFor();
+  await press(page, "Send test");
+  await page.getByText("Test delivered: accepted with 200").waitFor();
   expect(receiver.received.map(({ body }) => body?.type)).toEqual(["destination.test"]);
 
   receiver.answer = (response) => void response.writeHead(500).end("<b>the database is down</b>");
   await atCrm(page).click();
-  await press(page, "Send a test");
-  await page.getByText("The test was not accepted.").waitFor();
+  await press(page, "Send test");
+  await page.getByText("Test failed").waitFor();
   await page.getByText("<b>the database is down</b>").waitFor();
 
   receiver.answer = (response) => void response.writeHead(204).end();
   await press(page, "Deliver again");
-  await page.getByText("The test has arrived: accepted with 204").waitFor();
+  await page.getByText("Test delivered: accepted with 204").waitFor();
   const [, failed, again] = receiver.received;
   expect([again?.id, again?.text]).toEqual([failed?.id, failed?.text]);
   expect(await page.getByRole("row").count()).toBe(3);
 
   await page.goto(`${workspace.home}/settings/notifications`);
-  await page.getByText("No score is a threshold yet.").waitFor();
-  await page.getByLabel("Scores whose crossing is told").fill("50, 100");
+  await page.getByText("No score threshold yet").waitFor();
+  await page.getByLabel("Notify when a score reaches").fill("50, 100");
   await press(page, "Save thresholds");
-  await page.getByText("Crossings are told from now on.").waitFor();
+  await page.getByText("Thresholds saved.").waitFor();
   expect(await send(key, FORM)).toBe(202);
   await expect.poll(() => receiver.ofType("person.score_crossed").length).toBe(1);
   expect(receiver.ofType("person.score_crossed")[0]?.body?.data).toMatchObject({ email: FORM.email, threshold: 50 });
-  await page.getByRole("link", { name: "CRM" }).click();
+  await page.getByRole("link", { name: "CRM", exact: true }).click();
   await page.getByRole("link", { name: "A score crosses a threshold" }).click();
-  await page.getByText("It has arrived: accepted with 204").waitFor();
+  await page.getByText("Delivered: accepted with 204").waitFor();
   expect(receiver.forged).toEqual([]);
 });
 
@@ -87,22 +86,26 @@ test("without JavaScript a destination is tested with its result at once, paused
   context = await newContext(browser, { javaScriptEnabled: false });
   const page = await signIn(context, workspace.owner);
   await newWebhook(page, workspace.home);
-  await press(page, "Send a test");
-  await page.getByText("The test has arrived: accepted with 200").waitFor();
+  await press(page, "Send test");
+  await page.getByText("Test delivered: accepted with 200").waitFor();
   await atCrm(page).click();
+  const open = (name: string) => page.locator("summary", { hasText: name }).click();
+  await open("…");
   await press(page, "Pause");
-  await page.getByText("It is paused.").waitFor();
-  await page.getByRole("link", { name: "Rotate secret" }).click();
-  await press(page, "Rotate the secret");
+  await page.getByText("Destination paused.").waitFor();
+  await open("…");
+  await open("Rotate secret");
+  await press(page, "Rotate secret");
   receiver.secret = await page.locator("#new-secret").innerText();
-  await press(page, "Send a test");
-  await page.getByText("The test has arrived").waitFor();
+  await press(page, "Send test");
+  await page.getByText("Test delivered").waitFor();
   expect(receiver.received.at(-1)?.signatures).toBe(2);
   await atCrm(page).click();
-  await press(page, "Delete");
-  await press(page, "Delete the destination");
-  await page.getByText("The destination is deleted.").waitFor();
-  await page.getByText("Nobody is told anything yet").waitFor();
+  await open("…");
+  await open("Delete");
+  await press(page, "Delete destination");
+  await page.getByText("Destination deleted.").waitFor();
+  await page.getByText("No destinations yet").waitFor();
   expect(receiver.forged).toEqual([]);
 });
 
@@ -116,10 +119,10 @@ test("a test to a slow receiver is shown as in progress, then its result without
     await release.promise;
     response.end("at last");
   };
-  await press(page, "Send a test");
-  await page.getByText("It is on its way.").waitFor();
+  await press(page, "Send test");
+  await page.getByText("Test in progress").waitFor();
   release.resolve(undefined);
-  await page.getByText("The test has arrived").waitFor();
+  await page.getByText("Test delivered").waitFor();
   await page.getByText("at last").waitFor();
   expect(receiver.received).toHaveLength(1);
 });

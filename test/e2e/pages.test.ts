@@ -55,7 +55,6 @@ const PATHS = [
   "/settings/notifications/new",
   `/settings/notifications/${destination}`,
   `/settings/notifications/${destination}/change`,
-  `/settings/notifications/${destination}/rotate`,
   `/settings/notifications/${delivery}`,
   "/settings/activity",
   `/settings/activity?key=${keyId}&action=key.renamed`,

@@ -60,7 +60,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       provider.account = { email: "stranger@elsewhere.example" };
       await context.clearCookies();
       await page.getByRole("link", { name: "Sign in" }).click();
-      await page.getByRole("heading", { name: "You are a member of no workspace" }).waitFor();
+      await page.getByRole("heading", { name: "You are not a member of any workspace" }).waitFor();
     } finally {
       await context.close();
       await service.stop();
@@ -107,14 +107,14 @@ describe("after a session ends", () => {
     await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     // Sent again before signing in, the form is refused again.
-    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
 
     const opened = context.waitForEvent("page");
     await page.getByRole("link", { name: "Sign in" }).click();
     await (await opened).getByRole("button", { name: owner }).click();
     await (await opened).getByRole("heading", { name: "Signal Queue" }).waitFor();
-    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "API key created" }).waitFor();
     await page.getByRole("link", { name: "View all keys" }).click();
     expect(await page.locator("tbody th").allInnerTexts()).toEqual([expect.stringMatching(/^"Website" <1>\s+sk_/)]);
@@ -135,7 +135,7 @@ describe("after a session ends", () => {
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     await secondPage.getByRole("button", { name: owner }).click();
     await secondPage.getByRole("heading", { name: "Signal Queue" }).waitFor();
-    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByRole("button", { name: "Send again" }).click();
     await page.getByLabel("Condition 2: what it looks at").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");
     await context.close();

@@ -33,7 +33,7 @@ afterAll(async () => {
 test("Access is the default for a deployment; the pages know the visitor and need no sign-in page", async () => {
   const browser = new Browser();
   const page = await browser.follow(`${owner.address}/`);
-  expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/signals"]);
+  expect([page.status, page.url.pathname]).toEqual([200, "/w/acme"]);
   expect(page.body).toContain("owner@acme.example");
   expect([...browser.cookies(owner.address)]).toEqual([]);
   const signIn = await browser.ask(`${owner.address}/sign-in?to=/w/acme/usage`);
@@ -46,7 +46,7 @@ test("a request that bypasses Access gets nothing, whatever it contains", async 
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
     const answer = await browser.ask(owner.origin + path);
     expect([path, answer.status]).toEqual([path, 401]);
-    expect(answer.body).toContain("expect Cloudflare Access");
+    expect(answer.body).toContain("did not come through the Cloudflare Access application");
   }
   browser.cookies(owner.origin).set("session", "a".repeat(43));
   expect((await browser.ask(`${owner.origin}/w/acme/usage`)).status).toBe(401);
@@ -72,7 +72,7 @@ test("a removed member loses access at once, though Access still lets them throu
   await member.operator.call("DELETE", `workspaces/${member.workspaceId}/members/member@acme.example`);
   expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(404);
   const first = await browser.follow(`${member.address}/`);
-  expect([first.status, first.body.includes("member of no workspace")]).toEqual([403, true]);
+  expect([first.status, first.body.includes("not a member of any workspace")]).toEqual([403, true]);
 });
 
 test("an identity without an email, such as a service token, is no member", async () => {

@@ -157,30 +157,28 @@ describe("sign-in fails and creates no session", () => {
   test("if the provider returns no email", async () => {
     provider.account = {};
     const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(
-      nobody(403, "Your provider does not tell your email"),
-    );
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is missing"));
   });
 
   test("for a person without a membership", async () => {
     provider.account = { email: "stranger@elsewhere.example", email_verified: true };
     const before = await sessions();
     const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "You are a member of no workspace"));
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "You are not a member of any workspace"));
     expect(await sessions()).toEqual(before);
   });
 
   test("if the person declines at the provider", async () => {
     provider.account = null;
     const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your provider has refused"));
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your sign-in provider refused"));
   });
 
   test("if the answer's state belongs to another attempt", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
     answer.searchParams.set("state", "another");
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
   });
 
   test("if the answer names another provider", async () => {
@@ -188,24 +186,20 @@ describe("sign-in fails and creates no session", () => {
     const answer = await answerOf(browser);
     expect(answer.searchParams.get("iss")).toBe(provider.issuer);
     answer.searchParams.set("iss", "https://evil.example");
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
   });
 
   test("if the token's nonce belongs to another attempt", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("nonce", "another"));
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(
-      nobody(503, "Your provider does not answer as it should"),
-    );
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(503, "Your sign-in provider failed"));
   });
 
   test("if the code was requested with another PKCE challenge", async () => {
     const browser = new Browser();
     const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("code_challenge", challenge));
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(
-      nobody(503, "Your provider does not answer as it should"),
-    );
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(503, "Your sign-in provider failed"));
   });
 
   test("with another person's code injected into the answer", async () => {
@@ -214,7 +208,7 @@ describe("sign-in fails and creates no session", () => {
     const ownAnswer = await answerOf(attacker);
     ownAnswer.searchParams.set("code", stolen.searchParams.get("code") ?? "");
     expect(await outcome(attacker, await attacker.follow(ownAnswer))).toEqual(
-      nobody(503, "Your provider does not answer as it should"),
+      nobody(503, "Your sign-in provider failed"),
     );
   });
 
@@ -222,11 +216,11 @@ describe("sign-in fails and creates no session", () => {
     const answer = await answerOf(new Browser());
     const otherBrowser = new Browser();
     expect(await outcome(otherBrowser, await otherBrowser.follow(answer))).toEqual(
-      nobody(400, "Sign-in was not finished"),
+      nobody(400, "Sign-in did not finish"),
     );
     await begin(otherBrowser);
     expect(await outcome(otherBrowser, await otherBrowser.follow(answer))).toEqual(
-      nobody(400, "Sign-in was not finished"),
+      nobody(400, "Sign-in did not finish"),
     );
   });
 
@@ -237,7 +231,7 @@ describe("sign-in fails and creates no session", () => {
     expect((await browser.follow(answer)).status).toBe(200);
     const again = new Browser();
     again.cookies(service.origin).set("sign-in", kept);
-    expect(await outcome(again, await again.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    expect(await outcome(again, await again.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
   });
 
   test("after ten minutes at the provider", async () => {
@@ -247,7 +241,7 @@ describe("sign-in fails and creates no session", () => {
     const { results } = await database.prepare("SELECT expires_at FROM sign_in_attempts").all<{ expires_at: string }>();
     for (const { expires_at: at } of results) expect(Date.parse(at) - Date.now()).toBeLessThanOrEqual(600_000);
     await database.prepare("UPDATE sign_in_attempts SET expires_at = ?").bind(new Date().toISOString()).run();
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
   });
 });
 
@@ -387,7 +381,7 @@ describe("a provider", () => {
       const lost = await startService({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT_ID } });
       const answer = await begin(new Browser(), lost);
       expect([answer.status, answer.headers["set-cookie"]]).toEqual([503, undefined]);
-      expect(answer.body).toContain("does not answer as it should");
+      expect(answer.body).toContain("Your sign-in provider failed");
       await lost.stop();
     }
   });

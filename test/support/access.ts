@@ -150,7 +150,6 @@ export const ACCESS: Record<string, string> = {
   "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": "401 404 403 404 404 401",
   "POST /w/:slug/settings/notifications/:id/pause": "401 404 403 303 303 401",
   "POST /w/:slug/settings/notifications/:id/resume": "401 404 403 303 303 401",
-  "GET /w/:slug/settings/notifications/:id/rotate": "303 404 403 200 200 303",
   "POST /w/:slug/settings/notifications/:id/rotate": "401 404 403 422 422 401",
   "POST /w/:slug/settings/notifications/:id/test": "401 404 403 303 303 401",
   "GET /w/:slug/settings/notifications/new": "303 404 403 200 200 303",

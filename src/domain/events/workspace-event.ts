@@ -87,7 +87,7 @@ export const EVENT_CATALOGUE = {
     signal_id: string | null;
   }>({
     label: "A score crosses a threshold",
-    when: "A person's score rises to one of the thresholds or above it; once, until it has fallen below again.",
+    when: "Once per threshold, until the score falls below it again.",
     example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
     sentence: ({ email, threshold, score, score_before }, formatName) => ({
       text: `${formatName(email)} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`,
@@ -96,8 +96,8 @@ export const EVENT_CATALOGUE = {
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
   }),
   "person.scored": entry<PersonScored>({
-    label: "Scoring signals were made",
-    when: "Several come together: at most one delivery a second.",
+    label: "Scoring signals are created",
+    when: "Combined: at most one delivery a second.",
     example: {
       scoring_signals: [
         {
@@ -120,8 +120,8 @@ export const EVENT_CATALOGUE = {
     },
   }),
   "people.rescored": entry<PeopleRescored>({
-    label: "Many scores have changed",
-    when: "By a rule that was applied to the past, or by many signals that became a person's: one summary.",
+    label: "Many scores change",
+    when: "A summary after a rule is applied to past signals, or a visitor becomes known.",
     example: {
       cause: "rule_applied",
       rule_id: RULE_ID,
@@ -144,7 +144,7 @@ export const EVENT_CATALOGUE = {
     period_end: string;
   }>({
     label: "Usage reaches 80, 100 or 200 %",
-    when: "Of the signal limit; and the first signal that is refused for it. Once each and billing period.",
+    when: "Also at the first refused signal. Once per billing period each.",
     example: { level: "80", used: 400_000, signal_limit: 500_000, overages: false, ...PERIOD },
     sentence({ level, used, signal_limit, period_end }) {
       const counts = `${grouped(used)} of ${counted(signal_limit, "signal")}`;
@@ -169,8 +169,8 @@ export const EVENT_CATALOGUE = {
       extra_room_removed: boolean;
     }
   >({
-    label: "A billing period has ended",
-    when: "With its counts, and what follows from them.",
+    label: "A billing period ends",
+    when: "With its counts.",
     example: {
       ...PERIOD,
       signal_limit: 500_000,
@@ -205,7 +205,7 @@ export const EVENT_CATALOGUE = {
     last_used_at: string | null;
   }>({
     label: "An API key expires soon",
-    when: "30 days, 7 days and a day ahead.",
+    when: "30 days, 7 days and 1 day before.",
     example: {
       ...KEY,
       expires_at: "2026-11-27T00:00:00.000Z",
@@ -226,8 +226,8 @@ export const EVENT_CATALOGUE = {
     days: number;
     last_used_at: string | null;
   }>({
-    label: "An API key is silent",
-    when: "No call has come with it for as many days as are chosen on the key's page.",
+    label: "An API key is inactive",
+    when: "No call for the number of days set on the key's page.",
     example: { ...KEY, days: 3, last_used_at: "2026-11-17T08:00:00.000Z" },
     sentence({ key_id, key_name, days, last_used_at }, formatName) {
       const since = last_used_at === null ? "never" : `last ${minuteOf(last_used_at)}`;
@@ -245,7 +245,7 @@ export const EVENT_CATALOGUE = {
     codes: Record<string, number>;
   }>({
     label: "Many calls are refused",
-    when: "More than a tenth of a key's calls of five minutes, and at least 20.",
+    when: "More than a tenth of a key's calls within five minutes, and at least 20.",
     example: {
       key_id: KEY.key_id,
       from: "2026-11-20T13:20:00.000Z",
@@ -262,7 +262,7 @@ export const EVENT_CATALOGUE = {
   }),
   "dead_letters.added": entry<{ signals: number; reasons: Record<string, number> }>({
     label: "Signals could not be processed",
-    when: "They wait among the dead letters.",
+    when: "They are kept as dead letters.",
     example: { signals: 3, reasons: { rules_too_slow: 3 } },
     sentence: ({ signals, reasons }) => ({
       text: `${counted(signals, "signal")} could not be processed: ${countsInWords(reasons)}.`,
@@ -272,7 +272,7 @@ export const EVENT_CATALOGUE = {
   }),
   "processing.late": entry<{ oldest_at: string; signals: number }>({
     label: "Processing is late",
-    when: "The oldest signal that is still to be processed was accepted more than ten minutes ago.",
+    when: "The oldest waiting signal is more than ten minutes old.",
     example: { oldest_at: "2026-11-20T13:12:00.000Z", signals: 1_200 },
     sentence: ({ oldest_at, signals }) => ({
       text: `${counted(signals, "signal")} still to be processed, the oldest since ${minuteOf(oldest_at)}.`,
@@ -282,7 +282,7 @@ export const EVENT_CATALOGUE = {
   }),
   "destination.disabled": entry<{ destination_id: string; destination_name: string; reason: "gone" | "failing" }>({
     label: "Another destination was switched off",
-    when: "Told without being asked for.",
+    when: "Sent to all other destinations.",
     example: {
       destination_id: "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d71",
       destination_name: "CRM",

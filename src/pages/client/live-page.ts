@@ -1,11 +1,9 @@
 /**
- * The live page: asks for new signals and refused calls while it is seen, and puts their rows in, as the server draws them.
- * It stops after ten minutes without a movement, since each question wakes the workspace's objects.
+ * The live page: asks for new signals and refused calls while it is visible, and inserts their rows as the server draws them.
+ * It stops after ten minutes without activity, since each request wakes the workspace's objects.
  */
-import { labelCells } from "./cards.ts";
 import { localTimes } from "./times.ts";
 
-/** Rows that the live page keeps at most. */
 const MAX_ROWS = 200;
 const SIGNALS_MS = 2_000;
 const REJECTIONS_MS = 10_000;
@@ -13,51 +11,45 @@ const RETRY_MAX_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");
   if (page !== null) new Live(page).start();
 }
 
-/** Asks one address again and again. */
+/** Requests one address repeatedly. */
 class Poll {
   failures = 0;
   readonly #url: string;
   readonly #everyMs: number;
-  readonly #onRows: (rows: HTMLTableRowElement[]) => void;
-  readonly #onAnswer: () => void;
+  readonly #page: Live;
+  /** Names the rows that the page has. */
   #seen: string;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #runs = false;
-  #asking = false;
+  #isAsking = false;
 
-  /** @param seen what the page has already. @param onAnswer is called after each answer, and where there is none. */
-  constructor(
-    url: string,
-    everyMs: number,
-    seen: string,
-    { onRows, onAnswer }: { onRows: (rows: HTMLTableRowElement[]) => void; onAnswer: () => void },
-  ) {
+  constructor(url: string, everyMs: number, seen: string, page: Live) {
     this.#url = url;
     this.#everyMs = everyMs;
     this.#seen = seen;
-    this.#onRows = onRows;
-    this.#onAnswer = onAnswer;
+    this.#page = page;
   }
 
-  /** Asks at once where it has stopped. */
+  /** Starts at once, or stops. */
   run(runs: boolean): void {
     if (this.#runs === runs) return;
     this.#runs = runs;
     clearTimeout(this.#timer);
-    if (runs && !this.#asking) void this.#next();
+    if (runs && !this.#isAsking) void this.#next();
   }
 
   async #next(): Promise<void> {
-    this.#asking = true;
+    this.#isAsking = true;
     this.failures = (await this.#ask().catch(() => false)) ? 0 : this.failures + 1;
-    this.#asking = false;
-    this.#onAnswer();
+    this.#isAsking = false;
+    this.#page.update();
     if (!this.#runs) return;
     const waitMs = Math.min(RETRY_MAX_MS, this.#everyMs * 2 ** this.failures);
     this.#timer = setTimeout(() => void this.#next(), waitMs);
@@ -65,141 +57,115 @@ class Poll {
 
   async #ask(): Promise<boolean> {
     const answer = await fetch(`${this.#url}?after=${encodeURIComponent(this.#seen)}`);
-    // Signed out meanwhile, or removed: the page says so when it is loaded again.
+    // Signed out or removed meanwhile: the reloaded page says so.
     if (answer.redirected || answer.status === 401 || answer.status === 404) location.reload();
     if (answer.status === 204) return true;
-    const body = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("tbody");
-    if (!answer.ok || body === null) return false;
-    this.#seen = body.dataset["seen"] ?? "";
-    this.#onRows(Array.from(body.rows));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const seen = fresh.querySelector<HTMLElement>("[data-seen]")?.dataset["seen"];
+    if (!answer.ok || seen === undefined) return false;
+    this.#seen = seen;
+    this.#page.insert(Array.from(fresh.querySelectorAll<HTMLTableRowElement>("tbody tr")));
     return true;
   }
 }
 
 class Live {
   readonly #page: HTMLElement;
-  readonly #rows: HTMLTableSectionElement;
-  readonly #form: HTMLFormElement;
-  readonly #pause: HTMLElement;
-  readonly #state: HTMLElement;
-  readonly #empty: HTMLElement;
+  readonly #rows = find("[data-live] tbody") as HTMLTableSectionElement;
+  readonly #form = find("form[data-filters]") as HTMLFormElement;
+  readonly #pause = find("#live-pause");
+  readonly #state = find("#live-state");
+  readonly #empty = find("#live-empty");
   readonly #polls: Poll[];
   #isPaused = false;
   #isIdle = false;
   #movedAtMs = Date.now();
 
   constructor(page: HTMLElement) {
-    this.#page = page;
-    this.#rows = find(page, "tbody") as HTMLTableSectionElement;
-    this.#form = find(page, "#live-filter") as HTMLFormElement;
-    this.#pause = find(page, "#live-pause");
-    this.#state = find(page, "#live-state");
-    this.#empty = find(page, "#live-empty");
     const { live = "", liveSignals = "", liveRejections = "" } = page.dataset;
-    const handlers = { onRows: (rows: HTMLTableRowElement[]) => this.#show(rows), onAnswer: () => this.#update() };
+    this.#page = page;
     this.#polls = [
-      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, handlers),
-      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, handlers),
+      new Poll(`${live}/signals`, SIGNALS_MS, liveSignals, this),
+      new Poll(`${live}/rejections`, REJECTIONS_MS, liveRejections, this),
     ];
   }
 
   start(): void {
     this.#form.addEventListener("input", () => this.#filter());
-    this.#form.addEventListener("submit", (event) => event.preventDefault());
+    // After Back, actions.ts has reset the form to the filters of the address.
+    addEventListener("pageshow", () => this.#filter());
     this.#pause.addEventListener("click", () => {
       this.#isPaused = !this.#isPaused && !this.#isIdle;
-      this.#moved();
+      this.#wake();
     });
     for (const type of ["pointermove", "keydown", "scroll"]) {
       addEventListener(type, () => (this.#movedAtMs = Date.now()), { passive: true });
     }
-    document.addEventListener("visibilitychange", () => this.#moved());
+    document.addEventListener("visibilitychange", () => this.#wake());
     for (const row of this.#rows.rows) showClock(row);
-    this.#update();
+    this.update();
   }
 
-  #moved(): void {
+  #wake(): void {
     this.#movedAtMs = Date.now();
     this.#isIdle = false;
-    this.#update();
+    this.update();
   }
 
-  #update(): void {
+  update(): void {
     this.#isIdle ||= Date.now() - this.#movedAtMs > IDLE_MS;
-    const stands = this.#isPaused || this.#isIdle;
-    for (const poll of this.#polls) poll.run(!stands && !document.hidden);
-    this.#pause.textContent = stands ? "Resume" : "Pause";
-    const fails = this.#polls.some(({ failures }) => failures > 0);
-    this.#say(
-      this.#isIdle
-        ? "Paused, since nobody has moved here for ten minutes"
-        : stands
-          ? "Paused"
-          : fails
-            ? "No answer. Trying again; what arrives meanwhile is shown then."
-            : "Live",
-    );
-  }
-
-  /** Writes the state where screen readers read it aloud; rows are never read. */
-  #say(text: string): void {
+    const isStopped = this.#isPaused || this.#isIdle;
+    for (const poll of this.#polls) poll.run(!isStopped && !document.hidden);
+    this.#pause.textContent = isStopped ? "Resume" : "Pause";
+    const isFailing = this.#polls.some(({ failures }) => failures > 0);
+    const running = isFailing ? "Reconnecting" : "Live";
+    const text = isStopped ? "Paused" : running;
+    // Screen readers read each change aloud.
     if (this.#state.textContent !== text) this.#state.textContent = text;
-    this.#state.classList.toggle("pulse", text === "Live");
+    for (const name of ["good", "pulse"]) this.#state.classList.toggle(name, text === "Live");
   }
 
-  #show(rows: HTMLTableRowElement[]): void {
+  /** @param rows the newest first. */
+  insert(rows: HTMLTableRowElement[]): void {
     for (const row of rows.toReversed()) this.#put(row);
-    labelCells(this.#page);
     while (this.#rows.rows.length > MAX_ROWS) this.#rows.deleteRow(-1);
     this.#filter();
   }
 
-  /** Puts a row where its time belongs, in place of an earlier one about the same. */
+  /** Inserts a row by its time, and removes the row with the same key. */
   #put(row: HTMLTableRowElement): void {
-    const { key } = row.dataset;
-    const shown = Array.from(this.#rows.rows);
-    const same = shown.find((other) => key !== undefined && other.dataset["key"] === key);
+    const { key = "", at = "" } = row.dataset;
     showClock(row);
-    if (same !== undefined && timeOf(same) === timeOf(row)) {
-      same.replaceWith(row);
-      return;
-    }
-    same?.remove();
-    const older = shown.find((other) => other !== same && timeOf(other) <= timeOf(row));
+    for (const shown of Array.from(this.#rows.rows)) if (shown.dataset["key"] === key) shown.remove();
+    const older = Array.from(this.#rows.rows).find((shown) => (shown.dataset["at"] ?? "") <= at);
     this.#rows.insertBefore(row, older ?? null);
   }
 
-  /** Hides rows that do not fit the form, as the server does (isShown in live.tsx). */
+  /** Hides rows that do not match the form, as the server does. */
   #filter(): void {
-    const { value: status } = find(this.#form, "#status") as HTMLSelectElement;
-    const text = (find(this.#form, "#text") as HTMLInputElement).value.trim().toLowerCase();
-    let seen = 0;
+    const { value: status } = find("#status") as HTMLSelectElement;
+    const text = (find("[name=text]") as HTMLInputElement).value.trim().toLowerCase();
     for (const row of this.#rows.rows) {
-      const cells = Array.from(row.cells).slice(2);
-      const within = text === "" || cells.some((cell) => (cell.textContent ?? "").toLowerCase().includes(text));
-      row.hidden = !within || (status !== "" && row.dataset["status"] !== status);
-      if (!row.hidden) seen++;
+      row.hidden = row.dataset["text"]?.includes(text) !== true || (status !== "" && row.dataset["status"] !== status);
     }
-    this.#empty.hidden = seen > 0;
+    const isEmpty = Array.from(this.#rows.rows).every(({ hidden }) => hidden);
+    this.#page.hidden = isEmpty;
+    this.#empty.hidden = !isEmpty;
   }
 }
 
-/** As text that can be compared. */
-function timeOf(row: HTMLTableRowElement): string {
-  return row.dataset["at"] ?? "";
-}
-
-/** Rows stay for a while: "just now" would soon be wrong. */
+/** Rows stay for a while, so a relative time would soon be wrong. */
 function showClock(row: HTMLTableRowElement): void {
   localTimes(row);
   const time = row.querySelector("time");
   if (time === null) return;
-  time.textContent = clock.format(new Date(time.dateTime));
-  time.classList.add("nowrap");
+  const at = new Date(time.dateTime);
+  const isToday = at.toDateString() === new Date().toDateString();
+  time.textContent = (isToday ? clock : dayAndClock).format(at);
 }
 
-function find(page: HTMLElement, selector: string): HTMLElement {
-  const found = page.querySelector<HTMLElement>(selector);
+function find(selector: string): HTMLElement {
+  const found = document.querySelector<HTMLElement>(selector);
   if (found === null) throw new Error(`The page has no ${selector}.`);
   return found;
 }

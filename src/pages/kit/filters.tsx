@@ -1,5 +1,5 @@
 /** The filters of a list: a search field, a button that opens the other fields, and a chip for each filter in use. */
-import type { Child, PropsWithChildren } from "hono/jsx";
+import type { PropsWithChildren } from "hono/jsx";
 import type { ListAddress } from "./list-address.ts";
 import { Empty } from "./parts.tsx";
 
@@ -76,10 +76,10 @@ export function NoMatches({ what, list, children }: PropsWithChildren<{ what: st
   );
 }
 
-/** Said where a slice ends because the server has read as much as one request may. */
-export function ScanNote({ complete, read }: { complete: boolean; read: Child }) {
+/** How far the server searched, if it stopped before the end. @param props.read such as `2,000 signals`. */
+export function ScanNote({ complete, isEmpty, read }: { complete: boolean; isEmpty: boolean; read: string }) {
   if (complete) return <></>;
-  return <p class="quiet small">Searched {read}. Next continues the search.</p>;
+  return isEmpty ? <Empty title={`No matches in ${read}`} /> : <p class="quiet small">Searched {read}.</p>;
 }
 
 function addressWithout({ path, query }: ListAddress, names: readonly string[]): string {

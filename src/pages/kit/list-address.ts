@@ -4,7 +4,7 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
-import type { Page } from "../../platform/list-page.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 
 export interface ActiveFilter {
   label: string;
@@ -28,6 +28,31 @@ export interface DayRange {
 const OPTIONS_NAMED = 8;
 
 type Query = Record<string, string>;
+
+/** A slice of a list that the server filters. `complete` false: the search stopped early and continues from `next`. */
+export interface ScannedSlice<Row> extends PageOf<Row> {
+  complete: boolean;
+}
+
+/** Searches that one page makes at most. */
+const SCANS_MAX = 10;
+
+export type Scanned<Slice> = Slice & { scans: number };
+
+/**
+ * Searches on until a slice has a match, so that a match far back is found at once. `scans` is the number of searches.
+ */
+export async function scanOn<Slice extends ScannedSlice<unknown>>(
+  slice: Page,
+  read: (slice: Page) => Promise<Slice>,
+): Promise<Scanned<Slice>> {
+  let found = await read(slice);
+  let scans = 1;
+  for (; found.items.length === 0 && !found.complete && scans < SCANS_MAX; scans++) {
+    found = await read({ ...slice, cursor: found.next });
+  }
+  return { ...found, scans };
+}
 
 export class ListAddress {
   readonly path: string;
@@ -57,7 +82,12 @@ export class ListAddress {
   }
 
   /** One of the options, by its key; `usual` where the address has none. @param label null: the choice has no chip. */
-  choice<Key extends string>(name: string, label: string | null, options: Record<Key, string>, usual: Key): Key {
+  choice<Key extends string>(
+    name: string,
+    label: string | null,
+    options: Record<Key, string>,
+    usual: NoInfer<Key>,
+  ): Key {
     const value = this.#asked[name] ?? "";
     if (value === "" || value === usual) return usual;
     if (!Object.hasOwn(options, value)) {

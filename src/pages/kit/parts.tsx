@@ -242,7 +242,7 @@ export function TimelineStep({
   children,
 }: PropsWithChildren<{ title: Child; ms?: number | null; tone?: Tone }>) {
   return (
-    <li class={tone}>
+    <li class={tone === "quiet" ? undefined : tone}>
       <div class="row">
         <strong>{title}</strong>
         {ms !== null && (

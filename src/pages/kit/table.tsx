@@ -97,13 +97,16 @@ const BACK_MAX_CHARACTERS = 1_500;
  *
  * @param list the address of the slice that is shown.
  * @param next cursor of the next slice; null: this is the last one.
+ * @param complete false: the search stopped early, and the next slice continues it.
  */
 export function Pager({
   list: { path, query },
   next,
+  complete = true,
 }: {
   list: Pick<ListAddress, "path" | "query">;
   next: string | null;
+  complete?: boolean;
 }) {
   const { cursor, back = "", ...rest } = query;
   if (cursor === undefined && next === null) return <></>;
@@ -132,7 +135,7 @@ export function Pager({
           href={link({ cursor: next, ...kept(cursor === undefined ? before : [...before, cursor]) })}
           rel="next"
         >
-          Next
+          {complete ? "Next" : "Search further back"}
         </a>
       )}
     </nav>

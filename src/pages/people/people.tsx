@@ -11,7 +11,7 @@ import { Menu } from "../kit/actions.tsx";
 import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
 import { counted } from "../kit/format.ts";
 import { DayFields, SelectField, TextField } from "../kit/forms.tsx";
-import { type DayRange, ListAddress } from "../kit/list-address.ts";
+import { type DayRange, ListAddress, type Scanned, scanOn } from "../kit/list-address.ts";
 import { Empty, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Count, Pager, Table } from "../kit/table.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
@@ -44,7 +44,7 @@ export const peoplePages = pages
     // `?email=` is for links that know no more of a person: it leads to their page.
     if (email !== undefined) return c.redirect(personPath(workspacePath(c), email.trim().toLowerCase()), 303);
     const asked = readAddress(c);
-    const people = await storeOf(c).findPeople(asked.query, asked.list.slice(PAGE_ROWS));
+    const people = await scanOn(asked.list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(asked.query, slice));
     const { q } = asked;
     const nobody = people.items.length === 0 && q.includes("@");
     const wasDeleted = nobody && (await storeOf(c).deletion(q.toLowerCase())) !== null;
@@ -91,7 +91,7 @@ interface Props {
   sort: PeopleSort;
   minScore: number | null;
   days: DayRange;
-  people: PeoplePage;
+  people: Scanned<PeoplePage>;
   /** Whether the search finds nobody, and a receipt says that the person of this email was deleted. */
   wasDeleted: boolean;
   mayExport: boolean;
@@ -99,7 +99,7 @@ interface Props {
 }
 
 function PeopleView({ base, list, q, sort, minScore, days, people, wasDeleted, mayExport, nowMs }: Props) {
-  const { items, next, complete, sorted } = people;
+  const { items, next, complete, sorted, scans } = people;
   const isEmpty = items.length === 0 && complete;
   return (
     <>
@@ -123,8 +123,12 @@ function PeopleView({ base, list, q, sort, minScore, days, people, wasDeleted, m
         )}
         {isEmpty && !wasDeleted && list.isFiltered && <NoMatches what="people" list={list} />}
         {isEmpty && !list.isFiltered && <NobodyYet base={base} />}
-        <ScanNote complete={complete} read={counted(q === "" ? PEOPLE_SCAN : PEOPLE_SEARCHED, "person", "people")} />
-        <Pager list={list} next={next} />
+        <ScanNote
+          complete={complete}
+          isEmpty={items.length === 0}
+          read={counted(scans * (q === "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+        />
+        <Pager list={list} next={next} complete={complete} />
       </Panel>
     </>
   );

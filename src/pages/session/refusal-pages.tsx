@@ -1,108 +1,118 @@
-/** Answers of sign-in that are pages. */
+/** Pages that say why somebody is not signed in, or why a form is refused. */
 import type { Context } from "hono";
 import { PERSON_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { messagePage } from "../page.tsx";
 import type { PagesEnv } from "../pages-env.ts";
-import { plainPage } from "../page.tsx";
-import { readStrangersForm, type FormRefusal } from "../read-form.tsx";
-import { SIGN_IN_PROBLEMS, type SignInProblem } from "./sign-in-copy.ts";
+import { readStrangersForm } from "../read-form.tsx";
 
-export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Response | Promise<Response> {
-  const { status, title, text } = SIGN_IN_PROBLEMS[problem];
-  c.get("logFields")["code"] = problem;
-  if (status === 429) c.header("retry-after", "60");
-  return plainPage(
-    c,
-    { title, status },
-    <>
-      <h1>{title}</h1>
-      <p>{text}</p>
-      <p>
-        <a class="button" href="/sign-in">
-          Try again
-        </a>
-      </p>
-    </>,
-  );
+interface Problem {
+  status: 400 | 403 | 429 | 503;
+  title: string;
+  text: string;
+  retryAfterSeconds?: number;
 }
 
-const FORMS_LIMITED = {
-  minute: {
-    title: "Too many changes at a time",
-    text: "Nothing was saved. Wait a minute, then go back and send the form again: what you typed is still there.",
+const PROBLEMS = {
+  no_member: {
+    status: 403,
+    title: "You are not a member of any workspace",
+    text: "Ask an owner or admin of your workspace to add the email that you sign in with.",
+  },
+  too_many: {
+    status: 429,
+    title: "Too many attempts",
+    text: "Wait a minute, then try again.",
     retryAfterSeconds: 60,
   },
-  day: {
+  attempt_unknown: {
+    status: 400,
+    title: "Sign-in did not finish",
+    text: "It took too long, or it began in another tab or browser. Try again.",
+  },
+  email_unverified: {
+    status: 403,
+    title: "Your email is not verified",
+    text: "Verify it with your sign-in provider, then sign in again.",
+  },
+  email_missing: {
+    status: 403,
+    title: "Your email is missing",
+    text: "Your sign-in provider did not share your email, which decides your workspaces. Allow it, then sign in again.",
+  },
+  email_unusable: {
+    status: 403,
+    title: "Your email cannot be used here",
+    text: "It is not an address, or it has characters that look like others. Sign in with another one.",
+  },
+  refused: {
+    status: 403,
+    title: "Your sign-in provider refused",
+    text: "You are not signed in. Try again.",
+  },
+  provider_failed: {
+    status: 503,
+    title: "Your sign-in provider failed",
+    text: "You are not signed in. Try again in a moment. If it keeps failing, contact the operator of this service.",
+  },
+  forms_minute: {
+    status: 429,
+    title: "Too many changes at a time",
+    text: "Nothing was saved. Wait a minute, then go back and send the form again. Your input is still there.",
+    retryAfterSeconds: 60,
+  },
+  forms_day: {
+    status: 429,
     title: "Too many changes in 24 hours",
-    text: `Nothing was saved. One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours. Send the form again tomorrow, or make many changes at once by an import of rules or by the operator API.`,
+    text: `Nothing was saved. One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
-} as const;
+} as const satisfies Record<string, Problem>;
 
-/** The 429 page for somebody who sends more forms than a person does. */
-export function formsLimitedPage(c: Context<PagesEnv>, per: keyof typeof FORMS_LIMITED): Response | Promise<Response> {
-  const { title, text, retryAfterSeconds } = FORMS_LIMITED[per];
-  c.get("logFields")["code"] = "forms_limited";
-  c.header("retry-after", String(retryAfterSeconds));
-  return plainPage(
-    c,
-    { title: "Too many changes", status: 429 },
-    <>
-      <h1>{title}</h1>
-      <p>{text}</p>
-    </>,
-  );
+export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
+
+export function problemPage(c: Context<PagesEnv>, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
+  const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
+  const isForm = problem.startsWith("forms_");
+  c.get("logFields")["code"] = isForm ? "forms_limited" : problem;
+  if (retryAfterSeconds !== undefined) c.header("retry-after", String(retryAfterSeconds));
+  return messagePage(c, isForm ? message : { ...message, link: ["Try again", "/sign-in"] });
 }
 
 /**
- * Answers a form that was sent after its session had ended. The page keeps what was typed, and the text of a file, to be sent
- * again after sign-in. Anybody can send such a form, so its limits are those of a stranger.
+ * Answers a form that was sent after its session ended. The page keeps the fields, and the text of a file, to be sent again
+ * after sign-in. Anybody can send such a form, so it has the limits of a stranger.
  *
  * @param action path to send the form to again; it holds no API key.
  */
 export async function sessionEndedPage(c: Context<PagesEnv>, action: string): Promise<Response> {
   const form = await readStrangersForm(c);
-  if (!form.ok) return sessionEndedWithoutForm(c, form.refusal);
+  const title = "Your session has ended";
+  const signIn = (
+    <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
+      Sign in
+    </a>
+  );
+  if (!form.ok) {
+    const { status, detail } = form.refusal;
+    const text = `Nothing was saved. ${detail} Sign in in a new tab, then go back in this tab and send the form again.`;
+    return messagePage(c, { title, status, text }, signIn);
+  }
   const fields = await Promise.all(
     Array.from(
       form.value,
       async ([name, value]) => [name, typeof value === "string" ? value : await value.text()] as const,
     ),
   );
-  return plainPage(
+  const text = "Nothing was saved. This page keeps your input: sign in in a new tab, then send it again here.";
+  return messagePage(
     c,
-    { title: "You are not signed in", status: 401 },
-    <>
-      <h1>Your session has ended</h1>
-      <p>Nothing was saved, and what you typed is kept on this page. Sign in in a new tab, then send it again here.</p>
-      <form method="post" action={action} enctype="multipart/form-data" class="row">
-        {fields.map(([name, value]) => (
-          <input type="hidden" name={name} value={value} />
-        ))}
-        <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
-          Sign in
-        </a>
-        <button>Send it again</button>
-      </form>
-    </>,
-  );
-}
-
-/** The same for a form that cannot be kept on the page, because it is too large or no form. */
-function sessionEndedWithoutForm(c: Context<PagesEnv>, { status, detail }: FormRefusal): Response | Promise<Response> {
-  return plainPage(
-    c,
-    { title: "You are not signed in", status },
-    <>
-      <h1>Your session has ended</h1>
-      <p>
-        Nothing was saved, and this form cannot be kept here: {detail} Sign in in a new tab, then go back in this one
-        and send it again.
-      </p>
-      <p>
-        <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
-          Sign in
-        </a>
-      </p>
-    </>,
+    { title, status: 401, text },
+    <form method="post" action={action} enctype="multipart/form-data" class="row">
+      {fields.map(([name, value]) => (
+        <input type="hidden" name={name} value={value} />
+      ))}
+      {signIn}
+      <button>Send again</button>
+    </form>,
   );
 }

@@ -7,9 +7,9 @@ import { canManage } from "../../domain/keys/role.ts";
 import { clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
 import { Lru } from "../../platform/lru.ts";
-import type { SignInDriver } from "./sign-in-driver.ts";
+import { signInDriver } from "./drivers.tsx";
 import { problemPage } from "./refusal-pages.tsx";
-import { signInDriver } from "./sign-in-drivers.ts";
+import type { SignInDriver } from "./session.ts";
 
 /** Sessions that an isolate remembers, of some 100 bytes each. */
 const KNOWN_SESSIONS = 10_000;

@@ -1,23 +1,41 @@
-/** Sessions that this service keeps itself, for the drivers that only say once who somebody is. */
-import type { Context } from "hono";
+/** The ways to sign in (design §10), and the sessions that this service keeps for those that have none of their own. */
+import type { Context, Hono } from "hono";
+import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import type { CookieOptions } from "hono/utils/cookie";
 import { controlDatabase } from "../../control/database.ts";
-import { closeSession, openSession } from "../../control/sessions.ts";
+import { closeSession, openSession, type SignInProof } from "../../control/sessions.ts";
+import { isLoopback } from "../../http/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
+import { hashAtOnce } from "../../platform/hashes.ts";
 import type { PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./refusal-pages.tsx";
-import { safeTarget } from "./sign-in-target.ts";
-import type { SignInDriver } from "./sign-in-driver.ts";
 import type { SignInName } from "./sign-in-settings.ts";
-import { dropToken, giveToken, newToken, tokenHash } from "./token-cookie.ts";
+import { safeTarget } from "./sign-in-target.ts";
 
-/** What drivers have in common whose sessions are kept here. A session holds only while the driver is on that opened it. */
+type Ctx = Context<PagesEnv>;
+type Answer = Response | Promise<Response>;
+
+export interface SignInDriver {
+  /** Proof of who makes the request; null: none. */
+  proofOf(c: Ctx): Promise<SignInProof | null>;
+  /** The page `/sign-in`. @param to path of the page to open after sign-in. */
+  signInPage(c: Ctx, to: string): Answer;
+  /** Routes below `/sign-in/{name of the driver}`. */
+  routes?: Hono<PagesEnv>;
+  /** Answers a browser that is not signed in. */
+  notSignedIn(c: Ctx): Answer;
+  /** Answers after sign-out, when the session has ended. */
+  signedOut(c: Ctx): Answer;
+}
+
+/** The common part of drivers without sessions of their own. A session is valid only while the driver that opened it is on. */
 export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "notSignedIn" | "signedOut"> {
   return {
     proofOf: async (c) => {
       const hash = tokenHash(c, "session");
       return hash === null ? null : { tokenHash: hash, driver: name };
     },
-    // A request for a page leads to sign-in and back; a form can be sent again from the page that it gets.
+    // A page leads to sign-in and back. A form can be sent again from the page that answers it.
     notSignedIn: (c) => {
       const { pathname, search } = new URL(c.req.url);
       const asked = safeTarget(pathname + search);
@@ -28,8 +46,8 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
   };
 }
 
-/** Signs in with a new token, and ends the browser's earlier session. False: nobody is a member by this email. */
-export async function startSession(c: Context<PagesEnv>, email: string, driver: SignInName): Promise<boolean> {
+/** Opens a session with a new token and ends the browser's earlier one. False: nobody is a member by this email. */
+export async function startSession(c: Ctx, email: string, driver: SignInName): Promise<boolean> {
   const db = controlDatabase(c.env.DB);
   const before = tokenHash(c, "session");
   if (before !== null) await closeSession(db, before);
@@ -40,9 +58,52 @@ export async function startSession(c: Context<PagesEnv>, email: string, driver: 
   return opened;
 }
 
-/** Ends the browser's session, whichever driver has opened it. */
-export async function endSession(c: Context<PagesEnv>): Promise<void> {
+/** Ends the browser's session, with any driver. */
+export async function endSession(c: Ctx): Promise<void> {
   const hash = tokenHash(c, "session");
   if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
   dropToken(c, "session");
+}
+
+/** The two cookies of sign-in: a random token each, of which the database has the SHA-256. */
+type TokenCookie = "session" | "sign-in";
+
+const TOKEN_BYTES = 32;
+
+/** SHA-256 of the cookie's token; null: no such cookie. */
+export function tokenHash(c: Ctx, cookie: TokenCookie): string | null {
+  const token = getCookie(c, nameOf(c, cookie));
+  return token === undefined || token === "" ? null : hashed(token);
+}
+
+/** A random token: `value` goes to the browser, `hash` to the database. */
+export function newToken(): { value: string; hash: string } {
+  const value = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES))).toString("base64url");
+  return { value, hash: hashed(value) };
+}
+
+export function giveToken(c: Ctx, cookie: TokenCookie, value: string, lifetimeMs: number): void {
+  setCookie(c, nameOf(c, cookie), value, { ...attributes(c), maxAge: lifetimeMs / 1_000 });
+}
+
+export function dropToken(c: Ctx, cookie: TokenCookie): void {
+  deleteCookie(c, nameOf(c, cookie), attributes(c));
+}
+
+/** SameSite is Lax: links from elsewhere and the provider's answer bring the cookie along; a foreign site's form does not. */
+function attributes(c: Ctx): CookieOptions {
+  return { path: "/", httpOnly: true, sameSite: "Lax", secure: !isPlainLoopback(c) };
+}
+
+/** `__Host-` makes the browser refuse the cookie without HTTPS and from other hosts of the domain. */
+function nameOf(c: Ctx, cookie: TokenCookie): string {
+  return isPlainLoopback(c) ? cookie : `__Host-${cookie}`;
+}
+
+function isPlainLoopback(c: Ctx): boolean {
+  return c.req.url.startsWith("http://") && isLoopback(c.req.url);
+}
+
+function hashed(token: string): string {
+  return hashAtOnce(token).digest("hex");
 }

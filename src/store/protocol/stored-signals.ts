@@ -159,15 +159,15 @@ export interface EventGroup {
 
 export interface QueueFilter {
   /** Part of the event name, in any letter case. */
-  search?: string;
-  source?: string;
+  search?: string | undefined;
+  source?: string | undefined;
   /** Only groups that have held, or anonymous, signals. */
-  only?: "held" | "anonymous";
+  only?: "held" | "anonymous" | undefined;
   /** First and last day of the last signal, inclusive, in days since 1970. */
-  sinceDay?: number;
-  untilDay?: number;
+  sinceDay?: number | undefined;
+  untilDay?: number | undefined;
   /** Default: last seen first. */
-  sort?: QueueSort;
+  sort?: QueueSort | undefined;
 }
 
 /** `last_seen_up`: the oldest last signal first. */

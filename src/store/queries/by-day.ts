@@ -50,7 +50,10 @@ export function daysOf(
   sql: SqlStorage,
   table: "people" | "event_groups",
   direction: "down" | "up",
-  { sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: { sinceDay?: number; untilDay?: number },
+  {
+    sinceDay = 0,
+    untilDay = Number.MAX_SAFE_INTEGER,
+  }: { sinceDay?: number | undefined; untilDay?: number | undefined },
 ): (from: number) => number | null {
   const day = direction === "up" ? "min(last_day)" : "max(last_day)";
   return (from) =>

@@ -85,7 +85,7 @@ function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name"
 }
 
 function matches(row: ScannedGroup, { search, source, only }: QueueFilter): boolean {
-  if (source !== undefined && row.source !== source) return false;
+  if (source !== undefined && row.source.toLowerCase() !== source.toLowerCase()) return false;
   if (only !== undefined && row[only] === 0) return false;
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
 }

@@ -105,8 +105,7 @@ export class StoreReads extends RestorableObject {
   queuePage(filter: QueueFilter, page: Page) {
     const { sources } = recentNames(this.stateWithGroups.sql);
     const groups = queuePage(this.state.sql, filter, page);
-    const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
-    return { groups, sources, totals: this.totals(), isFull: this.isFull(), hasPeople: anybody !== undefined };
+    return { groups, sources, totals: this.totals(), isFull: this.isFull() };
   }
 
   /** What the overview page shows of the store. @param sinceDay first day (days since 1970) on which the people were seen. */

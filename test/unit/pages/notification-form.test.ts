@@ -3,10 +3,10 @@ import { describe, expect, test } from "vitest";
 import {
   checkDestination,
   emptyDestination,
-  readDestinationForm,
-  thresholdsTyped,
+  readDestination,
   type TypedDestination,
-} from "../../../src/pages/notifications/notification-form.ts";
+} from "../../../src/pages/notifications/destination-form.tsx";
+import { readThresholds } from "../../../src/pages/notifications/notifications.tsx";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
 const NEW_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
@@ -41,7 +41,7 @@ describe("the form of a destination", () => {
       ["events", "toString"],
       ["events", "destination.test"],
     ];
-    expect(readDestinationForm(formOf(fields), NEW_ID)).toEqual({
+    expect(readDestination(formOf(fields), NEW_ID)).toEqual({
       id: ID,
       name: " CRM ",
       type: "slack",
@@ -52,7 +52,7 @@ describe("the form of a destination", () => {
 
   test("without a valid id gets a new one", () => {
     for (const id of ["", "dst_1", `${ID}0`, ID.replace("dst", "key")]) {
-      expect(readDestinationForm(formOf([["id", id]]), NEW_ID)).toMatchObject({ id: NEW_ID, type: "webhook" });
+      expect(readDestination(formOf([["id", id]]), NEW_ID)).toMatchObject({ id: NEW_ID, type: "webhook" });
     }
   });
 
@@ -65,11 +65,11 @@ describe("the form of a destination", () => {
   test("shows all errors at once", () => {
     expect(checkDestination(typed({ name: " ", target: "", events: [] }), "is_refused")).toEqual({
       ok: false,
-      refusal: { name: "Give it a name.", target: "Give the URL.", events: "Choose at least one." },
+      refusal: { name: "Enter a name.", target: "Enter the URL.", events: "Choose at least one event." },
     });
     expect(checkDestination(typed({ type: "email", target: "" }), "is_refused")).toEqual({
       ok: false,
-      refusal: { target: "Give the address." },
+      refusal: { target: "Enter the email address." },
     });
   });
 
@@ -94,18 +94,18 @@ describe("thresholds", () => {
     [" 100;50\n-5 ", [-5, 50, 100]],
     ["", []],
   ])("%j is read as %j", (text, scores) => {
-    expect(thresholdsTyped(text)).toEqual({ ok: true, value: scores });
+    expect(readThresholds(text)).toEqual({ ok: true, value: scores });
   });
 
   test.each([
-    ["fifty", "Whole numbers"],
-    ["50.5", "Whole numbers"],
-    ["1e3", "Whole numbers"],
-    ["99999999", "Whole numbers"],
-    ["1 2 3 4 5 6", "At most 5."],
+    ["fifty", "Enter whole numbers"],
+    ["50.5", "Enter whole numbers"],
+    ["1e3", "Enter whole numbers"],
+    ["99999999", "Enter whole numbers"],
+    ["1 2 3 4 5 6", "Enter at most 5 scores."],
     ["50 50", "The same score twice."],
   ])("%j is refused: %s", (text, why) => {
-    const read = thresholdsTyped(text);
+    const read = readThresholds(text);
     expect(read.ok ? "" : read.refusal).toContain(why);
   });
 });

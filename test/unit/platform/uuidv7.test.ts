@@ -1,7 +1,7 @@
 /** UUID version 7 (RFC 9562 §5.7). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../../../src/platform/ids.ts";
+import { UUIDV7_RANDOM_BYTES, uuidv7, uuidv7From } from "../../../src/platform/ids.ts";
 
 const moments = fc.integer({ min: 0, max: 2 ** 48 - 1 });
 const random = fc.uint8Array({ minLength: UUIDV7_RANDOM_BYTES, maxLength: UUIDV7_RANDOM_BYTES });
@@ -57,4 +57,13 @@ describe("RFC 9562 §5.7: UUID version 7", () => {
       }),
     );
   });
+});
+
+test("ids made before a time sort before its first id, all others after it", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 2 ** 47 }), fc.integer({ min: 0, max: 2 ** 47 }), (madeMs, ms) => {
+      const id = uuidv7(madeMs, new Uint8Array(10).fill(madeMs % 251));
+      expect(id >= uuidv7From(ms)).toBe(madeMs >= ms);
+    }),
+  );
 });

@@ -61,5 +61,5 @@ test("Connect, a copied rule, a proposed rule and the rejections show nothing of
   const rule = await mine.owner.read(`${mine.home}/rules/new?from=${ids["signal_id"]}`);
   expect(rule.field("event").value).toBe("");
   expect(rule.all("datalist option").map(({ value }) => value)).not.toContain("Visit");
-  expect((await mine.owner.read(`${mine.home}/rejections?key=${ids["key_id"]}`)).text).toContain("Nothing was refused");
+  expect((await mine.owner.read(`${mine.home}/rejections?key=${ids["key_id"]}`)).text).toContain("No refused calls");
 });

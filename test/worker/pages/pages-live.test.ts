@@ -33,13 +33,8 @@ class Watcher {
     const response = await this.#browser.get(`${this.#address}?after=${encodeURIComponent(this.#seen)}`);
     if (response.status !== 200) return response.status;
     const rows = response.page;
-    this.#seen = rows.only("tbody").attribute("data-seen") ?? "";
-    this.rows.push(
-      ...rows
-        .all("tr")
-        .map(({ text }) => text)
-        .toReversed(),
-    );
+    this.#seen = rows.only("[data-seen]").attribute("data-seen") ?? "";
+    this.rows.push(...rows.rows.map(({ text }) => text).toReversed());
     return 200;
   }
 }
@@ -61,9 +56,9 @@ describe("while the live page is open", () => {
     }
     expect(await watcher.ask()).toBe(204);
     expect(watcher.rows).toEqual([
-      expect.stringMatching(/Processed Signed Up p1@example.com .*\+7 points/),
-      expect.stringMatching(/Duplicate Signed Up .*The same as sig_/),
-      expect.stringMatching(/Held Signed Up p3@example.com .*Beyond the signal limit/),
+      expect.stringMatching(/^Signed Up Processed p1@example.com .*\+7 points/),
+      expect.stringMatching(/^Signed Up Duplicate .*Same content as sig_/),
+      expect.stringMatching(/^Signed Up Held p3@example.com .*Beyond the signal limit/),
     ]);
   });
 
@@ -84,7 +79,7 @@ describe("while the live page is open", () => {
     await workspace.settled();
     await watcher.ask();
     expect(watcher.rows).toHaveLength(51);
-    expect(watcher.rows[0]).toBe("and 80 more");
+    expect(watcher.rows[0]).toMatch(/^80 more signals/);
     expect(await watcher.ask()).toBe(204);
   });
 
@@ -94,7 +89,7 @@ describe("while the live page is open", () => {
     await workspace.settled();
     for (const after of ["900.0.0", "1.2", "x".repeat(5_000)]) {
       const answer = await member.get(`${path}/signals?after=${after}`);
-      expect(answer.page.all("tr")).toHaveLength(1);
+      expect(answer.page.rows).toHaveLength(1);
     }
   });
 
@@ -120,14 +115,26 @@ describe("the live page", () => {
     const rows = async (query = "") => (await owner.read(path + query)).all("tr[data-key]").map(({ text }) => text);
     const all = await rows();
     expect(all).toHaveLength(2);
-    expect(all[0]).toMatch(/^just now Rejected Not JSON test key Not valid JSON/);
-    expect(all[1]).toMatch(/^just now Processed Signed Up p1@example.com web/);
+    expect(all[0]).toMatch(/^Not JSON Rejected test key sk_\S+ Not valid JSON .* just now$/);
+    expect(all[1]).toMatch(/^Signed Up Processed p1@example.com web just now$/);
     expect(await rows("?status=rejected&text=")).toEqual([all[0]]);
     expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
     expect(await rows("?status=held")).toEqual([]);
+    expect((await owner.read(`${path}?status=unknown`)).alerts).toEqual([expect.stringContaining("“unknown” is not")]);
     // Spec §1: other members see no keys.
     expect(await member.see(path)).not.toContain("test key");
-    expect((await member.read(path)).link(/^Refresh/).target).toMatch(/\/live\?/);
+    expect((await member.read(path)).link("Refresh").target).toMatch(/\/live\?/);
+  });
+
+  test("leads from a signal to its trace, and from a refused call to the refusals of its key and reason", async () => {
+    const { workspace, path, home, owner } = await atLive();
+    const { id } = await (await workspace.send(signal(1))).json<{ id: string }>();
+    await workspace.settled();
+    await workspace.send("{ nonsense");
+    const page = await owner.read(path);
+    expect(page.link("Signed Up").target).toBe(`${home}/signals/${id}`);
+    const refused = page.link("Not JSON").target ?? "";
+    expect((await owner.read(refused)).chips).toHaveProperty("Reason: Not JSON");
   });
 
   test("says what to do if nothing has arrived", async () => {

@@ -1,4 +1,4 @@
-/** Settings › Notifications, with a receiver that verifies signatures. */
+/** Notifications, with a receiver that verifies signatures. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { crossed, listen, Receiver } from "../../support/destination-harness.ts";
 import { type Answer, focusedIn, type Members, newMembers } from "../../support/members.ts";
@@ -70,7 +70,7 @@ describe("a new destination", () => {
   test("is the first action on an empty page, with an example of each event as it is sent", async () => {
     const empty = await of.admin.read(list);
     expect([empty.text, empty.targets]).toEqual([
-      expect.stringContaining("Nobody is told anything yet"),
+      expect.stringContaining("No destinations yet"),
       expect.arrayContaining([`${list}/new`]),
     ]);
     const { text, body } = await of.admin.get(`${list}/new`);
@@ -88,7 +88,7 @@ describe("a new destination", () => {
       expect(answer.page.all(`[id="verify-${language}"]`)).toHaveLength(1);
     const again = await of.admin.post(`${list}/new`, form);
     expect([again.status, again.body.includes("whsec_")]).toEqual([409, false]);
-    for (const path of [at, `${at}/change`, `${at}/rotate`, list, `${of.home}/settings/activity`])
+    for (const path of [at, `${at}/change`, list, `${of.home}/settings/activity`])
       expect(await of.admin.see(path)).not.toContain(secret);
     expect((await textAt(list)).match(/CRM Webhook/g)).toHaveLength(1);
     expect(receiver.received).toEqual([]);
@@ -118,15 +118,15 @@ describe("a new destination", () => {
     expect(chosen.map(({ value }) => value)).toEqual(["key.silent"]);
     for (const [fields, error, focused] of [
       [{ target: "http://127.0.0.1/x" }, "The URL must begin with https://.", "target"],
-      [{ target: "https://10.0.0.1/x" }, "events are not sent to addresses", "target"],
-      [{ target: "" }, "Give the URL.", "target"],
-      [{ name: " ", target: "" }, "Give the URL.", "name"],
-      [{ events: "" }, "Choose at least one.", "event-person.score_crossed"],
+      [{ target: "https://10.0.0.1/x" }, "instead of an IP address", "target"],
+      [{ target: "" }, "Enter the URL.", "target"],
+      [{ name: " ", target: "" }, "Enter the URL.", "name"],
+      [{ events: "" }, "Choose at least one event.", "event-person.score_crossed"],
     ] as const) {
       const { text, body } = await post(fields);
       expect([text, focusedIn(body)]).toEqual([expect.stringContaining(error), focused]);
     }
-    expect(await textAt(list)).toContain("Nobody is told anything yet");
+    expect(await textAt(list)).toContain("No destinations yet");
   });
 });
 
@@ -136,7 +136,7 @@ describe("a test of a destination", () => {
     const sent = await of.admin.post(`${at}/test`);
     expect(sent.status).toBe(303);
     expect(receiver.verify(secret)).toMatchObject({ type: "destination.test" });
-    expect(await textAt(sent.location)).toMatch(/The test has arrived: accepted with 200.*thanks/);
+    expect(await textAt(sent.location)).toMatch(/Test delivered: accepted with 200.*thanks/);
   });
 
   test("shows the reason and the answer as text if it fails, and can be resent under the same id", async () => {
@@ -144,23 +144,48 @@ describe("a test of a destination", () => {
     receiver.answer = () => new Response("<script>alert(1)</script>", { status: 500 });
     const { location: delivery } = await of.admin.post(`${at}/test`);
     const failed = await of.admin.read(delivery);
-    expect(failed.text).toMatch(/The test was not accepted\. It answered 500\..*<script>alert\(1\)<\/script>/);
+    expect(failed.text).toMatch(/Test failed It answered 500\..*<script>alert\(1\)<\/script>/);
     expect(failed.inlineScripts).toHaveLength(0);
+    for (const path of [at, list]) expect(await textAt(path)).toContain("Test failed");
     expect(await textAt(at)).toContain("It answered 500.");
 
     receiver.answer = () => new Response(null, { status: 204 });
     expect((await of.admin.post(`${delivery}/again`)).location).toBe(delivery);
-    expect(await textAt(delivery)).toContain("The test has arrived: accepted with 204");
+    expect(await textAt(delivery)).toContain("Test delivered: accepted with 204");
     expect(new Set(receiver.ids()).size).toBe(1);
+    for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });
 
 describe("a destination", () => {
+  test("is not switched off by a test that is answered with 410, and no page says so", async () => {
+    const { at, receiver } = await newWebhook();
+    receiver.answer = () => new Response(null, { status: 410 });
+    const { location: delivery } = await of.admin.post(`${at}/test`);
+    for (const path of [at, list, delivery]) {
+      const text = await textAt(path);
+      expect(text).toMatch(/Test failed|Failed/);
+      expect(text).not.toContain("witched off");
+    }
+  });
+
+  test("is failing only while failed deliveries wait", async () => {
+    const { at, receiver } = await newWebhook();
+    receiver.answer = () => new Response(null, { status: 500 });
+    await raiseCrossing();
+    await until(async () => expect(await of.admin.see(at)).toContain("Retrying"));
+    for (const path of [at, list]) expect(await textAt(path)).toContain("Failing");
+    receiver.answer = () => new Response(null, { status: 200 });
+    await of.admin.post(`${await deliveryOf(at)}/again`);
+    await until(async () => expect(await textAt(at)).toContain("Healthy"));
+    for (const path of [at, list]) expect(await textAt(path)).not.toContain("Failing");
+  });
+
   test("can be paused, resumed, changed and deleted; the activity log has a sentence for each", async () => {
     const { at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).location).toBe(`${at}?done=destination_paused`);
-    expect(await textAt(at)).toContain("What happens until it is resumed is not told.");
+    expect(await textAt(at)).toContain("New events are skipped.");
     await of.admin.post(`${at}/resume`);
     const change = { name: "Sales", target: "", events: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
@@ -181,7 +206,7 @@ describe("a destination", () => {
     expect([fresh === secret, answer.headers.get("cache-control")]).toEqual([false, "no-store"]);
     await of.admin.post(`${at}/test`);
     expect(receiver.verify(secret)).toEqual(receiver.verify(fresh));
-    expect(await textAt(at)).toContain("The old one signs too");
+    expect(await textAt(at)).toContain("Old secret Also signs");
   });
 
   test("resends nothing while it is paused, and the page says why", async () => {
@@ -201,12 +226,12 @@ describe("a destination", () => {
     const { at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 500 });
     await raiseCrossing();
-    await until(async () => expect(await of.admin.see(at)).toContain("Comes again"));
+    await until(async () => expect(await of.admin.see(at)).toContain("Retrying"));
     expect((await of.admin.read(at)).all("[data-refresh]")).toHaveLength(1);
     await of.admin.post(`${at}/pause`);
     for (const path of [at, await deliveryOf(at)]) {
       const page = await of.admin.read(path);
-      expect(page.text).toContain("Waits Until the destination is resumed");
+      expect(page.text).toContain("Waiting Until the destination is resumed");
       expect(page.all("[data-refresh]")).toHaveLength(0);
     }
   });
@@ -215,7 +240,7 @@ describe("a destination", () => {
     const { at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 410 });
     await raiseCrossing();
-    await until(async () => expect(await textAt(at)).toContain("Switched off It answered 410 Gone"));
+    await until(async () => expect(await textAt(at)).toContain("Switched off The receiver answered 410 Gone."));
     expect(await activity()).toContain("switched off the destination CRM");
     await of.admin.post(`${at}/resume`);
     expect(await textAt(at)).not.toContain("Switched off");
@@ -224,11 +249,11 @@ describe("a destination", () => {
 
 test("the thresholds of scores are at most five whole numbers, in any order", async () => {
   await newWebhook();
-  expect(await textAt(list)).toContain("CRM is to be told when a score crosses one.");
+  expect(await textAt(list)).toContain("CRM cannot be notified of scores.");
   const save = (thresholds: string) => of.admin.post(`${list}/thresholds`, { thresholds });
   for (const [typed, why] of [
-    ["50, lots", "Whole numbers"],
-    ["1 2 3 4 5 6", "At most 5."],
+    ["50, lots", "Enter whole numbers"],
+    ["1 2 3 4 5 6", "Enter at most 5 scores."],
     ["50, 50", "The same score twice."],
   ] as const) {
     const { status, page } = await save(typed);
@@ -237,8 +262,8 @@ test("the thresholds of scores are at most five whole numbers, in any order", as
   expect((await save("100; 50")).location).toBe(`${list}?done=thresholds_saved`);
   const page = await of.admin.read(list);
   expect(page.field("thresholds").value).toBe("50, 100");
-  expect(page.text).not.toContain("is to be told when");
-  expect(await activity()).toMatch(/changed the scores whose crossing is told ?: 50, 100/);
+  expect(page.text).not.toContain("cannot be notified");
+  expect(await activity()).toMatch(/changed the .*50, 100/);
 });
 
 test("the page of a key sets the number of days that it may be silent", async () => {

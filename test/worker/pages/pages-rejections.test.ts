@@ -16,6 +16,7 @@ beforeEach(async () => {
   path = `${of.home}/rejections`;
 });
 
+const masked = ({ key }: { key: string }) => `${key.slice(0, 8)}…${key.slice(-4)}`;
 const textAt = async (query = "") => (await of.owner.read(path + query)).text;
 
 function entry(keyId: string, atMs: number): RefusedCalls {
@@ -32,13 +33,13 @@ describe("the Rejections page", () => {
     const broken = await workspace.send("{ nonsense", { key: otherKey.key });
     const page = await of.owner.read(path);
     for (const expected of [
-      /No event 422 event_missing test key 2 2/,
-      /Invalid email 422 email_invalid test key 1 1/,
-      /Not JSON 400 body_not_json Old campaign 1 1/,
-      /Mend the template where the detail says\./,
-      /No event `event` is missing or empty; .* test key 2 req_/,
-      /4 refused calls with a key of this workspace in the last 30 days\./,
-      /Calls with a key that does not exist belong to no workspace and are not shown\./,
+      /No event 422 event_missing test key sk_\S+ 2 2/,
+      /Invalid email 422 email_invalid test key sk_\S+ 1 1/,
+      /Not JSON 400 body_not_json Old campaign sk_\S+ 1 1/,
+      /Fix the template at the position in the detail\./,
+      /No event `event` is missing or empty; .* test key sk_\S+ 2 req_/,
+      /4 refused calls in the last 30 days\./,
+      /Calls with an unknown key belong to no workspace and are not listed\./,
     ])
       expect(page.text).toMatch(expected);
     for (const answer of [broken, first])
@@ -59,14 +60,39 @@ describe("the Rejections page", () => {
     expect(await shown("?code=body_not_json")).toEqual([false, true, true]);
     expect(await shown(`?code=body_not_json&key=${otherKey.id}`)).toEqual([false, false, true]);
     expect(await shown(`?code=&key=`)).toEqual([true, true, true]);
-    expect(await shown(`?code=nonsense`)).toEqual([true, true, true]);
-    expect(await textAt(`?key=key_of_nobody`)).toContain("No such call among those that are kept");
-    const nothing = await of.owner.read(`${path}?code=body_not_json&key=key_of_nobody&to=2020-01-01`);
-    expect(nothing.text).toMatch(
-      /kept Reason: .* Clear Key: An API key \(…body\) Clear Days: until 2020-01-01 \(UTC\) Clear/,
-    );
-    const clearDays = nothing.only('a[aria-label="Clear “Days”"]');
-    expect(clearDays.target).toBe(`${path}?code=body_not_json&key=key_of_nobody`);
+    expect(await textAt(`?key=key_of_nobody`)).toContain("No refused calls match these filters");
+    const { chips } = await of.owner.read(`${path}?code=body_not_json&key=${otherKey.id}&to=2020-01-01`);
+    expect(Object.keys(chips)).toEqual([
+      "Reason: Not JSON",
+      `API key: Old campaign (${masked(otherKey)})`,
+      "Refused: until 2020-01-01 (UTC)",
+    ]);
+    expect(chips["Refused: until 2020-01-01 (UTC)"]).toBe(`${path}?code=body_not_json&key=${otherKey.id}`);
+  });
+
+  test("names an unknown reason and a reversed range of days as errors, and does not apply them", async () => {
+    await workspace.send("{ nonsense");
+    const page = await of.owner.read(`${path}?code=nonsense&from=2031-01-02&to=2031-01-01`);
+    expect(page.alerts).toEqual([
+      expect.stringContaining("“nonsense” is not one of"),
+      expect.stringContaining("“From” (2031-01-02) is after “To” (2031-01-01)"),
+    ]);
+    expect(page.rows).toHaveLength(2);
+  });
+
+  test("tells keys with the same name apart by their masked keys", async () => {
+    const keys = [await workspace.newKey({ name: "CRM" }), await workspace.newKey({ name: "CRM" })];
+    for (const { key } of keys) await workspace.send("{ nonsense", { key });
+    const page = await of.owner.read(path);
+    for (const key of keys) {
+      expect(page.links(`CRM ${masked(key)}`)).toHaveLength(2);
+      expect(
+        page
+          .labelled("API key")
+          .all("option")
+          .map(({ text }) => text),
+      ).toContain(`CRM (${masked(key)})`);
+    }
   });
 
   test("counts only what the filter selects: days, a key and a reason", async () => {
@@ -94,7 +120,7 @@ describe("the Rejections page", () => {
     expect(await summary(`?to=${yesterday}`)).toEqual([["3", "3"]]);
     expect(await summary(`?from=${today}&code=event_missing`)).toEqual([["2", "2"]]);
     expect(await summary("?key=key_old")).toEqual([["3", "3"]]);
-    expect(await textAt(`?key=key_old`)).toContain("10 refused calls with a key of this workspace");
+    expect(await textAt(`?key=key_old`)).toContain("10 refused calls in the last");
     const { targets } = await of.member.read(`${path}?from=${today}`);
     expect(targets).toContain(`${path}?from=${today}&code=event_missing&key=key_new`);
   });
@@ -103,10 +129,10 @@ describe("the Rejections page", () => {
     const { key } = await workspace.newKey({ name: "CRM", secret: true });
     const send = (n: number) => workspace.send({}, { key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } });
     await Promise.all(Array.from({ length: 40 }, (_, n) => send(n)));
-    await until(async () => expect(await textAt()).toContain("40 refused calls with"));
+    await until(async () => expect(await textAt()).toContain("40 refused calls in"));
     const text = await textAt();
-    expect(text).toMatch(/The key wants a secret, and the call had no X-Api-Secret header\. CRM 20 20/);
-    expect(text).toMatch(/The secret in the X-Api-Secret header is not the key's\. CRM 20 20/);
+    expect(text).toMatch(/The key requires a secret, but the call had no X-Api-Secret header\. CRM sk_\S+ 20 20/);
+    expect(text).toMatch(/The secret in the X-Api-Secret header is wrong\. CRM sk_\S+ 20 20/);
   });
 
   test("shows the number of calls and signals, and the time of the first", async () => {
@@ -119,9 +145,9 @@ describe("the Rejections page", () => {
     const when = { firstAtMs: Date.now() - 60_000, lastAtMs: Date.now() };
     await workspace.counter.countRefused([{ ...refusal, detail: "Not valid.", calls: 1_234, signals: 1_234, ...when }]);
     const text = await textAt();
-    expect(text).toContain("1,234 refused calls with");
-    expect(text).toContain("The key is deactivated. test key 1,234 1,234");
-    expect(text).toMatch(/since (a|1) minute/);
+    expect(text).toContain("1,234 refused calls in");
+    expect(text).toMatch(/The key is deactivated\. test key sk_\S+ 1,234 1,234/);
+    expect(text).toMatch(/first 1 minute ago/);
   });
 
   test("pages use a cursor: each entry once, latest first; an expired cursor starts at the first page", async () => {
@@ -146,9 +172,9 @@ describe("the Rejections page", () => {
     const some = (from: number, to: number) =>
       Array.from({ length: to - from }, (_, n) => entry(`key_${from + n}`, Date.now()));
     await workspace.counter.countRefused(some(0, REJECTIONS_KEPT - 1));
-    expect(await textAt()).not.toContain("earlier ones are not kept");
+    expect(await textAt()).not.toContain("Older ones are not kept");
     await workspace.counter.countRefused(some(REJECTIONS_KEPT, REJECTIONS_KEPT + 1));
-    expect(await textAt()).toContain("earlier ones are not kept");
+    expect(await textAt()).toContain("Older ones are not kept");
   });
 
   test("shows members key ids only, and hostile names and details as text", async () => {

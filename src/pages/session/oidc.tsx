@@ -1,25 +1,80 @@
 /**
- * Sign-in by any OpenID provider: the authorization code flow with PKCE (S256), state and nonce, through oauth4webapi.
- * What comes out of it is an email, and nothing else is kept: no token of the provider outlives the sign-in.
+ * Sign-in by any OpenID provider: the authorization code flow with PKCE (S256), state and nonce, through oauth4webapi. Its
+ * result is an email. Nothing else is kept: no token of the provider outlives the sign-in.
  */
+import type { Context } from "hono";
 import * as oauth from "oauth4webapi";
-import type { SignInAttempt } from "../../control/sessions.ts";
-import { memberEmail } from "../../domain/signal/identity.ts";
+import { controlDatabase } from "../../control/database.ts";
+import { keepAttempt, type SignInAttempt, takeAttempt } from "../../control/sessions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
+import { memberEmail } from "../../domain/signal/identity.ts";
 import type { AppEnv } from "../../env.ts";
 import { isLoopback } from "../../http/loopback.ts";
-import type { SignInProblem } from "./sign-in-copy.ts";
+import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
+import { errorText, logEvent } from "../../platform/log.ts";
+import { messagePage } from "../page.tsx";
+import { pages, type PagesEnv } from "../pages-env.ts";
+import { limitAttempts } from "./form-guard.ts";
+import { problemPage, type SignInProblem } from "./refusal-pages.tsx";
+import { dropToken, giveToken, newToken, type SignInDriver, startSession, tokenHash, withSessions } from "./session.ts";
+import { safeTarget } from "./sign-in-target.ts";
 
-/** How long an isolate goes by what an OpenID provider has said about itself. */
+export const oidcDriver: SignInDriver = {
+  ...withSessions("oidc"),
+  // A link, because the content security policy lets no form lead to another origin.
+  signInPage: (c, to) =>
+    messagePage(c, {
+      title: "Sign in",
+      text: "Sign in with your organisation's account.",
+      link: ["Sign in", `/sign-in/oidc?${new URLSearchParams({ to }).toString()}`],
+    }),
+  routes: pages
+    .createApp()
+    .use(limitAttempts)
+    .get("/", async (c) => {
+      const begun = await beginSignIn(c.env, callbackUrl(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
+      if (begun === null) return problemPage(c, "provider_failed");
+      const token = newToken();
+      await keepAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
+      giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
+      return c.redirect(begun.url, 303);
+    })
+    .get("/callback", async (c) => {
+      const hash = tokenHash(c, "sign-in");
+      dropToken(c, "sign-in");
+      const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
+      if (attempt === null) return problemPage(c, "attempt_unknown");
+      const email = await finishSignIn(c.env, callbackUrl(c), new URL(c.req.url), attempt).catch(providerFault(c));
+      if (email === null) return problemPage(c, "provider_failed");
+      if (!email.ok) return problemPage(c, email.refusal);
+      if (!(await startSession(c, email.value, "oidc"))) return problemPage(c, "no_member");
+      return c.redirect(attempt.target, 303);
+    }),
+};
+
+/** The address that the provider leads back to. It compares the addresses of the beginning and the end of a sign-in. */
+function callbackUrl(c: Context<PagesEnv>): string {
+  return new URL("/sign-in/oidc/callback", c.req.url).href;
+}
+
+/** Logs that the provider failed. The library's messages contain no token and no email. */
+function providerFault(c: Context<PagesEnv>) {
+  return (error: unknown): null => {
+    logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
+    return null;
+  };
+}
+
+/** Lifetime of a provider's discovery document in an isolate. */
 const OIDC_DISCOVERY_MS = 3_600_000;
-/** How long the provider may take to answer one call. */
+/** Timeout of one call to the provider. */
 const OIDC_CALL_MS = 10_000;
 
-/** What providers have said about themselves, by issuer. Plain data: promises must not be shared between requests. */
+/** Discovery documents by issuer. Plain data: promises must not be shared between requests. */
 const discovered = new Map<string, { server: oauth.AuthorizationServer; readAtMs: number }>();
 
-/** Where to send the browser, and what its return is checked against. @throws when the provider does not answer */
-export async function beginSignIn(
+/** The address to send the browser to, and the values that its return must match. @throws if the provider fails. */
+async function beginSignIn(
   env: AppEnv["Bindings"],
   redirectUri: string,
   target: string,
@@ -47,8 +102,8 @@ export async function beginSignIn(
   return { url: url.href, attempt };
 }
 
-/** Whose email the provider vouches for, in lower case. @throws when the provider does not answer as it should */
-export async function finishSignIn(
+/** The email that the provider vouches for, in lower case. @throws if the provider fails. */
+async function finishSignIn(
   env: AppEnv["Bindings"],
   redirectUri: string,
   returned: URL,
@@ -90,7 +145,7 @@ export async function finishSignIn(
   return vouchedEmail([inToken, { email: userInfo.email, verified: userInfo.email_verified }]);
 }
 
-/** What one answer of the provider, the ID token or the user info, says of an email. */
+/** The claims of one answer of the provider: the ID token or the user info. */
 interface EmailClaims {
   email: unknown;
   /** `email_verified`, which is about the email of the same answer. */

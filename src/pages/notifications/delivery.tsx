@@ -1,0 +1,192 @@
+/** A delivery: its body, and each attempt with its answer. */
+import type { Context } from "hono";
+import type { AttemptResult } from "../../domain/events/attempts.ts";
+import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
+import { ANSWER_MAX_BYTES } from "../../limits.ts";
+import type { Delivery, DeliveryDetail } from "../../notifications/destination-calls.ts";
+import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
+import { PostButton } from "../kit/actions.tsx";
+import { grouped } from "../kit/format.ts";
+import { Badge, Clamped, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { Table } from "../kit/table.tsx";
+import { notFoundPage, page } from "../page.tsx";
+import { pages, type PagesEnv } from "../pages-env.ts";
+import { indented } from "../views/indented-json.ts";
+import {
+  DeliveryStatus,
+  destinationsCall,
+  isInProgress,
+  notificationsPath,
+  problemText,
+} from "./notification-parts.tsx";
+
+/** Longest wait for the first answer, so that the page shows it without a script. */
+const FIRST_ANSWER_MS = 3_000;
+const POLL_MS = 100;
+
+export const deliveryPages = pages
+  .createApp()
+  .get("/:id/deliveries/:delivery_id", (c) => deliveryPage(c))
+  .post("/:id/deliveries/:delivery_id/again", async (c) => {
+    const before = await find(c);
+    if (before === null) return notFoundPage(c, "delivery");
+    const { id, destinationId, attempts } = before.delivery;
+    const again = await deliverAgain(destinationsCall(c), destinationId, id);
+    return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
+  });
+
+function find(c: Context<PagesEnv>) {
+  const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
+  return findDelivery(c.env, c.get("workspace").id, id, deliveryId);
+}
+
+/** Redirects to the delivery's page, after the next attempt if that is soon. */
+export async function toDelivery(c: Context<PagesEnv>, { id, destinationId }: Delivery, attemptsBefore: number) {
+  const untilMs = Date.now() + FIRST_ANSWER_MS;
+  const hasEnded = async () => {
+    const detail = await findDelivery(c.env, c.get("workspace").id, destinationId, id);
+    return detail === null || detail.delivery.state !== "waiting" || detail.delivery.attempts.length > attemptsBefore;
+  };
+  // oxlint-disable-next-line no-await-in-loop -- each look waits for the previous one
+  while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
+  return c.redirect(`${notificationsPath(c)}/${destinationId}/deliveries/${id}`, 303);
+}
+
+/** @param refused why the delivery was not repeated. */
+async function deliveryPage(c: Context<PagesEnv>, refused?: string) {
+  const detail = await find(c);
+  if (detail === null) return notFoundPage(c, "delivery");
+  const view = { path: notificationsPath(c), ...detail, refused, nowMs: Date.now() };
+  const status = refused === undefined ? 200 : 409;
+  return page(c, { title: "Delivery", section: "notifications", status }, <DeliveryView {...view} />);
+}
+
+interface Props extends Pick<DeliveryDetail, "delivery" | "destination"> {
+  path: string;
+  /** The body as sent; null: it was about a deleted person. */
+  body: string | null;
+  refused: string | undefined;
+  nowMs: number;
+}
+
+function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Props) {
+  const { id, type, state, eventId, createdAtMs, attempts } = delivery;
+  const destinationPath = `${path}/${destination.id}`;
+  const inProgress = isInProgress({ delivery, destination, nowMs });
+  return (
+    <>
+      <PageHead
+        title={EVENT_CATALOGUE[type].label}
+        crumbs={[<a href={path}>Notifications</a>, <a href={destinationPath}>{destination.name}</a>]}
+        actions={
+          body !== null && (
+            <PostButton action={`${destinationPath}/deliveries/${id}/again`} look={state === "failed" ? "primary" : ""}>
+              Deliver again
+            </PostButton>
+          )
+        }
+      />
+      {refused !== undefined && (
+        <Notice tone="bad" title="Nothing was sent">
+          <p>{refused}</p>
+        </Notice>
+      )}
+      <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
+        <Outcome delivery={delivery} inProgress={inProgress} />
+        <Panel title="Details">
+          <FactList>
+            <Fact name="Status">
+              <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />
+            </Fact>
+            <Fact name="Event">
+              <code>{type}</code>
+            </Fact>
+            <Fact name={destination.type === "webhook" ? "webhook-id" : "Event id"}>
+              <code>{eventId}</code>
+            </Fact>
+            <Fact name="Sent to">
+              <code>{destination.maskedTarget}</code>
+            </Fact>
+            <Fact name="Created">
+              <Time ms={createdAtMs} nowMs={nowMs} />
+            </Fact>
+          </FactList>
+          {destination.type === "webhook" && (
+            <p class="quiet small">
+              Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
+            </p>
+          )}
+        </Panel>
+        {attempts.length > 0 && <Attempts attempts={attempts} nowMs={nowMs} />}
+      </div>
+      <Panel title="Body">
+        {body === null ? (
+          <p class="quiet">Deleted together with the person.</p>
+        ) : (
+          <Json value={indented(body)} label="Body" />
+        )}
+      </Panel>
+    </>
+  );
+}
+
+/** The result of the last attempt, for a person who has just sent a test. */
+function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery: Delivery; inProgress: boolean }) {
+  const name = type === "destination.test" ? "Test" : "Delivery";
+  const last = attempts.at(-1);
+  if (last === undefined) {
+    return (
+      <Notice title={inProgress ? `${name} in progress` : `${name} not sent yet`}>
+        {inProgress && <p class="no-script">Reload the page to see the result.</p>}
+      </Notice>
+    );
+  }
+  const { status, error, tookMs } = last;
+  const took = `${grouped(tookMs)} ms`;
+  if (error === null) {
+    const accepted = status === null ? "accepted" : `accepted with ${status}`;
+    return <Notice tone="good" title={`${name === "Test" ? "Test delivered" : "Delivered"}: ${accepted} in ${took}`} />;
+  }
+  return (
+    <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"}>
+      <p>
+        {error} ({took})
+      </p>
+    </Notice>
+  );
+}
+
+function Attempts({ attempts, nowMs }: { attempts: readonly AttemptResult[]; nowMs: number }) {
+  return (
+    <Panel title="Attempts" list>
+      <Table
+        caption="Attempts, latest first"
+        rows={attempts.toReversed()}
+        columns={[
+          { head: "Time", cell: ({ atMs }) => <Time ms={atMs} nowMs={nowMs} /> },
+          {
+            head: "Status",
+            cell: ({ status, error }) => (
+              <Badge tone={error === null ? "good" : "bad"}>{status ?? (error === null ? "Sent" : "None")}</Badge>
+            ),
+          },
+          { head: "Took", kind: "number", cell: ({ tookMs }) => `${grouped(tookMs)} ms` },
+          {
+            head: `Answer, up to ${grouped(ANSWER_MAX_BYTES)} bytes`,
+            kind: "text",
+            cell: ({ error, answer }) => (
+              <>
+                {error}
+                {answer !== null && (
+                  <Clamped>
+                    <code>{answer}</code>
+                  </Clamped>
+                )}
+              </>
+            ),
+          },
+        ]}
+      />
+    </Panel>
+  );
+}

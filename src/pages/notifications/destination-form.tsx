@@ -1,0 +1,239 @@
+/** The form of a destination, new or edited. */
+import type { Context } from "hono";
+import type * as z from "zod";
+import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
+import { envelopeOf } from "../../domain/events/request-body.ts";
+import { EVENT_CATALOGUE, eventTypes, exampleEvent, type EventType } from "../../domain/events/workspace-event.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
+import { name as nameSchema } from "../../http/fields.ts";
+import { newId } from "../../platform/ids.ts";
+import * as destinations from "../../workspace/manage-destinations.ts";
+import { formText } from "../form-text.ts";
+import { Choice, FormErrors, TextField } from "../kit/forms.tsx";
+import { Json, PageHead, Panel } from "../kit/parts.tsx";
+import { done, page } from "../page.tsx";
+import { pages, type PagesEnv } from "../pages-env.ts";
+import { readForm } from "../read-form.tsx";
+import {
+  destinationsCall,
+  isTargetProblem,
+  notificationsPath,
+  problemText,
+  TYPE_TEXT,
+  withDestination,
+} from "./notification-parts.tsx";
+import { secretPage } from "./secret.tsx";
+
+export const destinationFormPages = pages
+  .createApp()
+  .get("/new", (c) => formPage(c, emptyDestination(newId("dst")), {}))
+  .post("/new", readForm(), async (c) => {
+    const typed = readDestination(c.get("form"), newId("dst"));
+    const wanted = checkDestination(typed, "is_refused");
+    if (!wanted.ok) return formPage(c, typed, wanted.refusal);
+    const created = await destinations.createDestination(destinationsCall(c), wanted.value, typed.id);
+    return created.ok ? secretPage(c, created.value, "created") : formPage(c, typed, toErrors(created.refusal));
+  })
+  .get(
+    "/:id/change",
+    withDestination((c, stored) => formPage(c, { ...stored, target: "" }, {}, stored)),
+  )
+  .post(
+    "/:id/change",
+    readForm(),
+    withDestination(async (c, stored) => {
+      const { id, type } = stored;
+      const typed = { ...readDestination(c.get("form"), id), id, type };
+      const wanted = checkDestination(typed, "keeps_stored");
+      if (!wanted.ok) return formPage(c, typed, wanted.refusal, stored);
+      const { name, target, events } = wanted.value;
+      const change = { name, events, ...(target !== "" && { target }) };
+      const changed = await destinations.updateDestination(destinationsCall(c), id, change);
+      if (!changed.ok) return formPage(c, typed, toErrors(changed.refusal), stored);
+      return done(c, `settings/notifications/${id}`, "saved");
+    }),
+  );
+
+const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** A destination as typed. A form that is sent twice has the same id, and creates one destination. */
+export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & { target: string };
+
+/** Errors at the fields; `form` is about the form as a whole. */
+type Errors = Partial<Record<"name" | "target" | "events" | "form", string>>;
+
+/** Events that a new form has ticked. The other types are frequent, or need a choice elsewhere. */
+const USUAL: readonly EventType[] = [
+  "person.score_crossed",
+  "usage.level",
+  "period.closed",
+  "key.expiring",
+  "refusals.burst",
+  "dead_letters.added",
+  "processing.late",
+];
+
+export function emptyDestination(id: string): TypedDestination {
+  return { id, name: "", type: "webhook", target: "", events: [...USUAL] };
+}
+
+/** @param id for a form that came without an id. */
+export function readDestination(form: FormData, id: string): TypedDestination {
+  const [typedId, type, events] = [formText(form, "id"), formText(form, "type"), form.getAll("events")];
+  return {
+    id: DESTINATION_ID.test(typedId) ? typedId : id,
+    name: formText(form, "name"),
+    type: DESTINATION_TYPES.find((known) => known === type) ?? "webhook",
+    target: formText(form, "target").trim(),
+    events: eventTypes.filter((known) => events.includes(known)),
+  };
+}
+
+/** @param emptyTarget the meaning of an empty target. A typed target is checked when it is stored. */
+export function checkDestination(
+  { name, type, target, events }: TypedDestination,
+  emptyTarget: "is_refused" | "keeps_stored",
+): Result<destinations.WantedDestination, Errors> {
+  const errors: Errors = {};
+  const named = nameSchema.safeParse(name);
+  if (!named.success) errors.name = name.trim() === "" ? "Enter a name." : issueText(named.error);
+  if (target === "" && emptyTarget === "is_refused") {
+    errors.target = type === "email" ? "Enter the email address." : "Enter the URL.";
+  }
+  if (events.length === 0) errors.events = "Choose at least one event.";
+  if (!named.success || Object.keys(errors).length > 0) return refuse(errors);
+  return ok({ name: named.data, type, target, events });
+}
+
+/** The first issue as a sentence. */
+export function issueText(error: z.ZodError): string {
+  const message = error.issues[0]?.message ?? "";
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
+
+function toErrors(problem: destinations.DestinationProblem): Errors {
+  return { [isTargetProblem(problem) ? "target" : "form"]: problemText(problem) };
+}
+
+function formPage(c: Context<PagesEnv>, typed: TypedDestination, errors: Errors, stored?: Destination) {
+  const path = notificationsPath(c);
+  const title = stored === undefined ? "Create destination" : `Edit ${stored.name}`;
+  const [action, back] = stored === undefined ? ["new", ""] : [`${stored.id}/change`, `/${stored.id}`];
+  const status = Object.keys(errors).length === 0 ? 200 : 422;
+  const crumbs = [<a href={path}>Notifications</a>];
+  return page(
+    c,
+    { title, section: "notifications", status },
+    <>
+      <PageHead title={title} crumbs={crumbs} />
+      <form method="post" action={`${path}/${action}`} class="stack" data-once novalidate>
+        <input type="hidden" name="id" value={typed.id} />
+        <FormErrors errors={Object.values(errors)} />
+        <Panel>
+          <div class="form">
+            <TextField
+              name="name"
+              label="Name"
+              hint="Such as the system or the channel."
+              value={typed.name}
+              error={errors.name}
+              autocomplete="off"
+              autofocus={typed.name === "" && status === 200}
+              required
+            />
+            <Target typed={typed} error={errors.target} stored={stored} offered={destinations.offeredTypes(c.env)} />
+          </div>
+        </Panel>
+        <Panel title="Events" id="events">
+          <Events typed={typed} error={errors.events} workspaceId={c.get("workspace").id} />
+        </Panel>
+        <div class="row">
+          <button class="primary">{stored === undefined ? "Create destination" : "Save"}</button>
+          <a class="button" href={path + back}>
+            Cancel
+          </a>
+        </div>
+      </form>
+    </>,
+  );
+}
+
+interface TargetProps {
+  typed: TypedDestination;
+  error: string | undefined;
+  /** Undefined: the destination is new. */
+  stored: Destination | undefined;
+  offered: readonly DestinationType[];
+}
+
+/** The type, which only a new destination chooses, and the URL or address. */
+function Target({ typed, error, stored, offered }: TargetProps) {
+  const newLabel = offered.includes("email") ? "URL or email address" : "URL";
+  return (
+    <>
+      {stored === undefined && (
+        <fieldset class="field">
+          <legend>Type</legend>
+          {offered.map((type) => (
+            <Choice group="type" name="type" value={type} {...TYPE_TEXT[type]} checked={typed.type === type} />
+          ))}
+        </fieldset>
+      )}
+      <TextField
+        name="target"
+        label={stored === undefined ? newLabel : TYPE_TEXT[typed.type].target}
+        hint={
+          stored === undefined ? (
+            "Parts that hold a secret are not shown again."
+          ) : (
+            <>
+              Currently <code>{stored.maskedTarget}</code>. Leave empty to keep it.
+            </>
+          )
+        }
+        value={typed.target}
+        error={error}
+        class="mono"
+        inputmode={typed.type === "email" ? "email" : "url"}
+        autocomplete="off"
+        autocapitalize="off"
+        spellcheck={false}
+        required={stored === undefined}
+      />
+    </>
+  );
+}
+
+function Events({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "error"> & { workspaceId: string }) {
+  const described = error === undefined ? {} : { "aria-describedby": "events-error" };
+  return (
+    <fieldset class="field" aria-label="Events" {...described}>
+      {error !== undefined && (
+        <span class="error" id="events-error">
+          {error}
+        </span>
+      )}
+      <div class="columns">
+        {eventTypes.map((type, index) => (
+          <Choice
+            type="checkbox"
+            group="event"
+            name="events"
+            value={type}
+            label={EVENT_CATALOGUE[type].label}
+            hint={EVENT_CATALOGUE[type].when}
+            checked={typed.events.includes(type)}
+            autofocus={error !== undefined && index === 0}
+          >
+            <details>
+              <summary class="small quiet" aria-label={`Example of ${EVENT_CATALOGUE[type].label}`}>
+                Example
+              </summary>
+              <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
+            </details>
+          </Choice>
+        ))}
+      </div>
+    </fieldset>
+  );
+}

@@ -1,0 +1,167 @@
+/** Shared by the pages of notifications: calls, problems in words, and the status of destinations and deliveries. */
+import type { Context } from "hono";
+import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
+import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
+import type { Delivery, DeliveryEnd } from "../../notifications/destination-calls.ts";
+import type * as destinations from "../../workspace/manage-destinations.ts";
+import { destinationsOf } from "../../workspace/objects.ts";
+import type { Tone } from "../copy.ts";
+import { Badge, Time } from "../kit/parts.tsx";
+import { notFoundPage } from "../page.tsx";
+import { contextOf, type PagesEnv, workspacePath } from "../pages-env.ts";
+
+export function destinationsCall(c: Context<PagesEnv>): destinations.DestinationsContext {
+  return { ...contextOf(c), slug: c.get("workspace").slug, origin: new URL(c.req.url).origin };
+}
+
+/** `/w/{slug}/settings/notifications`. */
+export function notificationsPath(c: Context<PagesEnv>): string {
+  return `${workspacePath(c)}/settings/notifications`;
+}
+
+/** A handler with the destination of the path; 404 if it does not exist. */
+export function withDestination(handle: (c: Context<PagesEnv>, destination: Destination) => Promise<Response>) {
+  return async (c: Context<PagesEnv>): Promise<Response> => {
+    const destination = await destinationsOf(c.env, c.get("workspace").id).find(c.req.param("id") ?? "");
+    return destination === null ? notFoundPage(c, "destination") : handle(c, destination);
+  };
+}
+
+const TARGET_PROBLEM = {
+  not_a_url: "Enter a URL, such as https://crm.example.com/hooks/signals.",
+  too_long: `Enter at most ${DESTINATION_URL_MAX_LENGTH} characters.`,
+  not_https: "The URL must begin with https://.",
+  credentials: "Remove the user name and password from the URL. Deliveries are signed instead.",
+  address: "Enter a host name, such as crm.example.com, instead of an IP address.",
+  not_public: "This host name is private. Enter a public one.",
+  port: "Use the default port or a port from 1024 on.",
+  own_host: "This is the service itself. Enter another host.",
+  not_an_email: "Enter an email address, such as jane@example.com.",
+} as const satisfies Record<destinations.TargetProblem, string>;
+
+const PROBLEM = {
+  type_not_offered: "This type is not available in this deployment.",
+  too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
+  destination_not_active: "The destination is paused or switched off. Resume it first.",
+  destination_without_secret: "Only webhooks have a secret.",
+  not_found: "This no longer exists.",
+  ...TARGET_PROBLEM,
+} as const satisfies Record<destinations.DestinationProblem, string>;
+
+export function problemText(problem: destinations.DestinationProblem): string {
+  return PROBLEM[problem];
+}
+
+export function isTargetProblem(problem: destinations.DestinationProblem): boolean {
+  return problem in TARGET_PROBLEM;
+}
+
+export const TYPE_TEXT = {
+  webhook: { label: "Webhook", hint: "Signed JSON, by the Standard Webhooks specification.", target: "URL" },
+  slack: {
+    label: "Slack",
+    hint: "A message with a link, to an incoming webhook of Slack or Mattermost.",
+    target: "Incoming webhook URL",
+  },
+  email: { label: "Email", hint: "A message with a link.", target: "Email address" },
+} as const satisfies Record<DestinationType, { label: string; hint: string; target: string }>;
+
+const DISABLED = {
+  gone: "The receiver answered 410 Gone.",
+  failing: "No delivery succeeded for five days.",
+} as const satisfies Record<DisabledReason, string>;
+
+interface DestinationStatus {
+  tone: Tone;
+  label: string;
+  text: string | null;
+}
+
+/** @param testFailed the latest delivery is a failed test. */
+export function statusOf(destination: Destination, testFailed: boolean): DestinationStatus {
+  const { state, disabledReason, failingSinceMs, lastDeliveredAtMs } = destination;
+  if (state === "disabled") {
+    const reason = disabledReason === null ? "" : `${DISABLED[disabledReason]} `;
+    return { tone: "bad", label: "Switched off", text: `${reason}Fix the receiver, then resume the destination.` };
+  }
+  if (state === "paused") {
+    const text = "New events are skipped. Waiting deliveries are sent when you resume the destination.";
+    return { tone: "quiet", label: "Paused", text };
+  }
+  if (failingSinceMs !== null) {
+    const text =
+      "Deliveries are retried at growing intervals. After five days without success, the destination is switched off.";
+    return { tone: "warn", label: "Failing", text };
+  }
+  if (testFailed) {
+    return { tone: "bad", label: "Test failed", text: "Fix the receiver, then send another test." };
+  }
+  if (lastDeliveredAtMs === null) return { tone: "info", label: "Ready", text: "No events yet. Send a test." };
+  return { tone: "good", label: "Healthy", text: null };
+}
+
+/** Tests change no state of the destination, so their result is read from the deliveries. */
+export async function lastTestFailed(c: Context<PagesEnv>, { id }: Destination): Promise<boolean> {
+  const found = await destinationsOf(c.env, c.get("workspace").id).listDeliveries(id, { cursor: null, limit: 1 });
+  const [latest] = found?.items ?? [];
+  return latest?.type === "destination.test" && latest.state === "failed";
+}
+
+interface DeliveryOf {
+  delivery: Delivery;
+  destination: Pick<Destination, "state" | "failingSinceMs">;
+  nowMs: number;
+}
+
+/** An attempt that is due so soon is worth waiting for. */
+const SOON_MS = 60_000;
+
+/** Whether an attempt is in progress or starts soon, so that the page refreshes. */
+export function isInProgress({ delivery, destination, nowMs }: DeliveryOf): boolean {
+  const { type, state, attempts, dueAtMs } = delivery;
+  if (state !== "waiting" || dueAtMs === null) return false;
+  if (type === "destination.test") return true;
+  if (destination.state !== "active" || dueAtMs - nowMs >= SOON_MS) return false;
+  return attempts.length === 0 ? destination.failingSinceMs === null : dueAtMs > nowMs;
+}
+
+const DELIVERY_END = {
+  attempts_failed: "All attempts failed",
+  switched_off: "Destination was switched off",
+  too_many: "Too many deliveries were waiting",
+  person_deleted: "Person was deleted",
+} as const satisfies Record<DeliveryEnd, string>;
+
+/** The status of a delivery, and its reason or next attempt. */
+export function DeliveryStatus({ delivery, destination, nowMs }: DeliveryOf) {
+  const { type, state, endReason, attempts, dueAtMs } = delivery;
+  const isTest = type === "destination.test";
+  if (state === "delivered") return <Badge tone="good">Delivered</Badge>;
+  if (state === "failed") {
+    return (
+      <>
+        <Badge tone="bad">Failed</Badge> {endReason !== null && !isTest && <small>{DELIVERY_END[endReason]}</small>}
+      </>
+    );
+  }
+  if (isInProgress({ delivery, destination, nowMs }) && attempts.length === 0) {
+    return <Badge tone="info">In progress</Badge>;
+  }
+  const isStopped = destination.state !== "active" && !isTest;
+  if (isStopped || dueAtMs === null || dueAtMs <= nowMs) {
+    return (
+      <>
+        <Badge>Waiting</Badge>{" "}
+        <small>{isStopped ? "Until the destination is resumed" : "Until the destination answers"}</small>
+      </>
+    );
+  }
+  return (
+    <>
+      <Badge tone="warn">Retrying</Badge>{" "}
+      <small>
+        <Time ms={dueAtMs} nowMs={nowMs} />
+      </small>
+    </>
+  );
+}

@@ -1,0 +1,86 @@
+/** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
+import type { Context } from "hono";
+import type { CreatedDestination } from "../../notifications/destination-calls.ts";
+import { PostButton } from "../kit/actions.tsx";
+import { CopyText, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { page } from "../page.tsx";
+import type { PagesEnv } from "../pages-env.ts";
+import { notificationsPath } from "./notification-parts.tsx";
+import { VERIFY_CODE } from "./verify-code.ts";
+
+/** The answer to a form that created a destination or rotated its secret; 409 if the form was sent before. */
+export function secretPage(c: Context<PagesEnv>, created: CreatedDestination, change: "created" | "rotated") {
+  const { destination, secret, isNew } = created;
+  const path = `${notificationsPath(c)}/${destination.id}`;
+  const isWebhook = destination.type === "webhook";
+  const title = isNew ? (change === "created" ? "Destination created" : "Secret rotated") : "Already created";
+  const test = (
+    <PostButton action={`${path}/test`} look="primary">
+      Send test
+    </PostButton>
+  );
+  return page(
+    c,
+    { title, section: "notifications", status: isNew ? 200 : 409 },
+    <>
+      <PageHead
+        title={title}
+        crumbs={[<a href={notificationsPath(c)}>Notifications</a>, <a href={path}>{destination.name}</a>]}
+        actions={
+          <>
+            <a class="button" href={path}>
+              View destination
+            </a>
+            {isNew && test}
+          </>
+        }
+      >
+        {isNew ? destination.name : "This form was sent before. No second destination was created."}
+      </PageHead>
+      {!isNew && isWebhook && (
+        <Notice tone="warn" title="The secret was shown once, in the first answer">
+          <p>If you did not copy it, rotate it on the destination's page.</p>
+        </Notice>
+      )}
+      {secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />}
+      {secret !== null && <VerifyPanel />}
+    </>,
+  );
+}
+
+function Secret({ secret, oldEndsAtMs }: { secret: string; oldEndsAtMs: number | null }) {
+  return (
+    <Panel title="Signing secret">
+      <Notice tone="warn" title="Copy the secret now: it is not shown again">
+        <p>The receiver needs it to verify deliveries. If you lose it, rotate it.</p>
+      </Notice>
+      <CopyText id="new-secret" label="signing secret" text={secret} />
+      {oldEndsAtMs !== null && (
+        <p>
+          The old secret ends <Time ms={oldEndsAtMs} />. Until then, deliveries are signed with both.
+        </p>
+      )}
+    </Panel>
+  );
+}
+
+export function VerifyPanel() {
+  return (
+    <Panel title="Verify deliveries" id="verify">
+      <p class="quiet">
+        Deliveries are signed by the <a href="https://www.standardwebhooks.com/">Standard Webhooks</a> specification.
+        Answer with 2xx within ten seconds. Other answers are retried for about three days; a 410 switches the
+        destination off.
+      </p>
+      {VERIFY_CODE.map(({ id, language, install, code }) => (
+        <details>
+          <summary>{language}</summary>
+          <div class="stack tight">
+            <CopyText id={`install-${id}`} label={`installation for ${language}`} text={install} />
+            <CopyText block id={`verify-${id}`} label={`verification in ${language}`} text={code} />
+          </div>
+        </details>
+      ))}
+    </Panel>
+  );
+}

@@ -1,0 +1,251 @@
+/** Rejections (spec §7): refused calls by key and reason, with what the sender should change. */
+import type { Context } from "hono";
+import { keyNames } from "../control/api-keys.ts";
+import type { RefusalCode, Rejection, RejectionReason } from "../domain/keys/refusal.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
+import { REFUSALS } from "../http/refusal-table.ts";
+import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
+import { quotaCounter } from "../workspace/objects.ts";
+import { CAUSE_COPY } from "./copy.ts";
+import { type KeyNames, keyText, KeyTitle } from "./key-names.tsx";
+import { Filters, NoMatches } from "./kit/filters.tsx";
+import { counted } from "./kit/format.ts";
+import { DayFields, SelectField } from "./kit/forms.tsx";
+import { type DayRange, ListAddress } from "./kit/list-address.ts";
+import { Badge, Clamped, Empty, PageHead, Panel, ShortId, Time } from "./kit/parts.tsx";
+import { type Column, Count, Pager, Table } from "./kit/table.tsx";
+import { page } from "./page.tsx";
+import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+
+/** Refusals because of a limit: the Usage page offers remedies. */
+const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
+
+const CODES = {
+  "": "Any",
+  ...(Object.fromEntries(Object.entries(REFUSALS).map(([code, { label }]) => [code, label])) as Record<
+    RefusalCode,
+    string
+  >),
+};
+
+export const rejectionPages = pages.createApp().get("/", async (c) => {
+  const base = workspacePath(c);
+  const kept = await quotaCounter(c.env, c.get("workspace").id).rejections(REJECTIONS_KEPT);
+  const names = await namesOf(c, kept);
+  const list = new ListAddress(`${base}/rejections`, c.req.query());
+  const code = list.choice("code", "Reason", CODES, "");
+  const keyId = c.req.query("key") ?? "";
+  if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
+  const days = list.days("Refused");
+  const { sinceMs, untilMs } = days;
+  const shown = kept.filter(
+    (entry) =>
+      (code === "" || entry.code === code) &&
+      (keyId === "" || entry.keyId === keyId) &&
+      // An entry stands for all calls from its first to its last.
+      (untilMs === null || entry.firstAtMs < untilMs) &&
+      (sinceMs === null || entry.lastAtMs >= sinceMs),
+  );
+  return page(
+    c,
+    { title: "Rejections", section: "rejections" },
+    kept.length === 0 ? (
+      <NothingRefused base={base} />
+    ) : (
+      <>
+        <PageHead title="Rejections">{heading(kept)}</PageHead>
+        <Filters list={list}>
+          <SelectField name="code" label="Reason" value={code} options={Object.entries(CODES)} />
+          <SelectField name="key" label="API key" value={keyId} options={keyOptions(kept, names)} />
+          <DayFields days={days} label="Refused" />
+        </Filters>
+        {shown.length === 0 ? (
+          <NoMatches what="refused calls" list={list} />
+        ) : (
+          <>
+            <Reasons base={base} groups={groupRejections(shown)} days={days} names={names} />
+            <Calls base={base} list={list} rejections={shown} names={names} />
+            <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
+          </>
+        )}
+      </>
+    ),
+  );
+});
+
+/** Names of the keys, empty for members: only owners and admins may see keys (spec §1). */
+async function namesOf(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<KeyNames> {
+  if (!canManageKeys(c.get("role"))) return new Map();
+  return keyNames(
+    c.get("db"),
+    c.get("workspace").id,
+    rejections.map(({ keyId }) => keyId),
+  );
+}
+
+export interface RejectionGroup extends RejectionReason {
+  calls: number;
+  signals: number;
+  latestMs: number;
+}
+
+/** Groups by key, code and cause, the most frequent first. */
+export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
+  const groups = Map.groupBy(rejections, ({ keyId, code, cause }) => `${code} ${cause} ${keyId}`);
+  return [...groups.values()]
+    .flatMap((entries) =>
+      entries.slice(0, 1).map(({ keyId, code, cause }) => ({
+        keyId,
+        code,
+        cause,
+        calls: entries.reduce((sum, { calls }) => sum + calls, 0),
+        signals: entries.reduce((sum, { signals }) => sum + signals, 0),
+        latestMs: Math.max(...entries.map(({ lastAtMs }) => lastAtMs)),
+      })),
+    )
+    .sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
+}
+
+/** A cursor whose entry is no longer kept begins at the first slice again. */
+function sliceOf(rejections: readonly Rejection[], { cursor, limit }: Page): PageOf<Rejection> {
+  const start = cursor === null ? 0 : rejections.findIndex((entry) => cursorOf(entry) === cursor) + 1;
+  const items = rejections.slice(start, start + limit);
+  const last = items.at(-1);
+  return { items, next: start + limit < rejections.length && last !== undefined ? cursorOf(last) : null };
+}
+
+/** One call may be refused for several reasons, and be the first of each: its request id alone is not unique. */
+function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
+  return [requestId, keyId, code, cause ?? ""].join(".");
+}
+
+function heading(kept: readonly Rejection[]): string {
+  const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
+  const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
+  return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
+}
+
+function keyOptions(kept: readonly Rejection[], names: KeyNames) {
+  const ids = [...new Set(kept.map(({ keyId }) => keyId))];
+  return [["", "Any"] as const, ...ids.map((id) => [id, keyText(names.get(id), id)] as const)];
+}
+
+function NothingRefused({ base }: { base: string }) {
+  return (
+    <>
+      <PageHead title="Rejections" />
+      <Empty title="No refused calls">
+        <p>Every call with a key of this workspace was accepted. Refused calls appear here with their reason.</p>
+        <a class="button" href={`${base}/connect`}>
+          Connect a sender
+        </a>
+      </Empty>
+    </>
+  );
+}
+
+/** The key of a refused call. Owners and admins get its name with a link. */
+function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames): Column<Row> {
+  return {
+    head: "API key",
+    cell: ({ keyId }) => {
+      const key = names.get(keyId);
+      if (key === undefined) return keyText(key, keyId);
+      return (
+        <a href={`${base}/settings/api-keys/${encodeURIComponent(keyId)}`}>
+          <KeyTitle {...key} />
+        </a>
+      );
+    },
+  };
+}
+
+interface RowsProps {
+  base: string;
+  names: KeyNames;
+}
+
+function Reasons({ base, groups, days, names }: RowsProps & { groups: readonly RejectionGroup[]; days: DayRange }) {
+  const range = Object.entries({ from: days.from, to: days.to }).filter(([, value]) => value !== "");
+  return (
+    <Panel title="By reason and key" list>
+      <Table
+        caption="Refused calls by reason and key"
+        rows={groups}
+        href={({ code, keyId }) => {
+          const query = new URLSearchParams([...range, ["code", code], ["key", keyId]]);
+          return `${base}/rejections?${query.toString()}`;
+        }}
+        columns={[
+          {
+            head: "Reason",
+            cell: ({ code, cause }) => (
+              <>
+                {REFUSALS[code].label}
+                <small>{cause === null ? `${REFUSALS[code].status} ${code}` : CAUSE_COPY[cause]}</small>
+              </>
+            ),
+          },
+          keyColumn(base, names),
+          { head: "Calls", kind: "number", cell: ({ calls }) => <Count value={calls} /> },
+          { head: "Signals", kind: "number", cell: ({ signals }) => <Count value={signals} />, drop: "narrow" },
+          { head: "Latest", cell: ({ latestMs }) => <Time ms={latestMs} /> },
+          {
+            head: "How to fix",
+            kind: "text",
+            cell: ({ code }) => (
+              <>
+                {REFUSALS[code].advice} {OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>}
+              </>
+            ),
+          },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddress; rejections: readonly Rejection[] }) {
+  const { items, next } = sliceOf(rejections, list.slice(PAGE_ROWS));
+  return (
+    <Panel title="Calls" list>
+      <Table
+        caption="Refused calls, the latest first"
+        rows={items}
+        columns={[
+          {
+            head: "Reason",
+            cell: ({ code }) => (
+              <Badge tone={REFUSALS[code].status === 429 ? "warn" : "bad"} title={code}>
+                {REFUSALS[code].label}
+              </Badge>
+            ),
+          },
+          {
+            head: "Detail",
+            kind: "text",
+            cell: ({ cause, detail }) => <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>,
+          },
+          keyColumn(base, names),
+          { head: "Calls", kind: "number", cell: ({ calls }) => <Count value={calls} /> },
+          { head: "First request", cell: ({ requestId }) => <ShortId id={requestId} />, drop: "narrow" },
+          {
+            head: "Latest",
+            cell: ({ calls, firstAtMs, lastAtMs }) => (
+              <>
+                <Time ms={lastAtMs} />
+                {calls > 1 && (
+                  <small>
+                    first <Time ms={firstAtMs} />
+                  </small>
+                )}
+              </>
+            ),
+          },
+        ]}
+      />
+      <Pager list={list} next={next} />
+    </Panel>
+  );
+}

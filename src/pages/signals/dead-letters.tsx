@@ -1,0 +1,117 @@
+/** Dead letters: signals that could not be processed, and their replay. */
+import { PAGE_ROWS } from "../../limits.ts";
+import type { DeadLetter } from "../../store/protocol/stored-signals.ts";
+import { signalStore } from "../../workspace/objects.ts";
+import { replay } from "../../workspace/signal-operations.ts";
+import { Confirm, PostButton } from "../kit/actions.tsx";
+import { ListAddress } from "../kit/list-address.ts";
+import { Empty, Json, JSON_SAMPLE_CHARACTERS, Panel, ShortId, Time } from "../kit/parts.tsx";
+import { Pager, Table } from "../kit/table.tsx";
+import { done, mayManage, page } from "../page.tsx";
+import { contextOf, pages, workspacePath } from "../pages-env.ts";
+import { readForm } from "../read-form.tsx";
+import { requireManager } from "../session/require-sign-in.ts";
+import { SignalHead, signalPath } from "./signals.tsx";
+
+export const deadLetterPages = pages
+  .createApp()
+  .get("/dead-letters", async (c) => {
+    const base = workspacePath(c);
+    const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
+    const store = signalStore(c.env, c.get("workspace").id);
+    const [{ items, next }, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
+    return page(
+      c,
+      { title: "Dead letters", section: "signals" },
+      <>
+        <SignalHead base={base} shown="dead-letters" totals={totals} />
+        {items.length === 0 ? (
+          <Empty title="No dead letters">
+            <p>Every signal was processed.</p>
+          </Empty>
+        ) : (
+          <Panel
+            title="Accepted, but not processed"
+            actions={mayManage(c) && <ReplayAll action={replayPath(base)} />}
+            list
+          >
+            <DeadLetters base={base} letters={items} mayReplay={mayManage(c)} />
+            <Pager list={list} next={next} />
+          </Panel>
+        )}
+      </>,
+    );
+  })
+  .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
+    const id = c.get("form").get("id");
+    const ids = typeof id === "string" ? [id] : null;
+    const { replayed, isUnderWay } = await replay(contextOf(c), ids);
+    if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
+    const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
+    return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
+  });
+
+function replayPath(base: string): string {
+  return `${base}/signals/dead-letters/replay`;
+}
+
+function ReplayAll({ action }: { action: string }) {
+  return (
+    <Confirm label="Replay all" title="Replay all dead letters?" action={action} submit="Replay all" tone="primary">
+      <p>They go through the queue again, with the same ids. They do not count towards the signal limit again.</p>
+    </Confirm>
+  );
+}
+
+/** A button for owners and admins. */
+export function ReplayButton({ base, id }: { base: string; id: string }) {
+  return (
+    <PostButton action={replayPath(base)} look="small" fields={{ id }} label={`Replay ${id}`}>
+      Replay
+    </PostButton>
+  );
+}
+
+function DeadLetters({
+  base,
+  letters,
+  mayReplay,
+}: {
+  base: string;
+  letters: readonly DeadLetter[];
+  mayReplay: boolean;
+}) {
+  return (
+    <Table
+      caption="Dead letters"
+      rows={letters}
+      href={({ id }) => signalPath(base, id)}
+      columns={[
+        { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
+        {
+          head: "Reason",
+          kind: "text",
+          cell: ({ id, reason, payload }) => (
+            <>
+              {reason}
+              <details>
+                <summary class="quiet small">Payload</summary>
+                <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
+              </details>
+            </>
+          ),
+        },
+        { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+        ...(mayReplay
+          ? [
+              {
+                head: "Replay",
+                kind: "actions" as const,
+                cell: ({ id }: DeadLetter) => <ReplayButton base={base} id={id} />,
+              },
+            ]
+          : []),
+      ]}
+    />
+  );
+}
