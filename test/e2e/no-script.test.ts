@@ -96,13 +96,33 @@ test("people are found by any part of their company, and an empty filter result 
   }
   await expect.poll(() => workspace.score("joe@example.com")).toBe(0);
   const page = await signInPlain(workspace.member, `${workspace.home}/people`);
-  await page.getByLabel("Email, name or company").fill("CAFE J");
-  await page.getByLabel("Sort by").selectOption("Email");
-  await submit(page, "Show");
-  expect(await page.getByRole("rowheader").allInnerTexts()).toEqual(["jane@example.com", "joe@example.com"]);
-  await page.getByLabel("Score at least").fill("5");
-  await submit(page, "Show");
-  await page.getByText("Nobody found").waitFor();
-  await page.getByRole("link", { name: "Clear “Score at least”" }).click();
-  expect(await page.getByRole("rowheader").allInnerTexts()).toEqual(["jane@example.com", "joe@example.com"]);
+  const filtered = async (label: string, fill: () => Promise<unknown>, button: string) => {
+    if (button === "Apply") await page.getByText("Filter", { exact: true }).click();
+    await fill();
+    await submit(page, button);
+    await page.getByRole("link", { name: `Remove filter ${label}` }).waitFor();
+  };
+  await filtered("Search: CAFE J", () => page.getByLabel("Search email, name or company").fill("CAFE J"), "Search");
+  expect(await page.getByRole("rowheader").count()).toBe(2);
+  await filtered("Score at least: 5", () => page.getByLabel("Score at least").fill("5"), "Apply");
+  await page.getByText("No people match these filters").waitFor();
+  await page.getByRole("link", { name: "Remove filter Score at least: 5" }).click();
+  expect(await page.getByRole("rowheader").count()).toBe(2);
+});
+
+test("a member is changed and removed by questions that open in the page", async () => {
+  const { home, owner, member } = await newWorkspace("plain-members");
+  const page = await signInPlain(owner, `${home}/settings/members`);
+  const open = async (question: string) => {
+    await page.getByLabel(`Actions for ${member}`).click();
+    await page.getByLabel(question).click();
+  };
+  await open(`Change the role of ${member}`);
+  await page.locator(`[id="role-${member}-admin"]`).check();
+  await submit(page, "Save role");
+  await page.getByText("Role changed.").waitFor();
+  await open(`Remove ${member}?`);
+  await page.getByRole("button", { name: "Remove member" }).locator("visible=true").click();
+  await page.getByText("Member removed.").waitFor();
+  expect(await page.getByRole("rowheader").allInnerTexts()).not.toContain(member);
 });

@@ -45,13 +45,15 @@ function ask(question: HTMLDetailsElement): void {
     title.id = "dialog-title";
     dialog.setAttribute("aria-labelledby", title.id);
   }
+  const menu = question.closest<HTMLDetailsElement>("details.menu-of");
+  if (menu !== null) menu.open = false;
   dialog.append(form);
   document.body.append(dialog);
   dialog.addEventListener("close", () => {
     title?.removeAttribute("id");
     question.append(form);
     dialog.remove();
-    question.querySelector("summary")?.focus();
+    (menu ?? question).querySelector("summary")?.focus();
   });
   // A click on the backdrop is a click on the dialog itself.
   dialog.addEventListener("click", (event) => {

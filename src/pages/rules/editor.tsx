@@ -9,59 +9,46 @@ import { RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { signalStore } from "../../workspace/objects.ts";
+import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { formText } from "../form-text.ts";
-import { grouped } from "../kit/format.ts";
+import { counted, grouped, signed } from "../kit/format.ts";
 import { CheckField, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
-import { Panel } from "../kit/parts.tsx";
+import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import type { PagesEnv } from "../pages-env.ts";
 import {
   changeRows,
   readRuleForm,
+  draftOf,
+  previewDays,
   withoutBlankRows,
   type ConditionRow,
   type FieldErrors,
   type RuleForm,
 } from "./rule-form.ts";
-import { RulePreviewPanel, tryOut, type Previewed } from "./rule-preview.tsx";
 
 export const RULE_ID = /^rule_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** A submit of the editor. */
-export interface Submitted {
-  /** The pressed button: `save`, `preview`, `add`, or such as `remove-2`. */
-  button: string;
-  form: RuleForm;
-  /** The rule that the form was filled from: the edited or the duplicated rule. */
-  source: StoredRule | null;
-  preview: Previewed;
-}
-
-export async function readSubmitted(c: Context<PagesEnv>): Promise<Submitted> {
-  const data = c.get("form");
-  const button = formText(data, "do") || "save";
-  const typed = readRuleForm(data);
-  const form = button === "save" || button === "preview" ? withoutBlankRows(typed) : changeRows(typed, button);
-  const source = await sourceOf(c);
-  return { button, form, source, preview: button === "preview" ? await tryOut(c, form, source) : null };
-}
-
-export async function sourceOf(c: Context<PagesEnv>): Promise<StoredRule | null> {
-  const id = formText(c.get("form"), "source");
-  return RULE_ID.test(id) ? findRule(c.get("db"), c.get("workspace").id, id) : null;
-}
-
+/** The editor when its page is opened, or after a submit. */
 export interface EditorState {
   form: RuleForm;
+  /** The rule that the form was filled from: the edited or the duplicated rule. Unchanged fields keep its values. */
+  source: StoredRule | null;
   errors?: FieldErrors;
   preview?: Previewed;
-  /** The field with the focus if the form has no errors. */
-  focus?: "name" | "last_condition" | null;
+  /** The pressed button: `save`, `preview`, `add`, or such as `remove-2`. Undefined: the page was opened. */
+  button?: string;
 }
 
-/** The editor after a button that does not save. */
-export function editorAfter({ button, form, preview }: Submitted): EditorState {
-  return { form, preview, focus: button === "add" ? "last_condition" : null };
+/** @param typingSignals signals that the preview while typing reads; undefined: a button was pressed. */
+export async function readEditor(c: Context<PagesEnv>, typingSignals?: number): Promise<EditorState> {
+  const data = c.get("form");
+  const button = typingSignals === undefined ? formText(data, "do") || "save" : "preview";
+  const typed = readRuleForm(data);
+  const form = button === "save" || button === "preview" ? withoutBlankRows(typed) : changeRows(typed, button);
+  const sourceId = formText(data, "source");
+  const source = RULE_ID.test(sourceId) ? await findRule(c.get("db"), c.get("workspace").id, sourceId) : null;
+  return { button, form, source, preview: button === "preview" ? await tryOut(c, form, source, typingSignals) : null };
 }
 
 export function suggestionsFor(c: Context<PagesEnv>, form: RuleForm): Promise<RuleSuggestions> {
@@ -73,19 +60,17 @@ interface EditorProps extends EditorState {
   action: string;
   submit: string;
   suggestions: RuleSuggestions;
-  /** Hidden fields: `id` of the rule to create, `version` of the rule to change, `source` (see Submitted). */
-  hidden: Record<string, string>;
+  /** Id of the rule to create: a form that is sent twice creates one rule. */
+  newId?: string;
+  /** Version of the rule to change. */
+  version?: number;
 }
 
-const PREVIEW_DAYS = [
-  ["7", "Last 7 days"],
-  ["30", "Last 30 days"],
-  ["90", "Last 90 days"],
-  ["365", "Last year"],
-] as const;
+const PREVIEW_DAYS = [7, 30, 90, 365];
 
 export function RuleEditor(props: EditorProps) {
-  const { base, action, submit, hidden, form, errors = {}, preview = null, suggestions, focus = null } = props;
+  const { base, action, submit, newId, version, form, source, errors = {}, preview = null, suggestions } = props;
+  const hidden = { id: newId, version: version?.toString(), source: source?.id };
   return (
     <div class="columns main-first">
       <form
@@ -102,19 +87,19 @@ export function RuleEditor(props: EditorProps) {
         <button class="default-submit" name="do" value="save" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
-        {Object.entries(hidden).map(([name, value]) => (
-          <input type="hidden" name={name} value={value} />
-        ))}
-        <FormErrors errors={Object.entries(errors).map(([field, error]) => describe(field, error))} />
-        <Fields form={form} errors={errors} events={suggestions.events} focus={focus} />
+        {Object.entries(hidden).map(
+          ([name, value]) => value !== undefined && <input type="hidden" name={name} value={value} />,
+        )}
+        {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
+        <Fields {...props} errors={errors} />
         <div class="row">
           <button class="primary" name="do" value="save">
             {submit}
           </button>
           <select name="days" aria-label="Days of the preview">
-            {PREVIEW_DAYS.map(([days, text]) => (
-              <option value={days} selected={days === form.days}>
-                {text}
+            {PREVIEW_DAYS.map((days) => (
+              <option value={String(days)} selected={String(days) === form.days}>
+                Last {days} days
               </option>
             ))}
           </select>
@@ -123,19 +108,15 @@ export function RuleEditor(props: EditorProps) {
           </button>
         </div>
       </form>
-      <RulePreviewPanel base={base} preview={preview} paths={suggestions.paths} />
+      <PreviewPanel base={base} preview={preview} paths={suggestions.paths} />
     </div>
   );
 }
 
-interface FieldsProps {
-  form: RuleForm;
-  errors: FieldErrors;
-  events: readonly string[];
-  focus: EditorState["focus"];
-}
+type FieldsProps = EditorProps & { errors: FieldErrors };
 
-function Fields({ form, errors, events, focus }: FieldsProps) {
+function Fields(props: FieldsProps) {
+  const { form, errors, suggestions, button, newId } = props;
   const text = (name: "name" | "event" | "scoringSignal" | "points", parameter: string = name) => ({
     name: parameter,
     label: RULE_FIELD_LABEL[name],
@@ -145,7 +126,7 @@ function Fields({ form, errors, events, focus }: FieldsProps) {
   return (
     <>
       <Panel>
-        <TextField {...text("name")} autofocus={focus === "name"} />
+        <TextField {...text("name")} autofocus={button === undefined && newId !== undefined} />
         <CheckField
           name="enabled"
           label={RULE_FIELD_LABEL.enabled}
@@ -162,7 +143,7 @@ function Fields({ form, errors, events, focus }: FieldsProps) {
           spellcheck={false}
         />
         <datalist id="events">
-          {events.map((event) => (
+          {suggestions.events.map((event) => (
             <option value={event} />
           ))}
         </datalist>
@@ -173,7 +154,7 @@ function Fields({ form, errors, events, focus }: FieldsProps) {
           value={form.match}
           options={Object.entries(MATCH_LABEL)}
         />
-        <Conditions rows={form.conditions} errors={errors} focusLast={focus === "last_condition"} />
+        <Conditions {...props} />
       </Panel>
       <Panel title="Then the person gets">
         <div class="pair">
@@ -193,15 +174,7 @@ function Fields({ form, errors, events, focus }: FieldsProps) {
   );
 }
 
-function Conditions({
-  rows,
-  errors,
-  focusLast,
-}: {
-  rows: readonly ConditionRow[];
-  errors: FieldErrors;
-  focusLast: boolean;
-}) {
+function Conditions({ form: { conditions: rows }, errors, button }: FieldsProps) {
   return (
     <fieldset class="field" id="conditions">
       <legend>Conditions</legend>
@@ -212,8 +185,9 @@ function Conditions({
       </p>
       {rows.length === 0 && <p class="quiet">No conditions: every signal of this event matches.</p>}
       {rows.map((row, index) => (
-        <Condition row={row} index={index} errors={errors} focused={focusLast && index === rows.length - 1} />
+        <Condition row={row} index={index} errors={errors} focused={button === "add" && index === rows.length - 1} />
       ))}
+      {errors["conditions"] !== undefined && <span class="error">{errors["conditions"]}</span>}
       {rows.length < RULE_MAX_CONDITIONS && (
         <div>
           <button class="small" id="add-condition" name="do" value="add" data-swap="#conditions">
@@ -292,14 +266,103 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
   );
 }
 
-/** Labels by the field names of the schema. */
-const LABEL_OF: Readonly<Record<string, string>> = {
-  ...RULE_FIELD_LABEL,
-  scoring_signal: RULE_FIELD_LABEL.scoringSignal,
-};
+/** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
+export const TYPING_SIGNALS = 3_000;
 
-function describe(field: string, error: string): string {
-  const condition = /^conditions\.(\d+)/.exec(field)?.[1];
-  if (condition !== undefined) return `Condition ${Number(condition) + 1}: ${error}`;
-  return field === "" ? error : `${LABEL_OF[field] ?? field}: ${error}`;
+/** Null: no preview yet. */
+type Previewed = Found | "incomplete" | null;
+
+interface Found {
+  days: number;
+  found: RulePreview;
+  /** If nothing matches: known events whose names differ from the rule's in letter case only. */
+  similar: string[];
+}
+
+async function tryOut(
+  c: Context<PagesEnv>,
+  form: RuleForm,
+  source: StoredRule | null,
+  maxSignals?: number,
+): Promise<Previewed> {
+  const draft = draftOf(form, source);
+  if (!draft.ok) return "incomplete";
+  const days = previewDays(form);
+  const found = await previewRule(c.env, c.get("workspace").id, draft.value, days, maxSignals);
+  return { days, found, similar: found.matches === 0 ? await eventsLike(c, draft.value.event) : [] };
+}
+
+async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
+  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
+  return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
+}
+
+interface PreviewProps {
+  base: string;
+  preview: Previewed;
+  /** Paths of the event's payloads. They are part of the preview to follow the typed event. */
+  paths: readonly string[];
+}
+
+export function PreviewPanel({ base, preview, paths }: PreviewProps) {
+  return (
+    <div id="preview" aria-live="polite">
+      <datalist id="paths">
+        {["event", "source", "email", ...paths].map((path) => (
+          <option value={path} />
+        ))}
+      </datalist>
+      <Panel title="Preview">
+        {preview === null && (
+          <p class="quiet">
+            Shows the stored signals that the rule matches. <span class="no-script">Press Preview.</span>
+          </p>
+        )}
+        {preview === "incomplete" && <p class="quiet">Complete the event and the conditions to see matches.</p>}
+        {preview !== null && preview !== "incomplete" && <Matches base={base} {...preview} />}
+      </Panel>
+    </div>
+  );
+}
+
+function Matches({ base, days, found, similar }: Found & { base: string }) {
+  const { matches, people, scoringSignals, points, samples, scanned, complete } = found;
+  return (
+    <>
+      <Stats>
+        <Stat label="Matches" value={matches} />
+        <Stat label="Scored" value={scoringSignals} />
+        <Stat label="People" value={people} />
+        <Stat label="Points" value={signed(points)} />
+      </Stats>
+      <p class="quiet small">
+        {complete
+          ? `All ${counted(scanned, "signal")} of the last ${counted(days, "day")} read.`
+          : `Only the latest ${counted(scanned, "signal")} read. Press Preview to read more.`}
+      </p>
+      {matches === 0 && (
+        <Notice tone="warn" title="No stored signals match">
+          <p>
+            {similar.length > 0
+              ? `Event names are case-sensitive. Did you mean ${similar.map((name) => `“${name}”`).join(" or ")}?`
+              : "Only processed signals of known people are read, not anonymous, held or duplicate ones."}
+          </p>
+        </Notice>
+      )}
+      {samples.map(({ id, email, event, source, receivedAtMs, payload }) => (
+        <details>
+          <summary>
+            {email}{" "}
+            <span class="quiet">
+              · <Time ms={receivedAtMs} />
+            </span>
+          </summary>
+          <p class="quiet small">
+            {event} from {source} · <a href={`${base}/signals/${encodeURIComponent(id)}`}>View signal</a>
+          </p>
+          <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
+        </details>
+      ))}
+    </>
+  );
 }

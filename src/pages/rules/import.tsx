@@ -18,7 +18,7 @@ import {
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { formText } from "../form-text.ts";
 import { counted } from "../kit/format.ts";
-import { TextArea } from "../kit/forms.tsx";
+import { FormErrors, TextArea } from "../kit/forms.tsx";
 import { Badge, Notice, PageHead, Stat, Stats } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
@@ -27,7 +27,7 @@ import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
 
-/** Invalid or changed rules that the page shows, and their length together, as JSON. */
+/** The page shows at most so many rules, which have at most so many characters together, as JSON. */
 const SHOWN_RULES = 100;
 const SHOWN_CHARACTERS = 60_000;
 /** A longer file is not kept on the page between preview and import: the user chooses it again. */
@@ -51,27 +51,24 @@ export const ruleFilePages = pages
   })
   .get("/import", (c) =>
     mayManage(c)
-      ? importPage(c, 200, <ImportForm action={`${workspacePath(c)}/rules/import`} />)
+      ? importPage(c, 200, <ImportForm base={rulesPath(c)} />)
       : managersOnlyPage(c, "rules", "Import mapping rules", "import mapping rules"),
   )
   .post("/import", requireManager, readForm(RULES_FILE_FORM), async (c) => {
     const form = c.get("form");
     const text = await importedText(form);
     const read = readRuleFile(text);
-    if (!read.ok) {
-      const view = <ImportForm action={`${workspacePath(c)}/rules/import`} text={text} problems={read.refusal} />;
-      return importPage(c, 422, view);
-    }
-    const file = { text, fingerprint: await digestHex(JSON.stringify(read.value)) };
+    if (!read.ok) return importPage(c, 422, <ImportForm base={rulesPath(c)} text={text} problems={read.refusal} />);
+    const fingerprint = await digestHex(JSON.stringify(read.value));
     const preview = (plan: RuleImport, stopped: keyof typeof STOPPED | null = null) =>
       importPage(
         c,
         stopped !== null ? 409 : canBeDone(plan) ? 200 : 422,
-        <ImportPreview base={`${workspacePath(c)}/rules`} file={file} plan={plan} stopped={stopped} />,
+        <ImportPreview base={rulesPath(c)} text={text} fingerprint={fingerprint} plan={plan} stopped={stopped} />,
       );
     const version = Number(form.get("rules_version") ?? Number.NaN);
     const isConfirmed = form.get("do") === "import" && Number.isInteger(version);
-    const isOtherFile = isConfirmed && formText(form, "fingerprint") !== file.fingerprint;
+    const isOtherFile = isConfirmed && formText(form, "fingerprint") !== fingerprint;
     if (!isConfirmed || isOtherFile) {
       const plan = await planRuleImport(c.get("db"), c.get("workspace").id, read.value);
       return preview(plan, isOtherFile ? "other_file" : null);
@@ -81,6 +78,10 @@ export const ruleFilePages = pages
     const { why, plan } = imported.refusal;
     return preview(plan, why === "rules_changed" ? why : null);
   });
+
+function rulesPath(c: Context<PagesEnv>): string {
+  return `${workspacePath(c)}/rules`;
+}
 
 /** Text of the uploaded file, else the pasted text. */
 async function importedText(form: FormData): Promise<string> {
@@ -95,7 +96,7 @@ function importPage(c: Context<PagesEnv>, status: 200 | 409 | 422, content: Chil
     c,
     { title: "Import mapping rules", section: "rules", status },
     <>
-      <PageHead title="Import mapping rules" crumbs={[<a href={`${workspacePath(c)}/rules`}>Mapping rules</a>]}>
+      <PageHead title="Import mapping rules" crumbs={[<a href={rulesPath(c)}>Mapping rules</a>]}>
         Use an export of this or another workspace. You see all changes before anything is imported.
       </PageHead>
       {content}
@@ -104,28 +105,26 @@ function importPage(c: Context<PagesEnv>, status: 200 | 409 | 422, content: Chil
 }
 
 interface FormProps {
-  action: string;
+  base: string;
   /** The sent text. */
   text?: string;
   problems?: readonly FileProblem[];
 }
 
-function ImportForm({ action, text = "", problems = [] }: FormProps) {
+function ImportForm({ base, text = "", problems = [] }: FormProps) {
   const isInvalid = problems.length > 0;
   const isKept = text.length <= KEPT_CHARACTERS;
+  const errors = problems.slice(0, SHOWN_RULES).map(problemText);
+  if (problems.length > SHOWN_RULES) errors.push(`${counted(problems.length - SHOWN_RULES, "more rule")} with errors.`);
+  if (!isKept) errors.push("The file is too large to be shown here. Fix it and choose it again.");
   return (
-    <form method="post" action={action} enctype="multipart/form-data" class="form">
-      {isInvalid && (
-        <Notice tone="bad" title="Nothing was imported">
-          <Problems problems={problems} />
-          {!isKept && <p>The file is too large to be shown here. Fix it and choose it again.</p>}
-        </Notice>
-      )}
+    <form method="post" action={`${base}/import`} enctype="multipart/form-data" class="form">
+      {isInvalid && <FormErrors title="Nothing was imported" errors={errors} />}
       <FileField label="File" autofocus={!isInvalid} />
       <TextArea
         name="text"
         label="Or paste its text"
-        hint="Rules are found by id, then by name. Other rules of the file are added, and rules not in the file stay."
+        hint="Rules with a known id, or else a known name, are changed. Others are added. Rules not in the file stay."
         value={isKept ? text : ""}
         rows={isInvalid ? 16 : 6}
         spellcheck={false}
@@ -138,6 +137,12 @@ function ImportForm({ action, text = "", problems = [] }: FormProps) {
   );
 }
 
+function problemText({ index, name, messages }: FileProblem): string {
+  const text = messages.map((message) => cut(message, 200)).slice(0, 5);
+  if (index !== null) text.unshift(`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`);
+  return text.join(" ");
+}
+
 function FileField({ label, ...input }: { label: string; autofocus?: boolean; required?: boolean }) {
   return (
     <div class="field">
@@ -147,44 +152,18 @@ function FileField({ label, ...input }: { label: string; autofocus?: boolean; re
   );
 }
 
-const NAME_CHARACTERS = 100;
-const MESSAGES_SHOWN = 5;
-const MESSAGE_CHARACTERS = 200;
-
-function Problems({ problems }: { problems: readonly FileProblem[] }) {
-  return (
-    <ul>
-      {problems.slice(0, SHOWN_RULES).map(({ index, name, messages }) => (
-        <li>
-          {index !== null && (
-            <strong>{`Rule ${index + 1}${name === null ? "" : `, ${cut(name, NAME_CHARACTERS)}`}: `}</strong>
-          )}
-          {messages
-            .slice(0, MESSAGES_SHOWN)
-            .map((message) => cut(message, MESSAGE_CHARACTERS))
-            .join(" ")}
-          {messages.length > MESSAGES_SHOWN && ` And ${counted(messages.length - MESSAGES_SHOWN, "more error")}.`}
-        </li>
-      ))}
-      {problems.length > SHOWN_RULES && <li>{counted(problems.length - SHOWN_RULES, "more invalid rule")}</li>}
-    </ul>
-  );
-}
-
 interface PreviewProps {
   base: string;
-  file: PreviewedFile;
+  /** Text of the file. */
+  text: string;
+  /** SHA-256 of the rules in the file. The import repeats it, so that only the previewed rules are imported. */
+  fingerprint: string;
   plan: RuleImport;
   stopped: keyof typeof STOPPED | null;
 }
 
-interface PreviewedFile {
-  text: string;
-  /** SHA-256 of the rules in the file. The import repeats it, so that only the previewed rules are imported. */
-  fingerprint: string;
-}
-
-function ImportPreview({ base, file, plan, stopped }: PreviewProps) {
+function ImportPreview(props: PreviewProps) {
+  const { base, plan, stopped } = props;
   const count = (what: RuleImportStep["what"]) => plan.steps.filter((step) => step.what === what).length;
   const listed = (["refused", "changed", "added"] as const).flatMap((what) =>
     plan.steps.filter((step): step is ShownStep => step.what === what),
@@ -192,17 +171,13 @@ function ImportPreview({ base, file, plan, stopped }: PreviewProps) {
   const shown = firstSteps(listed);
   return (
     <>
-      {stopped !== null && (
-        <Notice tone="warn" title={STOPPED[stopped]}>
-          <p>Review the changes again.</p>
-        </Notice>
-      )}
-      {(plan.noRoom !== null || count("refused") > 0) && (
-        <Notice tone="bad" title="The file cannot be imported">
-          <p>
-            {plan.noRoom === null ? "Fix the refused rules in the file and preview it again." : LIMIT_COPY[plan.noRoom]}
-          </p>
-        </Notice>
+      {stopped !== null && <Notice tone="warn" title={STOPPED[stopped]} />}
+      {plan.noRoom !== null && <FormErrors title="The file cannot be imported" errors={[LIMIT_COPY[plan.noRoom]]} />}
+      {count("refused") > 0 && (
+        <FormErrors
+          title="The file cannot be imported"
+          errors={["Fix the refused rules in the file, then preview it again."]}
+        />
       )}
       <Stats>
         <Stat label="Added" value={count("added")} />
@@ -229,7 +204,7 @@ function ImportPreview({ base, file, plan, stopped }: PreviewProps) {
       {shown.length < listed.length && <p class="quiet">And {counted(listed.length - shown.length, "more rule")}.</p>}
       <div class="row">
         {canBeDone(plan) && listed.length > 0 && (
-          <ConfirmImport action={`${base}/import`} file={file} rulesVersion={plan.rulesVersion} count={listed.length} />
+          <ConfirmImport {...props} label={`Import ${counted(listed.length, "rule")}`} />
         )}
         <a class="button" href={`${base}/import`}>
           Choose another file
@@ -254,26 +229,18 @@ function StepDetails({ step }: { step: ShownStep }) {
   return <RuleSummary rule={step.rule} maxValues={VALUES_SHOWN} />;
 }
 
-interface ConfirmProps {
-  action: string;
-  file: PreviewedFile;
-  rulesVersion: number;
-  /** Rules to add or change. */
-  count: number;
-}
-
-function ConfirmImport({ action, file: { text, fingerprint }, rulesVersion, count }: ConfirmProps) {
+function ConfirmImport({ base, text, fingerprint, plan, label }: PreviewProps & { label: string }) {
   return (
-    <form method="post" action={action} enctype="multipart/form-data" data-once class="stack">
+    <form method="post" action={`${base}/import`} enctype="multipart/form-data" data-once class="stack">
       <input type="hidden" name="do" value="import" />
-      <input type="hidden" name="rules_version" value={String(rulesVersion)} />
+      <input type="hidden" name="rules_version" value={String(plan.rulesVersion)} />
       <input type="hidden" name="fingerprint" value={fingerprint} />
       {text.length > KEPT_CHARACTERS ? (
         <FileField label="Choose the file again: it is too large to be kept on this page" required />
       ) : (
         <input type="hidden" name="text" value={text} />
       )}
-      <button class="primary">Import {counted(count, "rule")}</button>
+      <button class="primary">{label}</button>
     </form>
   );
 }

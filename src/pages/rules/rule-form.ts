@@ -11,31 +11,14 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
 import { newRule, ruleProblem } from "../../workspace/rule-schema.ts";
 
-export interface ConditionRow {
-  path: string;
-  operator: string;
-  value: string;
-}
-
-export interface RuleForm {
-  name: string;
-  event: string;
-  match: string;
-  conditions: ConditionRow[];
-  scoringSignal: string;
-  points: string;
-  frequency: string;
-  enabled: boolean;
-  /** Days of the preview. */
-  days: string;
-}
-
 /** Sentences by field, such as `name` or `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
 
-const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
+const BLANK_ROW = { path: "", operator: "equals", value: "" };
+export type ConditionRow = typeof BLANK_ROW;
 
-export const BLANK_FORM: RuleForm = {
+/** The fields as text; `days` is for the preview. */
+export const BLANK_FORM = {
   name: "",
   event: "",
   match: "all",
@@ -46,6 +29,7 @@ export const BLANK_FORM: RuleForm = {
   enabled: true,
   days: String(PREVIEW_DEFAULT_DAYS),
 };
+export type RuleForm = typeof BLANK_FORM;
 
 export function readRuleForm(data: FormData): RuleForm {
   const text = (name: string) => entryText(data.get(name));
@@ -77,17 +61,7 @@ function entryText(entry: File | string | null | undefined): string {
 }
 
 export function formOf(rule: RuleContent | ProposedRule): RuleForm {
-  const { name, event, match, scoringSignal } = rule;
-  return {
-    ...BLANK_FORM,
-    name,
-    event,
-    match,
-    scoringSignal,
-    conditions: rule.conditions.map(rowOf),
-    points: String(rule.points),
-    ...("frequency" in rule ? { frequency: rule.frequency, enabled: rule.enabled } : {}),
-  };
+  return { ...BLANK_FORM, ...rule, conditions: rule.conditions.map(rowOf), points: String(rule.points) };
 }
 
 /** The form for a duplicate. It starts disabled: two equal rules score each signal twice. */
@@ -155,17 +129,12 @@ export function previewDays({ days }: RuleForm): number {
 function conditionsOf(rows: readonly ConditionRow[], source: readonly MappingCondition[]): unknown[] {
   const left = source.map((condition) => ({ condition, row: rowOf(condition) }));
   return rows.map((row) => {
-    const at = left.findIndex((known) => isUnchanged(row, known.row));
+    const at = left.findIndex(
+      ({ row: { path, operator, value } }) =>
+        row.path === postedInput(path) && row.operator === operator && row.value === postedText(value),
+    );
     return at < 0 ? conditionOf(row) : left.splice(at, 1)[0]?.condition;
   });
-}
-
-function isUnchanged(posted: ConditionRow, shown: ConditionRow): boolean {
-  return (
-    posted.path === postedInput(shown.path) &&
-    posted.operator === shown.operator &&
-    posted.value === postedText(shown.value)
-  );
 }
 
 /** What a browser posts of a text in a `textarea`, with line ends as LF. */

@@ -16,10 +16,7 @@ export function EnabledBadge({ enabled }: { enabled: boolean }) {
 
 /** What a rule does, without its name and status. @param props.maxValues values shown of each list; undefined: all. */
 export function RuleSummary({ rule, maxValues }: { rule: RuleContent; maxValues?: number }) {
-  const fields = RULE_FIELDS.filter((field) => {
-    if (field === "match") return rule.conditions.length > 1;
-    return field !== "name" && field !== "enabled" && (field !== "conditions" || rule.conditions.length > 0);
-  });
+  const fields = RULE_FIELDS.filter((field) => field !== "name" && field !== "enabled");
   return (
     <FactList>
       {fields.map((field) => (
@@ -50,6 +47,7 @@ function FieldText({
     case "enabled":
       return rule.enabled ? "yes" : "no";
     case "conditions":
+      if (rule.conditions.length === 0) return "none";
       return (
         <ul class="plain">
           {rule.conditions.map((condition) => (

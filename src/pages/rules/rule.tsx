@@ -1,49 +1,85 @@
-/** A mapping rule's page: its scored signals, its editor for managers, and its application to past signals. */
+/** A new mapping rule, and a rule's page: scored signals, the editor for managers, application to past signals. */
 import type { Context } from "hono";
-import { updateRule } from "../../control/rule-changes.ts";
+import { createRule, updateRule } from "../../control/rule-changes.ts";
 import { findRule, type StoredRule } from "../../control/stored-rules.ts";
-import { PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
+import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { newId } from "../../platform/ids.ts";
+import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { applyRule, endRule, previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
+import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
+import { formText } from "../form-text.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
+import { Sparkline } from "../kit/charts.tsx";
+import { authorName, counted, grouped } from "../kit/format.ts";
 import { CheckField } from "../kit/forms.tsx";
-import { authorName } from "../kit/format.ts";
-import { Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
-import { done, mayManage, notFoundPage, page } from "../page.tsx";
+import { Notice, PageHead, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
+import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { editorAfter, readSubmitted, RuleEditor, suggestionsFor, type EditorState } from "./editor.tsx";
-import { formOf, ruleTyped } from "./rule-form.ts";
-import { ApplyOffer, isInProgress, RuleActivity } from "./rule-job.tsx";
-import { TYPING_SIGNALS } from "./rule-preview.tsx";
+import {
+  PreviewPanel,
+  readEditor,
+  RULE_ID,
+  RuleEditor,
+  suggestionsFor,
+  TYPING_SIGNALS,
+  type EditorState,
+} from "./editor.tsx";
+import { BLANK_FORM, copyOf, formOf, ruleTyped } from "./rule-form.ts";
 import { EnabledBadge, RuleSummary } from "./rule-text.tsx";
 
 export const oneRulePages = pages
   .createApp()
+  .get("/new", async (c) => {
+    if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
+    const copied = c.req.query("copy");
+    if (copied !== undefined) {
+      const source = await findRule(c.get("db"), c.get("workspace").id, copied);
+      return source === null ? notFoundPage(c, "rule") : newRulePage(c, { form: copyOf(source), source });
+    }
+    const from = (c.req.queries("from") ?? []).slice(0, GROUP_SAMPLES);
+    const proposed = await proposeFrom(c.env, c.get("workspace").id, from);
+    if (proposed === null) return newRulePage(c, { form: BLANK_FORM, source: null });
+    return newRulePage(c, { form: formOf(proposed), source: null }, { from });
+  })
+  .post("/", requireManager, readForm(), async (c) => {
+    const editor = await readEditor(c);
+    const typedId = formText(c.get("form"), "id");
+    const id = RULE_ID.test(typedId) ? typedId : newId("rule");
+    if (editor.button !== "save") return newRulePage(c, editor, { id });
+    const rule = ruleTyped(editor.form, editor.source);
+    if (!rule.ok) return newRulePage(c, { ...editor, errors: rule.refusal }, { id, status: 422 });
+    const created = await createRule(contextOf(c), rule.value, id);
+    if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
+    return newRulePage(c, { ...editor, errors: { "": LIMIT_COPY[created.refusal] } }, { id, status: 409 });
+  })
+  .post("/preview", requireManager, readForm(), async (c) => {
+    const { form, preview = null } = await readEditor(c, TYPING_SIGNALS);
+    const { paths } = await suggestionsFor(c, form);
+    return fragment(c, <PreviewPanel base={workspacePath(c)} preview={preview} paths={paths} />);
+  })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
-    return rule === null ? deletedPage(c) : rulePage(c, rule, { form: formOf(rule) });
+    return rule === null ? deletedPage(c) : rulePage(c, rule, { form: formOf(rule), source: rule });
   })
   .post("/:rule_id", requireManager, readForm(), async (c) => {
-    const [rule, submitted] = [await ruleOfPath(c), await readSubmitted(c)];
+    const [rule, editor] = [await ruleOfPath(c), await readEditor(c)];
     if (rule === null) return notFoundPage(c, "rule");
     const seen = Number(c.get("form").get("version"));
     const version = Number.isInteger(seen) && seen > 0 ? seen : rule.version;
-    if (submitted.button !== "save") return rulePage(c, rule, editorAfter(submitted), { version });
-    const { form, source } = submitted;
-    const change = ruleTyped(form, source);
-    if (!change.ok) return rulePage(c, rule, { form, errors: change.refusal }, { version, status: 422 });
+    if (editor.button !== "save") return rulePage(c, rule, editor, { version });
+    const change = ruleTyped(editor.form, editor.source);
+    if (!change.ok) return rulePage(c, rule, { ...editor, errors: change.refusal }, { version, status: 422 });
     const updated = await updateRule(contextOf(c), rule.id, change.value, { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
     if (updated.refusal === "rules_too_large") {
-      return rulePage(c, rule, { form, errors: { "": LIMIT_COPY.rules_too_large } }, { version, status: 409 });
+      return rulePage(c, rule, { ...editor, errors: { "": LIMIT_COPY.rules_too_large } }, { version, status: 409 });
     }
     const current = await ruleOfPath(c);
-    return current === null
-      ? notFoundPage(c, "rule")
-      : rulePage(c, current, { form }, { isOutdated: true, status: 409 });
+    return current === null ? notFoundPage(c, "rule") : rulePage(c, current, editor, { isOutdated: true, status: 409 });
   })
   .post("/:rule_id/enable", requireManager, (c) => setEnabled(c, true))
   .post("/:rule_id/disable", requireManager, (c) => setEnabled(c, false))
@@ -72,36 +108,78 @@ async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Respo
   return done(c, `rules/${ruleId}`, enabled ? "rule_enabled" : "rule_disabled");
 }
 
-interface Shown {
-  /** Version of the rule that the form was made from. */
-  version?: number;
-  /** Whether nothing was saved because the rule has changed since. */
-  isOutdated?: boolean;
-  status?: 200 | 409 | 422;
+/** @param from ids of the signals that the form is pre-filled from. */
+async function newRulePage(
+  c: Context<PagesEnv>,
+  editor: EditorState,
+  { id = newId("rule"), from = [], status = 200 }: { id?: string; from?: string[]; status?: 200 | 409 | 422 } = {},
+): Promise<Response> {
+  const [base, { source, form }] = [workspacePath(c), editor];
+  return page(
+    c,
+    { title: "New mapping rule", section: "rules", status },
+    <>
+      <PageHead title="New mapping rule" crumbs={[<a href={`${base}/rules`}>Mapping rules</a>]}>
+        {source !== null &&
+          `A duplicate of “${source.name}”. While both are enabled, both score a signal that they match.`}
+        {from.length > 0 && (
+          <>
+            Pre-filled from{" "}
+            {from.map((signal, index) => (
+              <>
+                {index > 0 && ", "}
+                <a href={`${base}/signals/${encodeURIComponent(signal)}`}>signal …{signal.slice(-8)}</a>
+              </>
+            ))}
+            . {prefilledWith(from.length, form.conditions.length)}
+          </>
+        )}
+      </PageHead>
+      <RuleEditor
+        {...editor}
+        base={base}
+        action={`${base}/rules`}
+        submit="Create rule"
+        newId={id}
+        suggestions={await suggestionsFor(c, form)}
+      />
+    </>,
+  );
 }
 
+function prefilledWith(samples: number, conditions: number): string {
+  if (conditions === 0)
+    return "No property is suitable as a condition, so the rule matches every signal of this event.";
+  if (samples > 1) return "The conditions are the values that these samples share.";
+  return "Keep the conditions that should apply to other signals too.";
+}
+
+/**
+ * @param shown.version version of the rule that the form was made from.
+ * @param shown.isOutdated nothing was saved, because the rule has changed since.
+ */
 async function rulePage(
   c: Context<PagesEnv>,
   rule: StoredRule,
   editor: EditorState,
-  { version = rule.version, isOutdated = false, status = 200 }: Shown = {},
+  shown: { version?: number; isOutdated?: boolean; status?: 200 | 409 | 422 } = {},
 ): Promise<Response> {
-  const [base, manager] = [workspacePath(c), mayManage(c)];
+  const { version = rule.version, isOutdated = false, status = 200 } = shown;
+  const [base, manager, restored] = [
+    workspacePath(c),
+    mayManage(c),
+    /^\d{1,10}$/.exec(c.req.query("restored") ?? "")?.[0],
+  ];
   const path = `${base}/rules/${rule.id}`;
-  const [[facts], found] = await Promise.all([
-    signalStore(c.env, c.get("workspace").id).ruleFacts([rule.id]),
-    pastMatches(c, rule),
-  ]);
-  const restored = Number(c.req.query("restored"));
-  const isRestored = c.req.query("done") === "rule_restored" && Number.isInteger(restored);
+  const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([rule.id]);
   return page(
     c,
     {
       title: rule.name,
       section: "rules",
       status,
-      ...(isRestored ? { doneText: `Restored version ${restored} as version ${rule.version}.` } : {}),
-      next: manager && <ApplyOffer path={path} rule={rule} facts={facts} found={found} />,
+      ...(restored === undefined ? {} : { doneText: `Restored version ${restored} as version ${rule.version}.` }),
+      next: c.req.query("done") !== undefined && manager && (await applyOffer(c, path, rule, facts)),
     },
     <>
       <PageHead
@@ -119,14 +197,14 @@ async function rulePage(
           <RuleSummary rule={rule} />
         </Notice>
       )}
-      <RuleActivity facts={facts} version={rule.version} />
+      <Activity facts={facts} version={rule.version} />
       {manager ? (
         <RuleEditor
           {...editor}
           base={base}
           action={path}
           submit="Save"
-          hidden={{ version: String(version), source: rule.id }}
+          version={version}
           suggestions={await suggestionsFor(c, editor.form)}
         />
       ) : (
@@ -138,14 +216,7 @@ async function rulePage(
   );
 }
 
-/** Matches of an enabled rule among stored signals, after a manager has changed it. Null: nothing to offer. */
-async function pastMatches(c: Context<PagesEnv>, rule: StoredRule): Promise<RulePreview | null> {
-  if (c.req.query("done") === undefined || !mayManage(c) || !rule.enabled) return null;
-  return previewRule(c.env, c.get("workspace").id, rule, PREVIEW_MAX_DAYS, TYPING_SIGNALS);
-}
-
-function Actions({ base, rule }: { base: string; rule: StoredRule }) {
-  const { id, name, enabled } = rule;
+function Actions({ base, rule: { id, name, enabled } }: { base: string; rule: StoredRule }) {
   const path = `${base}/${id}`;
   return (
     <>
@@ -200,7 +271,7 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
       <PageHead title="Deleted rule" crumbs={[<a href={base}>Mapping rules</a>]}>
         {hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed."}
       </PageHead>
-      <RuleActivity facts={facts} version={null} />
+      <Activity facts={facts} version={null} />
       {mayManage(c) && hasScoringSignals && !isInProgress(job) && (
         <Confirm
           label="Remove scoring signals"
@@ -213,5 +284,79 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
         </Confirm>
       )}
     </>,
+  );
+}
+
+export function isInProgress(job: RuleJob | null | undefined): boolean {
+  return job !== null && job !== undefined && job.status !== "done";
+}
+
+/** Number of signals of the last `days` days, today included, that the rule has scored. */
+export function scoredSince(facts: RuleFacts | undefined, today: number, days: number): number {
+  return latestDays(facts?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
+}
+
+/** Scored signals, and the latest application. Refreshes while in progress. @param props.version null: deleted rule. */
+function Activity({ facts, version }: { facts: RuleFacts | undefined; version: number | null }) {
+  const today = dayOf(Date.now());
+  const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
+  const job = facts?.job ?? null;
+  const busiest = `${counted(Math.max(...days), "scored signal")} on the busiest day`;
+  return (
+    <div id="job" class="stack" {...(isInProgress(job) ? { "data-refresh": "1500" } : {})}>
+      <Stats>
+        <Stat label="Scored, 7 days" value={scoredSince(facts, today, 7)} />
+        <Stat label={`Scored, ${DAYS_COUNTED} days`} value={scoredSince(facts, today, DAYS_COUNTED)} />
+        <Stat label="Per day" value={<Sparkline values={days} label={busiest} />} />
+      </Stats>
+      {job !== null && <Job job={job} version={version} />}
+    </div>
+  );
+}
+
+function Job({ job, version }: { job: RuleJob; version: number | null }) {
+  const { ruleVersion, scanned, total, matched, finishedAtMs } = job;
+  const changes = `Scoring signals: ${grouped(job.added)} added, ${grouped(job.changed)} updated, ${grouped(job.removed)} removed.`;
+  if (isInProgress(job)) {
+    const isCounted = ruleVersion !== null && total > 0;
+    return (
+      <Notice
+        title={ruleVersion === null ? "Removing scoring signals" : `Applying version ${ruleVersion} to past signals`}
+      >
+        <progress {...(isCounted ? { value: Math.min(scanned, total), max: total } : {})} aria-label="Progress" />
+        <p>
+          {isCounted && `${grouped(scanned)} of about ${counted(total, "signal")} read. `}
+          {changes} <span class="no-script">Reload the page to see the progress.</span>
+        </p>
+      </Notice>
+    );
+  }
+  return (
+    <p class="quiet small">
+      {ruleVersion === null ? "Scoring signals removed" : `Version ${ruleVersion} applied to past signals`}{" "}
+      {finishedAtMs !== null && <Time ms={finishedAtMs} />}.{" "}
+      {ruleVersion !== null && `${counted(scanned, "signal")} read, ${counted(matched, "match", "matches")}. `}
+      {changes}
+      {version !== null && ruleVersion !== null && ruleVersion !== version && " The rule has changed since."}
+    </p>
+  );
+}
+
+/** Offered after a change: the application to past signals, unless it has begun or would change nothing. */
+async function applyOffer(c: Context<PagesEnv>, path: string, rule: StoredRule, facts: RuleFacts | undefined) {
+  const { job = null, hasScoringSignals = false } = facts ?? {};
+  if (rule.enabled ? job?.ruleVersion === rule.version : job?.ruleVersion === null && isInProgress(job)) return <></>;
+  let label = "Remove its scoring signals";
+  if (rule.enabled) {
+    const id = c.get("workspace").id;
+    const { matches, complete } = await previewRule(c.env, id, rule, PREVIEW_MAX_DAYS, TYPING_SIGNALS);
+    if (matches === 0 && complete && !hasScoringSignals) return <p>No past signals match.</p>;
+    const count = complete ? counted(matches, "past signal") : `${grouped(matches)} or more past signals`;
+    label = `Apply to ${matches === 0 ? "past signals" : count}`;
+  } else if (!hasScoringSignals) return <></>;
+  return (
+    <PostButton action={`${path}/apply`} look="small">
+      {label}
+    </PostButton>
   );
 }

@@ -207,7 +207,7 @@ describe("a form that is saved unchanged", () => {
       action: "/w/acme/rules/rule_1",
       submit: "Save",
       form: formOf(rule),
-      hidden: {},
+      source: null,
       suggestions: { events: [], paths: [] },
     });
     const data = new FormData();

@@ -67,7 +67,7 @@ describe("the import of rules", () => {
     for (const expected of [
       "Added 1 Changed 1 Unchanged 1",
       "Asked for a demo Changed Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
-      "<b>New</b> Added Event Filled Out * Conditions source is web",
+      "<b>New</b> Added Event Filled Out * Match all conditions Conditions source is web",
       "each time Disabled",
     ])
       expect(page.text).toContain(expected);
@@ -81,7 +81,7 @@ describe("the import of rules", () => {
       { points: 25, frequency: "once_per_day", version: 2 },
     ]);
     const activity = await members.admin.read(`${members.home}/settings/activity?action=rules.imported`);
-    expect(activity.text).toContain("imported mapping rules : 1 added, 1 changed");
+    expect(activity.rows[0]?.text).toMatch(/^Mapping rules imported Added: 1 · Changed: 1/);
     const again = await members.admin.post(`${base}/import`, toConfirm(page));
     expect([again.status, again.text]).toEqual([409, expect.stringContaining("exist already and are the same")]);
   });

@@ -161,11 +161,11 @@ describe("a new rule", () => {
     const { status, page } = await post(fields(rows, { name: "", points: "many" }));
     expect(status).toBe(422);
     for (const error of [
-      "Nothing was saved",
-      "Points: Enter a whole number from -1,000,000 to 1,000,000.",
-      "Name: Enter a name.",
-      "Condition 2: One of event, source, email, or properties. and a dot path.",
-      "Condition 2: Enter at least one value.",
+      "Nothing was saved Fix the fields marked below.",
+      "Enter a whole number from -1,000,000 to 1,000,000.",
+      "Enter a name.",
+      "One of event, source, email, or properties. and a dot path.",
+      "Enter at least one value.",
     ])
       expect(page.text).toContain(error);
     expect(["points", "path", "value"].map((name) => typed(page, name))).toEqual([
@@ -344,8 +344,8 @@ describe("the preview of a rule", () => {
     expect(none).toContain("Matches 0 Scored 0 People 0 Points 0 ");
     expect(none).toContain("No stored signals match");
     expect(await shown({ event: "Filled Out Form" })).not.toContain("No stored signals match");
-    expect(await shown({ event: "" })).toContain("Enter an event");
-    expect(await shown({}, [["properties.", "equals", "1"]])).toContain("Complete the conditions");
+    expect(await shown({ event: "" })).toContain("Complete the event and the conditions");
+    expect(await shown({}, [["properties.", "equals", "1"]])).toContain("Complete the event and the conditions");
   });
 });
 
@@ -434,7 +434,7 @@ describe("applying a rule to past signals", () => {
       expect(now.all("[data-refresh]")).toHaveLength(0);
       return now;
     });
-    expect(page.text).toContain("Version 1 applied to past signals just now : 2 signals read, 2 matches.");
+    expect(page.text).toContain("Version 1 applied to past signals just now. 2 signals read, 2 matches.");
     expect(page.text).toContain("Scoring signals: 2 added, 0 updated, 0 removed.");
     expect(page.fact("Scored, 7 days")).toBe("2");
     expect(await scores()).toEqual([20, 20]);
@@ -543,7 +543,7 @@ describe("deleting a rule", () => {
   });
 
   const remove = (form: Form = {}) => members.owner.post(`${path}/delete`, form);
-  const activity = async () => (await members.member.read(`${members.home}/settings/activity`)).text;
+  const activity = async () => (await members.member.read(`${members.home}/settings/activity`)).rows[0]?.text;
 
   test("keeps the scores, which may be removed later", async () => {
     expect((await remove()).location).toBe(`${base}?done=rule_deleted`);
@@ -558,14 +558,14 @@ describe("deleting a rule", () => {
     // Nothing is left to remove, and no entry is written.
     await remove({ remove: "on" });
     expect((await audit()).slice(-2)).toEqual(["rule.deleted owner", "rule.scores_removed owner"]);
-    expect(await activity()).toContain("removed the scoring signals of the mapping rule rule_");
+    expect(await activity()).toContain("Scoring signals removed");
   });
 
   test("removes the scores too if requested", async () => {
     expect((await remove({ remove: "on" })).location).toBe(path);
     await until(async () => expect(await scores()).toEqual([0]));
     expect((await audit()).at(-1)).toBe("rule.deleted owner");
-    expect(await activity()).toContain("deleted the mapping rule Asked for a demo and its scoring signals");
+    expect(await activity()).toContain("Mapping rule deleted Asked for a demo");
   });
 });
 

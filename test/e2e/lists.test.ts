@@ -1,0 +1,108 @@
+/** The pages' scripts: search, filters, slices of a list, menus and questions. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  // As people's browsers do, it keeps a page that was left for the way back.
+  browser = await launch({ keepPages: true });
+});
+
+afterAll(() => browser?.close());
+
+/** A page of a workspace with `count` people of the events `Visit` and, for every second one, `Demo`. */
+async function withPeople(slug: string, count: number): Promise<Page> {
+  const workspace = await newWorkspace(slug);
+  const key = await workspace.newKey();
+  const people = Array.from({ length: count }, (_, n) => ({
+    ...FORM,
+    email: `p${String(n).padStart(2, "0")}@example.com`,
+    event: n % 2 === 0 ? "Demo" : "Visit",
+  }));
+  for (const signal of people) expect(await send(key, signal)).toBe(202);
+  await expect.poll(() => workspace.score(people.at(-1)?.email ?? "")).toBe(0);
+  return signIn(await newContext(browser), workspace.owner, `${workspace.home}/people?sort=email`);
+}
+
+const names = (page: Page) => page.getByRole("rowheader").allInnerTexts();
+
+test("the slash key leads to the search, except while typing, and results are grouped", async () => {
+  const page = await withPeople("slash", 2);
+  const search = page.getByRole("searchbox", { name: "Search people, events, signals and accounts" });
+  await page.keyboard.press("/");
+  await page.keyboard.type("d/");
+  expect(await search.inputValue()).toBe("d/");
+  await search.fill("demo");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Search results" }).waitFor();
+  expect(await page.getByRole("heading", { level: 2 }).locator("visible=true").allInnerTexts()).toContain("Events");
+  await page.getByRole("link", { name: "Demo", exact: true }).click();
+  await page.getByRole("heading", { level: 1, name: "Demo" }).waitFor();
+  await page.context().close();
+});
+
+test("after Back, the filters show the values that the list was filtered by", async () => {
+  const page = await withPeople("back", 2);
+  const search = page.getByRole("searchbox", { name: /^Search email/ });
+  await search.fill("p00");
+  await search.press("Enter");
+  await page.getByRole("link", { name: "Remove filter Search: p00" }).waitFor();
+  expect(await names(page)).toEqual(["p00@example.com"]);
+  await page.goBack({ waitUntil: "commit" });
+  await expect.poll(() => names(page)).toEqual(["p00@example.com", "p01@example.com"]);
+  expect(await search.inputValue()).toBe("");
+  await page.goForward({ waitUntil: "commit" });
+  await expect.poll(() => names(page)).toEqual(["p00@example.com"]);
+  expect(await search.inputValue()).toBe("p00");
+  await page.context().close();
+});
+
+test("a list is read forwards and backwards", async () => {
+  const page = await withPeople("slices", 60);
+  const emails = Array.from({ length: 60 }, (_, n) => `p${String(n).padStart(2, "0")}@example.com`);
+  const go = async (name: string) => {
+    await page.getByRole("link", { name, exact: true }).click();
+    return names(page);
+  };
+  expect(await names(page)).toEqual(emails.slice(0, 25));
+  expect(await go("Next")).toEqual(emails.slice(25, 50));
+  expect(await go("Next")).toEqual(emails.slice(50));
+  expect(await page.getByRole("link", { name: "Next" }).count()).toBe(0);
+  expect(await go("Previous")).toEqual(emails.slice(25, 50));
+  expect(await go("Previous")).toEqual(emails.slice(0, 25));
+  expect(await page.getByRole("link", { name: "Previous" }).count()).toBe(0);
+  await page.context().close();
+});
+
+test("a question is a modal dialog that keeps the focus, and Escape closes it", async () => {
+  const { home, owner, admin } = await newWorkspace("dialog");
+  const page = await signIn(await newContext(browser), owner, `${home}/settings/members`);
+  const menu = page.getByLabel(`Actions for ${admin}`);
+  await menu.click();
+  await page.keyboard.press("Escape");
+  await page.getByText("Change role").first().waitFor({ state: "hidden" });
+  await menu.press("Enter");
+  const question = page.getByLabel(`Remove ${admin}?`);
+  await question.press("Enter");
+  const dialog = page.getByRole("dialog", { name: `Remove ${admin}?` });
+  await dialog.waitFor();
+  for (let n = 0; n < 5; n++) {
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate("document.activeElement.closest('dialog, body').tagName")).toMatch(/DIALOG|BODY/);
+    expect(await page.evaluate("document.activeElement.closest('main')")).toBeNull();
+  }
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" });
+  expect(await page.evaluate("document.activeElement.getAttribute('aria-label')")).toBe(`Actions for ${admin}`);
+  await menu.click();
+  await question.click();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await menu.click();
+  await question.click();
+  await dialog.getByRole("button", { name: "Remove member" }).click();
+  await page.getByText("Member removed. They no longer have access.").waitFor();
+  await page.context().close();
+});
