@@ -2,7 +2,6 @@
 import type { Context } from "hono";
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
-import { ANSWER_MAX_BYTES } from "../../limits.ts";
 import type { Delivery, DeliveryDetail } from "../../notifications/destination-calls.ts";
 import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
 import { PostButton } from "../kit/actions.tsx";
@@ -132,26 +131,23 @@ function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Pro
 
 /** The result of the last attempt, for a person who has just sent a test. */
 function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery: Delivery; inProgress: boolean }) {
-  const name = type === "destination.test" ? "Test" : "Delivery";
+  const name = type === "destination.test" ? "Test" : "Event";
   const last = attempts.at(-1);
   if (last === undefined) {
     return (
-      <Notice title={inProgress ? `${name} in progress` : `${name} not sent yet`}>
+      <Notice title={`${name} ${inProgress ? "in progress" : "not sent yet"}`}>
         {inProgress && <p class="no-script">Reload the page to see the result.</p>}
       </Notice>
     );
   }
   const { status, error, tookMs } = last;
-  const took = `${grouped(tookMs)} ms`;
   if (error === null) {
     const accepted = status === null ? "accepted" : `accepted with ${status}`;
-    return <Notice tone="good" title={`${name === "Test" ? "Test delivered" : "Delivered"}: ${accepted} in ${took}`} />;
+    return <Notice tone="good" title={`${name} delivered: ${accepted} in ${grouped(tookMs)} ms`} />;
   }
   return (
     <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"}>
-      <p>
-        {error} ({took})
-      </p>
+      <p>{error}</p>
     </Notice>
   );
 }
@@ -172,7 +168,7 @@ function Attempts({ attempts, nowMs }: { attempts: readonly AttemptResult[]; now
           },
           { head: "Took", kind: "number", cell: ({ tookMs }) => `${grouped(tookMs)} ms` },
           {
-            head: `Answer, up to ${grouped(ANSWER_MAX_BYTES)} bytes`,
+            head: "Answer",
             kind: "text",
             cell: ({ error, answer }) => (
               <>

@@ -1,9 +1,7 @@
 /** A destination: its status, events and latest deliveries, and the actions on it. */
 import type { Context } from "hono";
-import type { Child } from "hono/jsx";
 import type { Destination } from "../../domain/events/destination.ts";
-import { requestBody } from "../../domain/events/request-body.ts";
-import { EVENT_CATALOGUE, exampleEvent } from "../../domain/events/workspace-event.ts";
+import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PAGE_ROWS } from "../../limits.ts";
 import type { Delivery } from "../../notifications/destination-calls.ts";
 import type { PageOf } from "../../platform/list-page.ts";
@@ -11,16 +9,16 @@ import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
 import { formText } from "../form-text.ts";
+import type { Done, Tone } from "../copy.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
 import { ListAddress } from "../kit/list-address.ts";
-import { Badge, Empty, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { Badge, Empty, Fact, FactList, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { pages, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { indented } from "../views/indented-json.ts";
 import { toDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,
@@ -61,14 +59,12 @@ export const destinationPages = pages
     }),
   )
   .post("/:id/pause", async (c) => {
-    const { id } = c.req.param();
-    const paused = await destinations.pauseDestination(destinationsCall(c), id);
-    return paused.ok ? done(c, `settings/notifications/${id}`, "destination_paused") : notFoundPage(c, "destination");
+    const { ok } = await destinations.pauseDestination(destinationsCall(c), c.req.param("id"));
+    return afterChange(c, ok, "destination_paused");
   })
   .post("/:id/resume", async (c) => {
-    const { id } = c.req.param();
-    const resumed = await destinations.resumeDestination(destinationsCall(c), id);
-    return resumed.ok ? done(c, `settings/notifications/${id}`, "destination_resumed") : notFoundPage(c, "destination");
+    const { ok } = await destinations.resumeDestination(destinationsCall(c), c.req.param("id"));
+    return afterChange(c, ok, "destination_resumed");
   })
   .post("/:id/delete", async (c) => {
     const isDeleted = await destinations.deleteDestination(destinationsCall(c), c.req.param("id"));
@@ -82,44 +78,51 @@ export const destinationPages = pages
     }),
   );
 
+function afterChange(c: Context<PagesEnv>, isChanged: boolean, text: Done) {
+  if (!isChanged) return notFoundPage(c, "destination");
+  return done(c, `settings/notifications/${c.req.param("id")}`, text);
+}
+
 /** @param refused why the last action was not done. */
 async function destinationPage(c: Context<PagesEnv>, destination: Destination, refused?: string, status?: 409 | 422) {
-  const path = `${notificationsPath(c)}/${destination.id}`;
+  const base = notificationsPath(c);
+  const path = `${base}/${destination.id}`;
   const list = new ListAddress(path, c.req.query());
-  const { id } = c.get("workspace");
-  const deliveries = await destinationsOf(c.env, id).listDeliveries(destination.id, list.slice(PAGE_ROWS));
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
   const testFailed = await lastTestFailed(c, destination);
-  const example = { workspaceId: id, pagesUrl: `${new URL(c.req.url).origin}${workspacePath(c)}` };
-  const view = { path, destination, list, deliveries, testFailed, refused, example, nowMs: Date.now() };
+  const view = { base, path, destination, list, deliveries, testFailed, refused, nowMs: Date.now() };
   return page(
     c,
     { title: destination.name, section: "notifications", status: status ?? (refused === undefined ? 200 : 409) },
-    <DestinationView {...view} crumbs={[<a href={notificationsPath(c)}>Notifications</a>]} />,
+    <DestinationView {...view} />,
   );
 }
 
 interface Props {
+  /** Paths of the destinations, and of this one. */
+  base: string;
   path: string;
-  crumbs: readonly Child[];
   destination: Destination;
   list: ListAddress;
   deliveries: PageOf<Delivery>;
   testFailed: boolean;
   refused: string | undefined;
-  /** What the examples of events need. */
-  example: { workspaceId: string; pagesUrl: string };
   nowMs: number;
 }
 
+/** Tones of a status that needs somebody: a notice says what to do. */
+const NOTICED: readonly Tone[] = ["warn", "bad"];
+
 function DestinationView(props: Props) {
-  const { path, crumbs, destination, testFailed, refused } = props;
+  const { base, path, destination, testFailed, refused } = props;
   const { tone, label, text } = statusOf(destination, testFailed);
   return (
     <>
       <PageHead
         title={destination.name}
-        crumbs={crumbs}
+        crumbs={[<a href={base}>Notifications</a>]}
         actions={<DestinationActions path={path} destination={destination} />}
       />
       {refused !== undefined && (
@@ -127,15 +130,12 @@ function DestinationView(props: Props) {
           <p>{refused}</p>
         </Notice>
       )}
-      {text !== null && (tone === "bad" || tone === "warn") && (
+      {NOTICED.includes(tone) && (
         <Notice tone={tone} title={label}>
           <p>{text}</p>
         </Notice>
       )}
-      <div class="columns">
-        <Details {...props} />
-        <Events {...props} />
-      </div>
+      <Details {...props} />
       <Deliveries {...props} />
       {destination.type === "webhook" && <VerifyPanel />}
     </>
@@ -186,28 +186,25 @@ function DestinationActions({ path, destination }: { path: string; destination: 
 }
 
 function Details({ destination, testFailed, nowMs }: Props) {
-  const { type, maskedTarget, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
   const { oldSecretEndsAtMs } = destination;
+  const { tone, label, text } = statusOf(destination, testFailed);
   return (
     <Panel title="Details">
       <FactList>
         <Fact name="Status">
-          <Badge tone={tone}>{label}</Badge>{" "}
-          <span class="quiet">
-            {label === "Failing" && failingSinceMs !== null ? (
-              <>
-                began <Time ms={failingSinceMs} nowMs={nowMs} />
-              </>
-            ) : (
-              tone !== "bad" && text
-            )}
-          </span>
+          <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
         </Fact>
+        {failingSinceMs !== null && (
+          <Fact name="Failing since">
+            <Time ms={failingSinceMs} nowMs={nowMs} />
+          </Fact>
+        )}
         <Fact name="Type">{TYPE_TEXT[type].label}</Fact>
         <Fact name={TYPE_TEXT[type].target}>
           <code>{maskedTarget}</code>
         </Fact>
+        <Fact name="Events">{events.map((event) => EVENT_CATALOGUE[event].label).join(", ")}</Fact>
         <Fact name="Created">
           <Time ms={createdAtMs} nowMs={nowMs} />
         </Fact>
@@ -222,26 +219,6 @@ function Details({ destination, testFailed, nowMs }: Props) {
           </Fact>
         )}
       </FactList>
-    </Panel>
-  );
-}
-
-function Events({ destination: { type, events }, example: { workspaceId, pagesUrl } }: Props) {
-  return (
-    <Panel title="Events">
-      <ul class="plain">
-        {events.map((event) => (
-          <li>
-            <details>
-              <summary>{EVENT_CATALOGUE[event].label}</summary>
-              <Json
-                value={indented(requestBody({ type, event: exampleEvent(event), pagesUrl }, workspaceId))}
-                label={`Example of ${event}`}
-              />
-            </details>
-          </li>
-        ))}
-      </ul>
     </Panel>
   );
 }

@@ -1,5 +1,6 @@
 /** Shared by the pages of notifications: calls, problems in words, and the status of destinations and deliveries. */
 import type { Context } from "hono";
+import type { Child } from "hono/jsx";
 import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
 import type { Delivery, DeliveryEnd } from "../../notifications/destination-calls.ts";
@@ -133,35 +134,31 @@ const DELIVERY_END = {
 } as const satisfies Record<DeliveryEnd, string>;
 
 /** The status of a delivery, and its reason or next attempt. */
-export function DeliveryStatus({ delivery, destination, nowMs }: DeliveryOf) {
-  const { type, state, endReason, attempts, dueAtMs } = delivery;
-  const isTest = type === "destination.test";
-  if (state === "delivered") return <Badge tone="good">Delivered</Badge>;
-  if (state === "failed") {
-    return (
-      <>
-        <Badge tone="bad">Failed</Badge> {endReason !== null && !isTest && <small>{DELIVERY_END[endReason]}</small>}
-      </>
-    );
-  }
-  if (isInProgress({ delivery, destination, nowMs }) && attempts.length === 0) {
-    return <Badge tone="info">In progress</Badge>;
-  }
-  const isStopped = destination.state !== "active" && !isTest;
-  if (isStopped || dueAtMs === null || dueAtMs <= nowMs) {
-    return (
-      <>
-        <Badge>Waiting</Badge>{" "}
-        <small>{isStopped ? "Until the destination is resumed" : "Until the destination answers"}</small>
-      </>
-    );
-  }
+export function DeliveryStatus(props: DeliveryOf) {
+  const { tone, label, note } = deliveryStatus(props);
   return (
     <>
-      <Badge tone="warn">Retrying</Badge>{" "}
-      <small>
-        <Time ms={dueAtMs} nowMs={nowMs} />
-      </small>
+      <Badge tone={tone}>{label}</Badge> {note !== undefined && <small>{note}</small>}
     </>
   );
+}
+
+function deliveryStatus({ delivery, destination, nowMs }: DeliveryOf): { tone: Tone; label: string; note?: Child } {
+  const { type, state, endReason, attempts, dueAtMs } = delivery;
+  const isTest = type === "destination.test";
+  if (state === "delivered") return { tone: "good", label: "Delivered" };
+  if (state === "failed") {
+    const failed = { tone: "bad", label: "Failed" } as const;
+    return endReason === null || isTest ? failed : { ...failed, note: DELIVERY_END[endReason] };
+  }
+  if (isInProgress({ delivery, destination, nowMs }) && attempts.length === 0) {
+    return { tone: "info", label: "In progress" };
+  }
+  if (destination.state !== "active" && !isTest) {
+    return { tone: "quiet", label: "Waiting", note: "Until the destination is resumed" };
+  }
+  if (dueAtMs === null || dueAtMs <= nowMs) {
+    return { tone: "quiet", label: "Waiting", note: "Until the destination answers" };
+  }
+  return { tone: "warn", label: "Retrying", note: <Time ms={dueAtMs} nowMs={nowMs} /> };
 }

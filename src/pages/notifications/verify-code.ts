@@ -1,4 +1,4 @@
-/** How a receiver checks what it is sent, in common languages: with the libraries of the Standard Webhooks specification. */
+/** Receivers that verify deliveries with the libraries of the Standard Webhooks specification. */
 
 interface CodeSample {
   id: string;
@@ -7,7 +7,7 @@ interface CodeSample {
   code: string;
 }
 
-/** Samples of receivers. None holds the secret: each reads it from where secrets are. */
+/** None holds the secret: each reads it from the environment. */
 export const VERIFY_CODE: readonly CodeSample[] = [
   {
     id: "javascript",
@@ -25,7 +25,7 @@ export async function receive(request) {
   } catch {
     return new Response(null, { status: 401 });
   }
-  // The same event.id may come again: do it once.
+  // An event with the same id may arrive again: handle it once.
   console.log(event.id, event.type, event.data);
   return new Response(null, { status: 204 });
 }`,
@@ -47,7 +47,7 @@ def receive():
         event = webhook.verify(request.get_data(), dict(request.headers))
     except WebhookVerificationError:
         return "", 401
-    # The same event["id"] may come again: do it once.
+    # An event with the same id may arrive again: handle it once.
     print(event["id"], event["type"], event["data"])
     return "", 204`,
   },
@@ -55,33 +55,21 @@ def receive():
     id: "go",
     language: "Go",
     install: "go get github.com/standard-webhooks/standard-webhooks/libraries",
-    code: `package main
+    code: `import standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-import (
-	"io"
-	"log"
-	"net/http"
-	"os"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-)
-
-func main() {
+func receive(w http.ResponseWriter, r *http.Request) {
 	webhook, err := standardwebhooks.NewWebhook(os.Getenv("WEBHOOK_SECRET"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	http.HandleFunc("POST /hooks/signals", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || webhook.Verify(body, r.Header) != nil {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		// The same id may come again: do it once.
-		log.Printf("%s", body)
-		w.WriteHeader(http.StatusNoContent)
-	})
-	log.Fatal(http.ListenAndServe(":8080", nil))
+	body, err := io.ReadAll(r.Body)
+	if err != nil || webhook.Verify(body, r.Header) != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	// An event with the same id may arrive again: handle it once.
+	log.Printf("%s", body)
+	w.WriteHeader(http.StatusNoContent)
 }`,
   },
 ];

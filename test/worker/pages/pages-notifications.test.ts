@@ -182,20 +182,20 @@ describe("a destination", () => {
     for (const path of [at, list]) expect(await textAt(path)).not.toContain("Failing");
   });
 
-  test("can be paused, resumed, changed and deleted; the activity log has a sentence for each", async () => {
+  test("can be paused, resumed, changed and deleted; the activity log has an entry for each", async () => {
     const { at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).location).toBe(`${at}?done=destination_paused`);
     expect(await textAt(at)).toContain("New events are skipped.");
     await of.admin.post(`${at}/resume`);
     const change = { name: "Sales", target: "", events: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
-    expect(await textAt(at)).toMatch(/Sales.*Usage reaches 80, 100 or 200 %/);
+    expect(await textAt(at)).toMatch(/Sales.*Events Usage reaches 80, 100 or 200 %/);
     expect((await of.admin.post(`${at}/change`, { ...change, target: "https://localhost/" })).status).toBe(422);
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
     const log = await activity();
-    for (const verb of ["created", "paused", "resumed", "changed", "deleted"])
-      expect(log).toContain(`${of.admin.email} ${verb} the destination`);
+    for (const change of ["created CRM", "paused CRM", "resumed CRM", "changed Sales", "deleted Sales"])
+      expect(log).toMatch(new RegExp(`Destination ${change}.*${of.admin.email}`));
   });
 
   test("gets a new secret that is shown once; until the old one ends both sign", async () => {
@@ -241,7 +241,7 @@ describe("a destination", () => {
     receiver.answer = () => new Response(null, { status: 410 });
     await raiseCrossing();
     await until(async () => expect(await textAt(at)).toContain("Switched off The receiver answered 410 Gone."));
-    expect(await activity()).toContain("switched off the destination CRM");
+    expect(await activity()).toContain("Destination switched off CRM");
     await of.admin.post(`${at}/resume`);
     expect(await textAt(at)).not.toContain("Switched off");
   });
@@ -263,12 +263,12 @@ test("the thresholds of scores are at most five whole numbers, in any order", as
   const page = await of.admin.read(list);
   expect(page.field("thresholds").value).toBe("50, 100");
   expect(page.text).not.toContain("cannot be notified");
-  expect(await activity()).toMatch(/changed the .*50, 100/);
+  expect(await activity()).toContain("Score thresholds changed Thresholds: 50, 100");
 });
 
-test("the page of a key sets the number of days that it may be silent", async () => {
+test("the page of a key sets its inactivity alert", async () => {
   const path = `${of.home}/settings/api-keys/${of.workspace.key.id}`;
-  const save = (silent_after_days: string) => of.admin.post(path, { name: "Website", silent_after_days });
+  const save = (silent_after_days: string) => of.admin.post(path, { name: "test key", silent_after_days });
   const refused = await save("0");
   expect([refused.status, focusedIn(refused.body)]).toEqual([422, "silent_after_days"]);
   for (const [typed, days] of [
