@@ -175,7 +175,7 @@ export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar
                 </g>
               );
             })}
-            {spaced(days.map(({ atMs }, index) => labelAt(center(index), shortDay(atMs)))).map((label) => (
+            {dayLabels(days, center, width).map((label) => (
               <text x={label.center} y={HEIGHT - 6} text-anchor="middle">
                 {label.text}
               </text>
@@ -185,6 +185,12 @@ export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar
       }}
     />
   );
+}
+
+/** Labels below the bars. None touches the labels of the vertical axis, the right edge or another label. */
+function dayLabels(days: readonly DayBar[], center: (index: number) => number, width: number): TimeLabel[] {
+  const labels = days.map(({ atMs }, index) => labelAt(center(index), shortDay(atMs)));
+  return spaced(labels.filter(({ start, end }) => start >= MARGIN.left - LABEL_GAP && end <= width));
 }
 
 export function BarLegend({ parts }: { parts: readonly (readonly [tone: string, text: string])[] }) {
