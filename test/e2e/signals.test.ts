@@ -55,12 +55,12 @@ test("a signal goes from the page's curl command to the score on screen", async 
 
     await page.goto(`${workspace.home}/settings/api-keys/new`);
     await page.getByLabel("Name", { exact: true }).fill("Website");
-    await page.getByLabel("Secret").check();
-    await page.getByRole("button", { name: "Create API Key" }).click();
-    const answer = await inShell(await page.locator("#curl-universal").innerText());
+    await page.getByLabel("Shared secret").check();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
+    const answer = await inShell((await page.locator("#curl-universal").textContent()) ?? "");
     expect(answer).toEqual({ status: "accepted", id: expect.stringMatching(/^sig_/) });
 
-    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await page.getByRole("link", { name: "Signal queue" }).click();
     await reloadUntil(page, "Filled Out Form");
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     await page
@@ -80,17 +80,18 @@ test("each curl command of the page works, and none does after the key is deacti
   const workspace = await newWorkspace("curls");
   await withPage(workspace, "/settings/api-keys/new", async (page) => {
     await page.getByLabel("Name", { exact: true }).fill("O'Neill's key");
-    await page.getByRole("button", { name: "Create API Key" }).click();
-    await page.locator("#curl-universal").waitFor();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
+    await page.locator("#new-key").waitFor();
     const lines = await page.locator('pre[id^="curl-"]').allTextContents();
     expect(lines).toHaveLength(4);
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: "accepted" });
 
     // A sender learns of the deactivation with its next call.
-    await page.getByRole("link", { name: "To the list" }).click();
-    await page.getByRole("link", { name: "Deactivate O'Neill's key" }).click();
-    await page.getByRole("button", { name: "Deactivate" }).click();
-    await page.getByText("The key is deactivated.").waitFor();
+    await page.getByRole("link", { name: "View all keys" }).click();
+    await page.getByLabel(/^Actions for API key O'Neill's key/).click();
+    await page.getByLabel(/^Deactivate O'Neill's key .*\?$/).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Deactivate" }).click();
+    await page.getByText("API key deactivated.").waitFor();
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: 401, code: "unauthorized" });
     await page.getByRole("link", { name: "Rejections" }).click();
     await reloadUntil(page, "O'Neill's key");
@@ -134,7 +135,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
 
     // Once ever: a person who has scored does not score again, and the trace says why.
     await send(key, { ...FORM, email: "joe@example.com", properties: { ...FORM.properties, again: true } });
-    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await page.getByRole("link", { name: "Signal queue" }).click();
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     const joes = page.getByRole("row", { name: "joe@example.com" });
     await expect.poll(async () => page.reload().then(() => joes.count())).toBe(2);
@@ -154,7 +155,7 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   await expect.poll(() => workspace.score("jane@example.com")).toBe(20);
   await withPage(workspace, "/signals", async (page) => {
     // The queue may deliver the held signals to the store after the accepted ones.
-    await reloadUntil(page, "2 signals are held");
+    await reloadUntil(page, "Held 2");
     await page.goto(`${workspace.home}/usage/plan`);
     await page.locator("summary", { hasText: "Enable overages" }).click();
     const question = page.getByRole("dialog");
@@ -183,7 +184,7 @@ test("the live page shows arriving signals, filters them and pauses", async () =
     expect(await send(key, { email: "jane@example.com" })).toBe(422);
     await rows.filter({ hasText: "Rejected" }).waitFor();
 
-    await page.getByLabel("With the text").fill("website");
+    await page.getByRole("searchbox", { name: "Filter by event" }).fill("website");
     await expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining("Filled Out Form")]);
     await page.getByRole("button", { name: "Pause" }).click();
     await send(key, { ...FORM, email: "joe@example.com" });
