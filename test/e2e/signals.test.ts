@@ -154,7 +154,7 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   await expect.poll(() => workspace.score("jane@example.com")).toBe(20);
   await withPage(workspace, "/signals", async (page) => {
     // The queue may deliver the held signals to the store after the accepted ones.
-    await reloadUntil(page, "2 signals are held");
+    await reloadUntil(page, "Held 2");
     await page.goto(`${workspace.home}/usage/plan`);
     await page.locator("summary", { hasText: "Enable overages" }).click();
     const question = page.getByRole("dialog");
