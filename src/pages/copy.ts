@@ -79,7 +79,7 @@ export const NAMED_BY_LABEL = {
 
 export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
-/** How a signal's status is shown, and what it means. */
+/** How the status of a signal, or of a refused call, is shown, and what it means. */
 export const STATUS_COPY = {
   processed: { label: "Processed", tone: "good", meaning: "Recorded and processed." },
   held: {
@@ -100,7 +100,17 @@ export const STATUS_COPY = {
   purged: { label: "Purged", tone: "quiet", meaning: "Held until the billing period ended, then deleted." },
   dead: { label: "Dead letter", tone: "bad", meaning: "The signal could not be processed. It can be replayed." },
   in_flight: { label: "In flight", tone: "info", meaning: "Accepted, on its way to the Signal Store." },
-} as const satisfies Record<TraceStatus, { label: string; tone: Tone; meaning: string }>;
+  rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused. Nothing of it was kept." },
+} as const satisfies Record<TraceStatus | "rejected", { label: string; tone: Tone; meaning: string }>;
+
+/** The options of a field, with the text of the empty option. */
+export function optionsOf<Key extends string>(
+  any: string,
+  of: Record<Key, { label: string }>,
+): Record<Key | "", string> {
+  const labels = Object.entries<{ label: string }>(of).map(([key, { label }]) => [key, label]);
+  return Object.fromEntries([["", any], ...labels]) as Record<Key | "", string>;
+}
 
 /** The real cause of a 401, whose answer is the same for all causes. */
 export const CAUSE_COPY = {

@@ -11,22 +11,23 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
-import { CAUSE_COPY } from "./copy.ts";
+import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
 import { keyText, KeyTitle } from "./key-names.tsx";
 import { Filters } from "./kit/filters.tsx";
 import { counted, signed } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
 import { ListAddress } from "./kit/list-address.ts";
-import { Badge, Clamped, Empty, PageHead, Panel, StatusBadge, Time } from "./kit/parts.tsx";
+import { Clamped, Empty, PageHead, Panel, StatusBadge, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { fragment, page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
-import { signalPath, STATUS_OPTIONS, titleOf } from "./signals/signals.tsx";
+import { signalPath, titleOf } from "./signals/signals.tsx";
 
 /** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;
 
-const OPTIONS = { ...STATUS_OPTIONS, "": "Everything", rejected: "Rejected" };
+const { in_flight: _, ...STATUSES } = STATUS_COPY;
+const OPTIONS = optionsOf("Everything", STATUSES);
 
 interface LiveItem {
   /** Identifies the row: a newer row with the same key replaces it. */
@@ -226,7 +227,7 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
       })}
       columns={[
         { head: "Event", cell: ({ title }) => title },
-        { head: "Status", cell: ({ status }) => status !== null && <Status status={status} /> },
+        { head: "Status", cell: ({ status }) => status !== null && <StatusBadge status={status} /> },
         { head: "Person", cell: ({ email }) => email },
         {
           head: "Source or key",
@@ -237,14 +238,5 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
         { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
       ]}
     />
-  );
-}
-
-function Status({ status }: { status: SignalStatus | "rejected" }) {
-  if (status !== "rejected") return <StatusBadge status={status} />;
-  return (
-    <Badge tone="bad" title="The call was refused. Nothing of it was kept.">
-      Rejected
-    </Badge>
   );
 }

@@ -7,7 +7,7 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { CAUSE_COPY } from "./copy.ts";
+import { CAUSE_COPY, optionsOf } from "./copy.ts";
 import { type KeyNames, keyText, KeyTitle } from "./key-names.tsx";
 import { Filters, NoMatches } from "./kit/filters.tsx";
 import { counted } from "./kit/format.ts";
@@ -21,13 +21,7 @@ import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
-const CODES = {
-  "": "Any",
-  ...(Object.fromEntries(Object.entries(REFUSALS).map(([code, { label }]) => [code, label])) as Record<
-    RefusalCode,
-    string
-  >),
-};
+const CODES = optionsOf("Any", REFUSALS);
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const base = workspacePath(c);
@@ -38,6 +32,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const keyId = c.req.query("key") ?? "";
   if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
   const days = list.days("Refused");
+  const keys = [...new Set(kept.map((entry) => entry.keyId))].map((id) => [id, keyText(names.get(id), id)] as const);
   const { sinceMs, untilMs } = days;
   const shown = kept.filter(
     (entry) =>
@@ -57,7 +52,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
         <PageHead title="Rejections">{heading(kept)}</PageHead>
         <Filters list={list}>
           <SelectField name="code" label="Reason" value={code} options={Object.entries(CODES)} />
-          <SelectField name="key" label="API key" value={keyId} options={keyOptions(kept, names)} />
+          <SelectField name="key" label="API key" value={keyId} options={[["", "Any"], ...keys]} />
           <DayFields days={days} label="Refused" />
         </Filters>
         {shown.length === 0 ? (
@@ -124,11 +119,6 @@ function heading(kept: readonly Rejection[]): string {
   const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
   const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
   return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
-}
-
-function keyOptions(kept: readonly Rejection[], names: KeyNames) {
-  const ids = [...new Set(kept.map(({ keyId }) => keyId))];
-  return [["", "Any"] as const, ...ids.map((id) => [id, keyText(names.get(id), id)] as const)];
 }
 
 function NothingRefused({ base }: { base: string }) {

@@ -78,7 +78,7 @@ test("the live page has a link to refresh it", async () => {
   const workspace = await newWorkspace("plain-live");
   const key = await workspace.newKey();
   const page = await signInPlain(workspace.member, `${workspace.home}/live?text=jane`);
-  await page.getByText("Nothing like that yet").waitFor();
+  await page.getByText("No rows match these filters yet").waitFor();
   await send(key, FORM);
   await send(key, { ...FORM, email: "joe@example.com" });
   await expect.poll(() => workspace.score("joe@example.com")).toBe(0);

@@ -113,7 +113,7 @@ describe("after a session ends", () => {
     const opened = context.waitForEvent("page");
     await page.getByRole("link", { name: "Sign in" }).click();
     await (await opened).getByRole("button", { name: owner }).click();
-    await (await opened).getByRole("heading", { name: "Signal Queue" }).waitFor();
+    await (await opened).getByRole("heading", { name: "Signal queue" }).waitFor();
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "API key created" }).waitFor();
     await page.getByRole("link", { name: "To the list" }).click();
@@ -134,7 +134,7 @@ describe("after a session ends", () => {
     await page.getByRole("button", { name: "Add condition" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     await secondPage.getByRole("button", { name: owner }).click();
-    await secondPage.getByRole("heading", { name: "Signal Queue" }).waitFor();
+    await secondPage.getByRole("heading", { name: "Signal queue" }).waitFor();
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByLabel("Condition 2: what it looks at").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");

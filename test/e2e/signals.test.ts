@@ -60,7 +60,7 @@ test("a signal goes from the page's curl command to the score on screen", async 
     const answer = await inShell(await page.locator("#curl-universal").innerText());
     expect(answer).toEqual({ status: "accepted", id: expect.stringMatching(/^sig_/) });
 
-    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await page.getByRole("link", { name: "Signal queue" }).click();
     await reloadUntil(page, "Filled Out Form");
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     await page
@@ -134,7 +134,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
 
     // Once ever: a person who has scored does not score again, and the trace says why.
     await send(key, { ...FORM, email: "joe@example.com", properties: { ...FORM.properties, again: true } });
-    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await page.getByRole("link", { name: "Signal queue" }).click();
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     const joes = page.getByRole("row", { name: "joe@example.com" });
     await expect.poll(async () => page.reload().then(() => joes.count())).toBe(2);
@@ -183,7 +183,7 @@ test("the live page shows arriving signals, filters them and pauses", async () =
     expect(await send(key, { email: "jane@example.com" })).toBe(422);
     await rows.filter({ hasText: "Rejected" }).waitFor();
 
-    await page.getByLabel("With the text").fill("website");
+    await page.getByRole("searchbox", { name: "Filter by event" }).fill("website");
     await expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining("Filled Out Form")]);
     await page.getByRole("button", { name: "Pause" }).click();
     await send(key, { ...FORM, email: "joe@example.com" });

@@ -1,11 +1,10 @@
 /** Dead letters: signals that could not be processed, and their replay. */
 import { PAGE_ROWS } from "../../limits.ts";
-import type { DeadLetter } from "../../store/protocol/stored-signals.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { replay } from "../../workspace/signal-operations.ts";
 import { Confirm, PostButton } from "../kit/actions.tsx";
 import { ListAddress } from "../kit/list-address.ts";
-import { Empty, Json, JSON_SAMPLE_CHARACTERS, Panel, ShortId, Time } from "../kit/parts.tsx";
+import { Empty, Panel, ShortId, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, workspacePath } from "../pages-env.ts";
@@ -16,7 +15,7 @@ import { SignalHead, signalPath } from "./signals.tsx";
 export const deadLetterPages = pages
   .createApp()
   .get("/dead-letters", async (c) => {
-    const base = workspacePath(c);
+    const [base, isManager] = [workspacePath(c), mayManage(c)];
     const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
     const store = signalStore(c.env, c.get("workspace").id);
     const [{ items, next }, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
@@ -24,18 +23,28 @@ export const deadLetterPages = pages
       c,
       { title: "Dead letters", section: "signals" },
       <>
-        <SignalHead base={base} shown="dead-letters" totals={totals} />
+        <SignalHead base={base} shown="/dead-letters" totals={totals} />
         {items.length === 0 ? (
           <Empty title="No dead letters">
             <p>Every signal was processed.</p>
           </Empty>
         ) : (
-          <Panel
-            title="Accepted, but not processed"
-            actions={mayManage(c) && <ReplayAll action={replayPath(base)} />}
-            list
-          >
-            <DeadLetters base={base} letters={items} mayReplay={mayManage(c)} />
+          <Panel title="Accepted, but not processed" actions={isManager && <ReplayAll base={base} />} list>
+            <Table
+              caption="Dead letters"
+              rows={items}
+              href={({ id }) => signalPath(base, id)}
+              columns={[
+                { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
+                { head: "Reason", kind: "text", cell: ({ reason }) => reason },
+                { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+                {
+                  head: "Replay",
+                  kind: "actions",
+                  cell: ({ id }) => isManager && <ReplayButton base={base} id={id} />,
+                },
+              ]}
+            />
             <Pager list={list} next={next} />
           </Panel>
         )}
@@ -55,14 +64,6 @@ function replayPath(base: string): string {
   return `${base}/signals/dead-letters/replay`;
 }
 
-function ReplayAll({ action }: { action: string }) {
-  return (
-    <Confirm label="Replay all" title="Replay all dead letters?" action={action} submit="Replay all" tone="primary">
-      <p>They go through the queue again, with the same ids. They do not count towards the signal limit again.</p>
-    </Confirm>
-  );
-}
-
 /** A button for owners and admins. */
 export function ReplayButton({ base, id }: { base: string; id: string }) {
   return (
@@ -72,46 +73,11 @@ export function ReplayButton({ base, id }: { base: string; id: string }) {
   );
 }
 
-function DeadLetters({
-  base,
-  letters,
-  mayReplay,
-}: {
-  base: string;
-  letters: readonly DeadLetter[];
-  mayReplay: boolean;
-}) {
+function ReplayAll({ base }: { base: string }) {
+  const action = replayPath(base);
   return (
-    <Table
-      caption="Dead letters"
-      rows={letters}
-      href={({ id }) => signalPath(base, id)}
-      columns={[
-        { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
-        {
-          head: "Reason",
-          kind: "text",
-          cell: ({ id, reason, payload }) => (
-            <>
-              {reason}
-              <details>
-                <summary class="quiet small">Payload</summary>
-                <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
-              </details>
-            </>
-          ),
-        },
-        { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-        ...(mayReplay
-          ? [
-              {
-                head: "Replay",
-                kind: "actions" as const,
-                cell: ({ id }: DeadLetter) => <ReplayButton base={base} id={id} />,
-              },
-            ]
-          : []),
-      ]}
-    />
+    <Confirm label="Replay all" title="Replay all dead letters?" action={action} submit="Replay all" tone="primary">
+      <p>They go through the queue again, with the same ids. They do not count towards the signal limit again.</p>
+    </Confirm>
   );
 }

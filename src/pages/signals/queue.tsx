@@ -116,6 +116,7 @@ function Groups({ base, items }: { base: string; items: readonly QueueGroup[] })
   );
 }
 
+/** @param props.values a count for each day, today last. */
 function Days({ values }: { values: readonly number[] }) {
   const total = values.reduce((sum, count) => sum + count, 0);
   const label = `${counted(total, "signal")} in ${SPARKLINE_DAYS} days, ${counted(values.at(-1) ?? 0, "signal")} today`;

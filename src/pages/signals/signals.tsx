@@ -1,9 +1,9 @@
 /** The list of all signals, and what the lists of signals share: tabs, table, addresses. */
-import { SIGNAL_STATUSES, type SignalStatus } from "../../domain/signal/signal.ts";
+import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { STATUS_COPY } from "../copy.ts";
+import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { KeyFields, readKeyFilter } from "../key-names.tsx";
 import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
 import { counted, grouped } from "../kit/format.ts";
@@ -13,14 +13,10 @@ import { Empty, PageHead, Panel, StatusBadge, Tabs, Time } from "../kit/parts.ts
 import { type Column, Pager, Table } from "../kit/table.tsx";
 import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
+import { personPath } from "../people/person.tsx";
 
-export const STATUS_OPTIONS = {
-  "": "Any status",
-  ...(Object.fromEntries(SIGNAL_STATUSES.map((status) => [status, STATUS_COPY[status].label])) as Record<
-    SignalStatus,
-    string
-  >),
-};
+const { in_flight: _, rejected: __, ...RECORDED } = STATUS_COPY;
+const STATUS_OPTIONS = optionsOf<SignalStatus>("Any status", RECORDED);
 
 export const listPages = pages.createApp().get("/all", async (c) => {
   const base = workspacePath(c);
@@ -28,11 +24,9 @@ export const listPages = pages.createApp().get("/all", async (c) => {
   const id = [query["id"], query["email"]].find(isSignalId);
   if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
   const list = new ListAddress(`${base}/signals/all`, query);
-  const [email, event, source] = [
-    list.text("email", "Person"),
-    list.text("event", "Event"),
-    list.text("source", "Source"),
-  ];
+  const email = list.text("email", "Person");
+  const event = list.text("event", "Event");
+  const source = list.text("source", "Source");
   const status = list.choice("status", "Status", STATUS_OPTIONS, "");
   const keyFilter = await readKeyFilter(c, list);
   const days = list.days("Received");
@@ -53,7 +47,7 @@ export const listPages = pages.createApp().get("/all", async (c) => {
     c,
     { title: "All signals", section: "signals" },
     <>
-      <SignalHead base={base} shown={status === "held" ? "all?status=held" : "all"} totals={totals} />
+      <SignalHead base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />
       {status === "held" && totals.held > 0 && (
         <p>
           Held signals do not update scores until an owner or admin releases them.{" "}
@@ -84,11 +78,6 @@ export function signalPath(base: string, id: string): string {
   return `${base}/signals/${encodeURIComponent(id)}`;
 }
 
-/** Address that leads to the person with this email: the list of people redirects from it. */
-export function personByEmailPath(base: string, email: string): string {
-  return `${base}/people?${new URLSearchParams({ email }).toString()}`;
-}
-
 /** The title has the signal's id. */
 export function SignalLink({ base, id }: { base: string; id: string }) {
   return (
@@ -110,27 +99,27 @@ function inKnownCase(text: string, known: readonly string[]): string {
 
 interface HeadProps {
   base: string;
-  shown: "" | "all" | "all?status=held" | "dead-letters";
+  shown: "" | "/all" | "/all?status=held" | "/dead-letters";
   totals: StoreTotals;
 }
 
 export function SignalHead({ base, shown, totals: { held, deadLettered } }: HeadProps) {
-  const tab = (path: HeadProps["shown"], text: string, count = 0) => ({
-    href: path === "" ? `${base}/signals` : `${base}/signals/${path}`,
-    text: count === 0 ? text : [text, " ", <span class="tag">{grouped(count)}</span>],
-    current: path === shown,
-  });
+  const tabs = [
+    ["", "By event", 0],
+    ["/all", "All signals", 0],
+    ["/all?status=held", "Held", held],
+    ["/dead-letters", "Dead letters", deadLettered],
+  ] as const;
   return (
     <>
       <PageHead title="Signal queue" />
       <Tabs
         label="Lists of signals"
-        tabs={[
-          tab("", "By event"),
-          tab("all", "All signals"),
-          tab("all?status=held", "Held", held),
-          tab("dead-letters", "Dead letters", deadLettered),
-        ]}
+        tabs={tabs.map(([path, text, count]) => ({
+          href: `${base}/signals${path}`,
+          text: [text, " ", count > 0 && <span class="tag">{grouped(count)}</span>],
+          current: path === shown,
+        }))}
       />
     </>
   );
@@ -160,17 +149,12 @@ export function SignalTable({
   signals: Scanned<FoundSignals>;
   withEvent: boolean;
 }) {
-  const person: Column<SignalSummary> = withEvent
-    ? {
-        head: "Person",
-        cell: ({ email }) => email !== null && <a href={personByEmailPath(base, email)}>{email}</a>,
-      }
-    : { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
-  const event: Column<SignalSummary>[] = [
+  const names: Column<SignalSummary>[] = [
     { head: "Event", cell: titleOf },
-    person,
+    { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];
+  const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
   return (
     <>
       {items.length > 0 && (
@@ -179,7 +163,7 @@ export function SignalTable({
           rows={items}
           href={({ id }) => signalPath(base, id)}
           columns={[
-            ...(withEvent ? event : [person]),
+            ...(withEvent ? names : [person]),
             { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
             { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
           ]}

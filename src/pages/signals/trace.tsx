@@ -6,7 +6,7 @@ import { emailProblemOf } from "../../domain/signal/normalise.ts";
 import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
 import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
-import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL, STATUS_COPY } from "../copy.ts";
+import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { KeyTitle } from "../key-names.tsx";
 import { counted, day, grouped, signed } from "../kit/format.ts";
 import {
@@ -23,8 +23,9 @@ import {
 } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
+import { personPath } from "../people/person.tsx";
 import { ReplayButton } from "./dead-letters.tsx";
-import { groupPath, personByEmailPath, signalPath, titleOf } from "./signals.tsx";
+import { groupPath, signalPath, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
@@ -61,8 +62,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
         }
       />
       <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
-        <Panel title="Trace">
-          <Status trace={trace} />
+        <Panel title="Trace" actions={<Status trace={trace} />}>
           <Timeline>
             <TimelineStep title="Received" ms={signal.receivedAtMs}>
               {ENDPOINT_LABEL[signal.endpoint]} endpoint
@@ -83,12 +83,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
 
 function Status({ trace }: { trace: SignalTrace | null }) {
   if (trace !== null && trace.deletedAtMs !== null) return <Badge>Deleted</Badge>;
-  const status = trace?.status ?? "in_flight";
-  return (
-    <p>
-      <StatusBadge status={status} /> <span class="quiet">{STATUS_COPY[status].meaning}</span>
-    </p>
-  );
+  return <StatusBadge status={trace?.status ?? "in_flight"} />;
 }
 
 interface SignalProps {
@@ -145,14 +140,11 @@ function noPayload(trace: SignalTrace | null): string {
 function VerdictStep({ base, signal }: { base: string; signal: Admission | SignalTrace }) {
   const { verdict, ordinal, signalLimit } = signal;
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
-  if (verdict === "held") {
-    return (
-      <TimelineStep title={`Held: ${place}`} tone="warn">
-        Beyond the signal limit of the billing period. <a href={`${base}/signals/all?status=held`}>View held signals</a>
-      </TimelineStep>
-    );
-  }
-  return (
+  return verdict === "held" ? (
+    <TimelineStep title={`Held: ${place}`} tone="warn">
+      Beyond the signal limit of the billing period. <a href={`${base}/signals/all?status=held`}>View held signals</a>
+    </TimelineStep>
+  ) : (
     <TimelineStep title={`Accepted: ${place}`} tone="good">
       {ordinal > signalLimit
         ? "Beyond the signal limit at that time: accepted as overage, or released later."
@@ -266,7 +258,7 @@ function Processed(props: FateProps) {
   return (
     <>
       <TimelineStep title={isIdentify ? "Person identified" : "Person found"} ms={person.linkedAtMs} tone="good">
-        <a href={personByEmailPath(base, person.email)}>{person.email}</a>, by {NAMED_BY_LABEL[person.by]}
+        <a href={personPath(base, person.email)}>{person.email}</a>, by {NAMED_BY_LABEL[person.by]}
         {person.linkedAtMs !== null && ", linked when the visitor became known"}
       </TimelineStep>
       {kind === "signal" && <Score {...props} />}
@@ -315,8 +307,6 @@ function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): C
 }
 
 function duration(ms: number): string {
-  if (ms < 1_000) return `${Math.max(0, ms)} ms`;
-  if (ms < 120_000) return `${(ms / 1_000).toFixed(1)} seconds`;
-  if (ms < 2 * 3_600_000) return `${Math.round(ms / 60_000)} minutes`;
-  return `${Math.round(ms / 3_600_000)} hours`;
+  if (ms < 120_000) return `${(Math.max(0, ms) / 1_000).toFixed(1)} seconds`;
+  return ms < 2 * 3_600_000 ? `${Math.round(ms / 60_000)} minutes` : `${Math.round(ms / 3_600_000)} hours`;
 }

@@ -302,8 +302,7 @@ describe("a signal's page", () => {
     const page = await read(`/${id}`, members.owner);
     expect(page.all("[data-refresh]")).toHaveLength(0);
     for (const expected of [
-      "Processed Recorded and processed.",
-      "Signal Staging endpoint",
+      "Processed Received just now Signal Staging endpoint",
       "Accepted: signal 1 of 1,000,000",
       "Recorded",
       "Person found p1@example.com, by its email",
@@ -342,7 +341,7 @@ describe("a signal's page", () => {
     const page = await read(`/${await send(form(1))}`);
     expect(page.only("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
     for (const expected of [
-      "In flight Accepted, on its way to the Signal Store.",
+      "In flight Stored safely, on its way to the Signal Store.",
       "Accepted: signal 1 of 1,000,000",
       "The payload appears once the signal is recorded.",
     ])
