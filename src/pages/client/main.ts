@@ -80,7 +80,9 @@ for (const type of ["input", "change", "preview"]) {
 }
 
 localTimes(document);
-document.addEventListener("swapped", (event) => localTimes(event.target as Element));
+document.addEventListener("swapped", (event) => {
+  localTimes(event.target as Element);
+});
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startActions();
 startLive();
