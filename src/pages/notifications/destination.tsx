@@ -8,7 +8,6 @@ import type { PageOf } from "../../platform/list-page.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { formText } from "../form-text.ts";
 import type { Done, Tone } from "../copy.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
@@ -17,7 +16,7 @@ import { ListAddress } from "../kit/list-address.ts";
 import { Badge, Empty, Fact, FactList, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv } from "../pages-env.ts";
+import { formText, pages, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { toDelivery } from "./delivery.tsx";
 import {
@@ -235,7 +234,42 @@ function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
           </Empty>
         ) : (
           <>
-            <DeliveriesTable path={path} destination={destination} items={items} nowMs={nowMs} />
+            <Table
+              caption="Deliveries, latest first"
+              rows={items}
+              href={({ id }) => `${path}/deliveries/${id}`}
+              columns={[
+                { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
+                { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} nowMs={nowMs} /> },
+                {
+                  head: "Status",
+                  cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />,
+                },
+                { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
+                {
+                  head: "Last answer",
+                  kind: "text",
+                  cell({ attempts }) {
+                    const last = attempts.at(-1);
+                    return last !== undefined && (last.error ?? last.status ?? "Sent");
+                  },
+                },
+                {
+                  head: "Actions",
+                  kind: "actions",
+                  cell: ({ id, type, state }) =>
+                    state === "failed" && (
+                      <PostButton
+                        action={`${path}/deliveries/${id}/again`}
+                        look="small"
+                        label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
+                      >
+                        Deliver again
+                      </PostButton>
+                    ),
+                },
+              ]}
+            />
             <p class="quiet small">
               The latest {DELIVERIES_KEPT} deliveries of {DELIVERY_KEPT_DAYS} days are kept.
             </p>
@@ -244,51 +278,5 @@ function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
         <Pager list={list} next={next} />
       </Panel>
     </div>
-  );
-}
-
-function DeliveriesTable({
-  path,
-  destination,
-  items,
-  nowMs,
-}: Pick<Props, "path" | "destination" | "nowMs"> & { items: readonly Delivery[] }) {
-  return (
-    <Table
-      caption="Deliveries, latest first"
-      rows={items}
-      href={({ id }) => `${path}/deliveries/${id}`}
-      columns={[
-        { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
-        { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} nowMs={nowMs} /> },
-        {
-          head: "Status",
-          cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />,
-        },
-        { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
-        {
-          head: "Last answer",
-          kind: "text",
-          cell({ attempts }) {
-            const last = attempts.at(-1);
-            return last !== undefined && (last.error ?? last.status ?? "Sent");
-          },
-        },
-        {
-          head: "Actions",
-          kind: "actions",
-          cell: ({ id, type, state }) =>
-            state === "failed" && (
-              <PostButton
-                action={`${path}/deliveries/${id}/again`}
-                look="small"
-                label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-              >
-                Deliver again
-              </PostButton>
-            ),
-        },
-      ]}
-    />
   );
 }
