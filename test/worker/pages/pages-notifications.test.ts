@@ -194,7 +194,7 @@ describe("a destination", () => {
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
     const log = await activity();
-    for (const done of ["created CRM", "paused CRM", "resumed CRM", "doned Sales", "deleted Sales"])
+    for (const done of ["created CRM", "paused CRM", "resumed CRM", "changed Sales", "deleted Sales"])
       expect(log).toMatch(new RegExp(`Destination ${done}.*${of.admin.email}`));
   });
 
