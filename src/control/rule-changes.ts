@@ -266,9 +266,11 @@ const FIELDS = {
   size: sql<number>`row.value ->> 'size'`,
 };
 
-/** A rule as a row, its conditions as the text that is stored. */
-function rowOf(id: string, rule: RuleContent) {
-  return { ...rule, id, conditions: JSON.stringify(rule.conditions), size: ruleSize(rule) };
+/** A rule as a row: conditions as the text that is stored, and texts as a D1 parameter would store them. */
+function rowOf(id: string, { name, event, scoringSignal, ...rule }: RuleContent) {
+  const texts = { name: name.toWellFormed(), event: event.toWellFormed(), scoringSignal: scoringSignal.toWellFormed() };
+  const size = ruleSize({ event, conditions: rule.conditions });
+  return { ...rule, ...texts, id, conditions: JSON.stringify(rule.conditions), size };
 }
 
 /** JSON arrays of the rows, each small enough for a parameter of a statement. */
