@@ -51,7 +51,6 @@ export interface WorkspaceAnswer {
   slug: string;
 }
 
-/** Answer to the creation of a key, the only one with the full key and the secret. */
 export interface CreatedKeyAnswer {
   id: string;
   key: string;

@@ -27,21 +27,6 @@ export function table(headings: string[], rows: (string | number)[][]): string {
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
 
-export function cut(text: string, width: number): string {
-  return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
-}
-
-/** Wraps a text into lines of at most `width` characters, each indented. */
-export function wrap(text: string, width: number, indent: number): string {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const line = lines.at(-1) ?? "";
-    if (line.length + word.length < width) lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
-    else lines.push(word);
-  }
-  return lines.map((line) => " ".repeat(indent) + line).join("\n");
-}
-
 /** A progress line that overwrites itself on a terminal; elsewhere each change is a new line. */
 export class Progress {
   #shown = "";

@@ -1,6 +1,6 @@
 /** Finds what a deployment lacks: in wrangler.toml, in the account, and at the service's hosts. Changes nothing. */
 import { parseArgs, stripVTControlCharacters } from "node:util";
-import { unstable_readConfig } from "wrangler";
+import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
 
@@ -23,38 +23,11 @@ export function ofEnvironment(environment: string | undefined): string[] {
 }
 
 /** The relevant settings of wrangler.toml for one environment, as wrangler reads them. */
-export interface DeployConfig {
-  name: string | undefined;
-  account_id?: string | undefined;
-  vars: Record<string, unknown>;
-  d1_databases: {
-    binding: string;
-    database_name?: string | undefined;
-    database_id?: string | undefined;
-    migrations_dir?: string | undefined;
-  }[];
-  r2_buckets: { binding: string; bucket_name?: string | undefined; jurisdiction?: string | undefined }[];
-  queues: {
-    producers?: { binding: string; queue: string }[] | undefined;
-    consumers?: QueueConsumer[] | undefined;
-  };
-  durable_objects: { bindings: { name: string; class_name: string; script_name?: string | undefined }[] };
-  ratelimits?: { name: string; namespace_id: string }[] | undefined;
-  send_email?: { name: string }[] | undefined;
-  observability?:
-    | { logs?: { invocation_logs?: boolean | undefined }; traces?: { enabled?: boolean | undefined } | undefined }
-    | undefined;
-  logpush?: boolean | undefined;
-}
-
-/** Absent numbers mean the platform's defaults. */
-interface QueueConsumer {
-  queue: string;
-  dead_letter_queue?: string | undefined;
-  max_batch_size?: number | undefined;
-  max_batch_timeout?: number | undefined;
-  max_retries?: number | undefined;
-}
+export type DeployConfig = Pick<
+  Unstable_Config,
+  | ("name" | "account_id" | "vars" | "d1_databases" | "r2_buckets" | "queues" | "durable_objects" | "ratelimits")
+  | ("send_email" | "observability" | "logpush")
+>;
 
 /** An environment's section of wrangler.toml; `environment` is undefined for the top level. */
 export interface Section {
@@ -231,7 +204,7 @@ function namesOf({ config, hosts }: Section): string[] {
 function checkQueues({ queues: { producers = [], consumers = [] } }: DeployConfig, found: Findings): void {
   const carried: { queue: string; as: Carried }[] = [
     ...producers.map(
-      ({ binding, queue }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
+      ({ binding, queue = "" }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
     ),
     ...consumers.flatMap(({ dead_letter_queue: queue }) =>
       queue === undefined ? [] : [{ queue, as: "dead_letters" } as const],
@@ -276,7 +249,7 @@ function bindingsOf(config: DeployConfig): string[] {
 }
 
 function queuesOf({ queues: { producers = [], consumers = [] } }: DeployConfig): string[] {
-  const named = [...producers, ...consumers].map(({ queue }) => queue);
+  const named = [...producers, ...consumers].flatMap(({ queue }) => queue ?? []);
   const dead = consumers.flatMap(({ dead_letter_queue: queue }) => queue ?? []);
   return [...new Set([...named, ...dead])];
 }
