@@ -59,7 +59,7 @@ test(
     expect(seen).toContain('"code":"body_not_json"');
     expect(seen).toContain('"event":"Filled Out Form"');
     expect(seen).toContain('"signal_limit":500000');
-    expect(seen).toMatch(/"duplicates":1,.*"balanced":true.*"in_flight":0/);
+    expect(seen).toMatch(/"duplicates":1,.*"in_flight":0,"balanced":true/);
     expect(revoked).toMatch(/"status":"Inactive"[^]*"status":401/);
 
     // The next start creates a new key, and a reader who repeats the tour revokes that one.
