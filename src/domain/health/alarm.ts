@@ -48,35 +48,13 @@ export interface HealthFigures {
   failingDestinations: FailingDestination[];
 }
 
-/** Every alarm with its word, the most severe first. */
-const WORDS = {
-  senders_refused: "stuck",
-  restore_unfinished: "stuck",
-  signals_unreadable: "stuck",
-  store_full: "stuck",
-  books_open: "stuck",
-  signals_stuck: "stuck",
-  unreachable: "stuck",
-  not_asked: "late",
-  signals_lost: "late",
-  signals_late: "late",
-  store_filling: "late",
-  job_failing: "late",
-  dead_letters: "late",
-  destination_off: "late",
-  destination_failing: "late",
-} as const satisfies Record<string, Exclude<HealthWord, "ok">>;
+type Word = Exclude<HealthWord, "ok">;
 
-type AlarmName = keyof typeof WORDS;
+/** The sentence of an alarm: the problem, and what to do. False: the workspace does not have the problem. */
+type Says = (figures: HealthFigures, nowMs: number) => string | false;
 
-export const ALARMS = Object.keys(WORDS) as [AlarmName, ...AlarmName[]];
-
-export interface HealthAlarm {
-  alarm: AlarmName;
-  word: Exclude<HealthWord, "ok">;
-  /** The problem, and what to do. */
-  says: string;
-}
+const stuck = (says: Says): { word: Word; says: Says } => ({ word: "stuck", says });
+const late = (says: Says): { word: Word; says: Says } => ({ word: "late", says });
 
 const MINUTE_MS = 60_000;
 /** Wait after which a signal is late. A healthy backlog is a hundred times younger. */
@@ -92,96 +70,116 @@ const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
 /** Time for which a switched-off destination is reported. The operator may leave it that way. */
 const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
+/** Every alarm, the most severe first. */
+const CATALOGUE = {
+  senders_refused: stuck(
+    (figures) =>
+      roomLevel(figures) === "refusing" &&
+      "The outbox is full and senders get 503. Find what keeps it from draining, and fix that.",
+  ),
+  restore_unfinished: stuck(({ openRestores }) => {
+    const restore = openRestores.find(({ isFinished }) => !isFinished);
+    return (
+      restore !== undefined &&
+      `The restore ${restore.id} has not finished, and nothing is recorded until it has. Send it again.`
+    );
+  }),
+  signals_unreadable: stuck(
+    ({ unreadable }) =>
+      unreadable > 0 &&
+      `${counted(unreadable, "accepted signal")} cannot be read by this release. They are kept: report it, this is a bug.`,
+  ),
+  store_full: stuck(
+    (figures, nowMs) =>
+      figures.store.bytes >= figures.store.maxBytes &&
+      `The store is full and records nothing; ${waiting(figures, nowMs)}. Give the workspace a plan with a shorter retention.`,
+  ),
+  books_open: stuck(
+    ({ booksBalanced }) =>
+      !booksBalanced && "The books do not balance. Compare GET …/books with the log, and report it: this is a bug.",
+  ),
+  signals_stuck: stuck(
+    (figures, nowMs) =>
+      waitedMs(figures, nowMs) >= SIGNALS_STUCK_MS &&
+      `${waiting(figures, nowMs)}, and sending them again did not help. Look at the queue's consumer and at D1.`,
+  ),
+  // The figures are missing. `unreachable` and `notAsked` make these alarms.
+  unreachable: stuck(() => false),
+  not_asked: late(() => false),
+  signals_lost: late(({ openRestores }) => {
+    const restore = openRestores.find(({ isFinished, lost }) => isFinished && lost > 0);
+    return (
+      restore !== undefined &&
+      `A restore has lost ${counted(restore.lost, "accepted signal")}. Look at GET …/books, then POST …/restores/${restore.id}/acknowledge.`
+    );
+  }),
+  signals_late: late((figures, nowMs) => {
+    const ms = waitedMs(figures, nowMs);
+    return (
+      ms >= SIGNALS_LATE_MS &&
+      ms < SIGNALS_STUCK_MS &&
+      `${waiting(figures, nowMs)}. Look whether the queue is backed up, and whether D1 answers.`
+    );
+  }),
+  store_filling: late((figures) => {
+    const { bytes, maxBytes } = figures.store;
+    return (
+      roomLevel(figures) === "filling" &&
+      `The store is ${Math.floor((100 * bytes) / maxBytes)} % full. Give the workspace a plan with a shorter retention before it is.`
+    );
+  }),
+  job_failing: late(({ failingJobs }, nowMs) => {
+    const failing = failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
+    return (
+      failing !== undefined &&
+      `The job \`${failing.job}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`
+    );
+  }),
+  dead_letters: late(
+    ({ deadLetters, deadLetterMs }, nowMs) =>
+      deadLetterMs !== null &&
+      nowMs - deadLetterMs < DEAD_LETTERS_NEW_MS &&
+      `${counted(deadLetters, "signal")} could not be processed, the latest ${minutes(nowMs - deadLetterMs)} ago. Read their reasons, then replay them.`,
+  ),
+  destination_off: late(({ failingDestinations }, nowMs) => {
+    const off = failingDestinations.filter(
+      (destination) => destination.off !== null && nowMs - destination.off.sinceMs < DESTINATION_OFF_REPORT_MS,
+    );
+    const gone = off.every((destination) => destination.off?.reason === "gone");
+    const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
+    return (
+      off.length > 0 &&
+      `${named(off)} was switched off: ${why}. Fix the receiver, then POST …/destinations/{id}/resume.`
+    );
+  }),
+  destination_failing: late(({ failingDestinations }, nowMs) => {
+    const failing = failingDestinations.filter(
+      ({ off, sinceMs }) => off === null && nowMs - sinceMs >= DESTINATION_FAILING_REPORT_MS,
+    );
+    const failingMs = nowMs - Math.min(...failing.map(({ sinceMs }) => sinceMs));
+    return (
+      failing.length > 0 &&
+      `${named(failing)} has not been reached for ${minutes(failingMs)}. Look at its deliveries for why; it is switched off after five days.`
+    );
+  }),
+};
+
+type AlarmName = keyof typeof CATALOGUE;
+
+export const ALARMS = Object.keys(CATALOGUE) as [AlarmName, ...AlarmName[]];
+
+export interface HealthAlarm {
+  alarm: AlarmName;
+  word: Word;
+  says: string;
+}
+
 /** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
-  const level = roomLevel(figures);
-  const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
-  const waiting = `${counted(figures.waiting, "accepted signal waits", "accepted signals wait")}, the oldest for ${minutes(waitedMs)}`;
-  const failing = figures.failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
-  const unfinished = figures.openRestores.find(({ isFinished }) => !isFinished);
-  const lossy = figures.openRestores.find(({ isFinished, lost }) => isFinished && lost > 0);
-  const deadMs = figures.deadLetterMs === null ? Number.POSITIVE_INFINITY : nowMs - figures.deadLetterMs;
-  const alarms: (HealthAlarm | false)[] = [
-    level === "refusing" &&
-      alarm(
-        "senders_refused",
-        "The outbox is full and senders get 503. Find what keeps it from draining, and mend that.",
-      ),
-    unfinished !== undefined &&
-      alarm(
-        "restore_unfinished",
-        `The restore ${unfinished.id} has not finished, and nothing is recorded until it has. Send it again.`,
-      ),
-    figures.unreadable > 0 &&
-      alarm(
-        "signals_unreadable",
-        `${counted(figures.unreadable, "accepted signal")} cannot be read by this release. They are kept: report it, this is a bug.`,
-      ),
-    isFull(figures.store) &&
-      alarm(
-        "store_full",
-        `The store is full and records nothing; ${waiting}. Give the workspace a plan with a shorter retention.`,
-      ),
-    !figures.booksBalanced &&
-      alarm("books_open", "The books do not balance. Compare GET …/books with the log, and report it: this is a bug."),
-    waitedMs >= SIGNALS_STUCK_MS &&
-      alarm(
-        "signals_stuck",
-        `${waiting}, and sending them again did not help. Look at the queue's consumer and at D1.`,
-      ),
-    lossy !== undefined &&
-      alarm(
-        "signals_lost",
-        `A restore has lost ${counted(lossy.lost, "accepted signal")}. Look at GET …/books, then POST …/restores/${lossy.id}/acknowledge.`,
-      ),
-    waitedMs >= SIGNALS_LATE_MS &&
-      waitedMs < SIGNALS_STUCK_MS &&
-      alarm("signals_late", `${waiting}. Look whether the queue is backed up, and whether D1 answers.`),
-    level === "filling" &&
-      alarm(
-        "store_filling",
-        `The store is ${percent(figures.store)} % full. Give the workspace a plan with a shorter retention before it is.`,
-      ),
-    failing !== undefined &&
-      alarm(
-        "job_failing",
-        `The job \`${failing.job}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`,
-      ),
-    deadMs < DEAD_LETTERS_NEW_MS &&
-      alarm(
-        "dead_letters",
-        `${counted(figures.deadLetters, "signal")} could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
-      ),
-    ...destinationAlarms(figures.failingDestinations, nowMs),
-  ];
-  return alarms.filter((raised) => raised !== false);
-}
-
-function destinationAlarms(destinations: readonly FailingDestination[], nowMs: number): (HealthAlarm | false)[] {
-  const switchedOff = destinations.filter(({ off }) => off !== null && nowMs - off.sinceMs < DESTINATION_OFF_REPORT_MS);
-  const gone = switchedOff.every(({ off }) => off?.reason === "gone");
-  const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
-  const failing = destinations.filter(
-    ({ off, sinceMs }) => off === null && nowMs - sinceMs >= DESTINATION_FAILING_REPORT_MS,
-  );
-  const failingMs = nowMs - Math.min(...failing.map(({ sinceMs }) => sinceMs));
-  return [
-    switchedOff.length > 0 &&
-      alarm(
-        "destination_off",
-        `${named(switchedOff)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`,
-      ),
-    failing.length > 0 &&
-      alarm(
-        "destination_failing",
-        `${named(failing)} has not been reached for ${minutes(failingMs)}. Look at its deliveries for why; it is switched off after five days.`,
-      ),
-  ];
-}
-
-function named([first, ...rest]: readonly FailingDestination[]): string {
-  const more = rest.length === 0 ? "" : `, as ${rest.length} more,`;
-  return `The destination "${first?.name}" (${first?.id})${more}`;
+  return ALARMS.flatMap((name) => {
+    const says = CATALOGUE[name].says(figures, nowMs);
+    return says === false ? [] : [alarm(name, says)];
+  });
 }
 
 /** @param silent the names of the objects that did not answer, with their errors. */
@@ -190,9 +188,13 @@ export function unreachable(silent: string): HealthAlarm {
   return alarm("unreachable", says);
 }
 
-/** The alarm if there was no time to ask the workspace, so its state is unknown. */
+/** The alarm of a workspace that there was no time to ask. */
 export function notAsked(): HealthAlarm {
   return alarm("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
+}
+
+function alarm(name: AlarmName, says: string): HealthAlarm {
+  return { alarm: name, word: CATALOGUE[name].word, says };
 }
 
 /** The most severe word of the alarms, of one workspace or of many. */
@@ -201,16 +203,18 @@ export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";
 }
 
-function alarm(name: AlarmName, says: string): HealthAlarm {
-  return { alarm: name, word: WORDS[name], says };
+function waitedMs({ waitingSinceMs }: HealthFigures, nowMs: number): number {
+  return waitingSinceMs === null ? 0 : nowMs - waitingSinceMs;
 }
 
-function isFull({ bytes, maxBytes }: Filled): boolean {
-  return bytes >= maxBytes;
+function waiting(figures: HealthFigures, nowMs: number): string {
+  const signals = counted(figures.waiting, "accepted signal waits", "accepted signals wait");
+  return `${signals}, the oldest for ${minutes(waitedMs(figures, nowMs))}`;
 }
 
-function percent({ bytes, maxBytes }: Filled): number {
-  return Math.floor((100 * bytes) / maxBytes);
+function named([first, ...rest]: readonly FailingDestination[]): string {
+  const more = rest.length === 0 ? "" : `, as ${rest.length} more,`;
+  return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 
 function minutes(ms: number): string {

@@ -1,9 +1,22 @@
 /**
- * Explains to the sender of an invalid JSON body where the error is and, for typical mistakes in templates of
- * marketing platforms, the likely cause and the fix. Repeats at most one character of the body, which may hold
- * personal data or secrets.
+ * Finds the first error of an invalid JSON body and explains it to the sender: the place and, for typical mistakes in
+ * templates of marketing platforms, the likely cause and the fix. Repeats at most one character of the body, because
+ * the body may hold personal data or secrets.
  */
-import { isSpace, skipSpace, withoutSpaceBefore } from "./json-scan.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COMMA,
+  isSpace,
+  LETTER_U,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  skipSpace,
+  withoutSpaceBefore,
+  ZERO,
+} from "./json-scan.ts";
 
 const AROUND_BYTES = 100;
 
@@ -13,7 +26,7 @@ const QUOTED_TWICE = `a text is quoted twice. ${ENCODE_TOKENS}`;
 const QUOTE_WITHIN = `a quoted text ends here, but more of it follows: a quote within a text is written \\". ${ENCODE_TOKENS}`;
 const MISSING_COMMA = "a comma is missing before this. Put one between every two entries.";
 
-/** Beginnings of form bodies that no JSON text has: a name and an equals sign, or a boundary and a part's header. */
+/** Beginnings of form bodies: a name and an equals sign, or a boundary and a part's header. */
 const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
   [
     /^[A-Za-z_%][\w.%+~[\]-]*=/,
@@ -25,7 +38,7 @@ const FORM_BEGINNING_MAX_BYTES = 1_000;
 const UNLABELLED_GZIP =
   "the body is compressed, and no header says so. Send `Content-Encoding: gzip` with it, or send it plain.";
 
-/** Values of other languages that JSON does not have; the whole value must match. */
+/** Values that other languages have and JSON does not. */
 const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
   [/^(?:NaN|[+-]?Infinity)\s*(?:[,\]}]|$)/i, "JSON has no NaN and no Infinity. Send null, or leave the entry out."],
   [/^(?:undefined|None|nil)\s*(?:[,\]}]|$)/i, "JSON's word for no value is null. Send that, or leave the entry out."],
@@ -48,8 +61,8 @@ export function describeJsonError(
 ): string {
   if (error === null) throw new Error("the text is JSON");
   const { text, position } = textAround(bytes, start, end, error.position);
-  const found = named(text, position);
-  const explained = otherBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
+  const found = characterInWords(text, position);
+  const explained = explainOtherFormat(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
   return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explained}`;
 }
 
@@ -74,7 +87,7 @@ function place(bytes: Uint8Array, start: number, position: number, ofLine?: numb
   return `line ${line}, column ${column}${ofLine === undefined ? ` (character ${units + 1})` : ""}`;
 }
 
-/** The text around the error, and the error's index in it. Long white space before the error is shortened. */
+/** The text around the error, and the error's index in that text. Shortens white space before the error. */
 function textAround(
   bytes: Uint8Array,
   start: number,
@@ -92,7 +105,7 @@ function isWithinCharacter(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-function otherBody(bytes: Uint8Array, start: number, end: number): string | undefined {
+function explainOtherFormat(bytes: Uint8Array, start: number, end: number): string | undefined {
   if (bytes[start] === 0x1f && bytes[start + 1] === 0x8b) return UNLABELLED_GZIP;
   const first = skipSpace(bytes, start, end);
   const beginning = slice(bytes, first, Math.min(end, first + FORM_BEGINNING_MAX_BYTES));
@@ -100,11 +113,7 @@ function otherBody(bytes: Uint8Array, start: number, end: number): string | unde
 }
 
 function slice(bytes: Uint8Array, start: number, end: number): string {
-  return decoder().decode(bytes.subarray(start, end));
-}
-
-function decoder(): TextDecoder {
-  return new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+  return new TextDecoder("utf-8", { fatal: false, ignoreBOM: true }).decode(bytes.subarray(start, end));
 }
 
 type Explain = (text: string, position: number, found: string) => string;
@@ -172,7 +181,7 @@ function foreignValue(text: string, position: number): string | null {
   return FOREIGN_VALUES.find(([pattern]) => pattern.test(value))?.[1] ?? null;
 }
 
-/** Whether an empty string ends right before `position`: the second of the two quotes is not escaped. */
+/** Whether an empty string ends right before `position`. */
 function endsEmptyString(text: string, position: number): boolean {
   return text.slice(position - 2, position) === '""' && text.charAt(position - 3) !== "\\";
 }
@@ -188,7 +197,7 @@ function isQuoteLike(char: string): boolean {
   return /['`‘’“”„«»]/.test(char);
 }
 
-function named(text: string, position: number): string {
+function characterInWords(text: string, position: number): string {
   const code = text.codePointAt(position) ?? 0;
   const char = String.fromCodePoint(code);
   if (char === "\n" || char === "\r") return "a line break";
@@ -205,7 +214,6 @@ export type JsonErrorKind =
   | "value_expected"
   | "name_expected"
   | "colon_expected"
-  /** Neither a comma nor the closing bracket. */
   | "comma_expected"
   | "text_after_end"
   | "control_character"
@@ -213,15 +221,14 @@ export type JsonErrorKind =
   | "bad_number";
 
 export interface JsonError {
-  /** Index of the first invalid byte, or of the text's end if it is truncated. */
+  /** Index of the first invalid byte; the text's end if the text is truncated. */
   position: number;
   kind: JsonErrorKind;
 }
 
 type Byte = number | undefined;
 
-// States of the grammar: what may come next. Numbers, because comparing strings for each byte of 16 MB takes twice as
-// long.
+// What may come next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
 const VALUE = 0;
 /** A value, or the bracket that closes an empty array. */
 const ITEM = 1;
@@ -233,23 +240,14 @@ const VALUE_END = 5;
 const NOTHING = 6;
 
 const SPACE = 0x20;
-const QUOTE = 0x22;
 const PLUS = 0x2b;
-const COMMA = 0x2c;
 const MINUS = 0x2d;
 const DOT = 0x2e;
-const ZERO = 0x30;
 const NINE = 0x39;
 const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
-const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
 const LETTER_A = 0x61;
 const LETTER_E = 0x65;
 const LETTER_F = 0x66;
-const LETTER_U = 0x75;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
 /** The bit that turns an ASCII letter into lower case. */
 const LOWER_CASE = 0x20;
 
@@ -260,16 +258,13 @@ const IS_ESCAPE = new Uint8Array(256);
 for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
 
 /**
- * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text.
- *
- * An engine's own message often has no position, and parsing 16 MB may take all memory. No recursion, because a body
- * may be nested as deep as it is long.
- *
- * jsonc-parser accepts the same texts, but reports the beginning of a wrong string or number instead of the wrong
- * character, needs the body as one text, and overflows its stack on 16 MB of brackets.
+ * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text. JSON.parse itself
+ * often reports no position, and may take all memory for 16 MB. No recursion, because a body may be nested as deep as
+ * it is long. jsonc-parser reports less exact positions, and overflows its stack on 16 MB of brackets.
  */
 export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
-  const outer = new OuterLevels();
+  // One bit for each open level: whether it is an object. A list of booleans would take ten times as long.
+  const levels = new Uint8Array(((end - start) >>> 3) + 1);
   let depth = 0;
   let inObject = false;
   let expected = VALUE;
@@ -283,14 +278,14 @@ export function findJsonError(bytes: Uint8Array, start: number, end: number): Js
       expected = inObject ? NAME : VALUE;
     } else if (expected <= ITEM && (byte === OPEN_BRACE || byte === OPEN_BRACKET)) {
       at++;
-      outer.push(inObject);
-      depth++;
       inObject = byte === OPEN_BRACE;
+      depth++;
+      setBit(levels, depth, inObject);
       expected = inObject ? FIRST_NAME : ITEM;
     } else if (closes(byte, expected, inObject)) {
       at++;
       depth--;
-      inObject = outer.pop();
+      inObject = hasBit(levels, depth);
       expected = depth === 0 ? NOTHING : VALUE_END;
     } else if (expected <= ITEM) {
       const after = afterScalar(bytes, at, end);
@@ -325,27 +320,13 @@ function closes(byte: number, expected: number, inObject: boolean): boolean {
   return byte === CLOSE_BRACKET && (expected === ITEM || (expected === VALUE_END && !inObject));
 }
 
-/**
- * Whether each level around the present one is an object: one bit for each, because there may be as many levels as
- * bytes. The innermost 32 are in one number, because repeatedly changing a bit of an array takes many times as long.
- */
-class OuterLevels {
-  #depth = 0;
-  /** The innermost levels, the nearest in the lowest bit. */
-  #inner = 0;
-  /** The value of `inner` for each 32 levels. */
-  readonly #kept: number[] = [0];
+function setBit(bits: Uint8Array, at: number, value: boolean): void {
+  const byte = bits[at >>> 3] ?? 0;
+  bits[at >>> 3] = value ? byte | (1 << (at & 7)) : byte & ~(1 << (at & 7));
+}
 
-  push(isObject: boolean): void {
-    this.#inner = (this.#inner << 1) | (isObject ? 1 : 0);
-    if ((++this.#depth & 31) === 0) this.#kept[this.#depth >>> 5] = this.#inner;
-  }
-
-  pop(): boolean {
-    const isObject = (this.#inner & 1) === 1;
-    this.#inner = (--this.#depth & 31) === 0 ? (this.#kept[this.#depth >>> 5] ?? 0) : this.#inner >>> 1;
-    return isObject;
-  }
+function hasBit(bits: Uint8Array, at: number): boolean {
+  return ((bits[at >>> 3] ?? 0) & (1 << (at & 7))) !== 0;
 }
 
 // Each function from here on returns the index after its token, or the complement (~) of the index of the error.

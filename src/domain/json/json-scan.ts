@@ -1,15 +1,13 @@
 /**
- * Depth and elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each signal
- * keeps its original text). All relevant bytes are ASCII, which is unambiguous in UTF-8, so a large body is never
- * decoded as a whole.
+ * Finds the depth and the elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each
+ * signal keeps its original text). Runs over every request body: no recursion, no allocation per character.
  *
- * Runs over every request body: no recursion, no allocation per character. The scan does not validate. Its results
- * are meaningful only if each slice is JSON, and if the text around the array, with `[]` in its place, is JSON.
+ * The scan does not validate. Its results are meaningful only if each slice is JSON, and if the text around the array,
+ * with `[]` in its place, is JSON.
  */
 
 /** The elements of an array: their slices [starts[i], ends[i]) without surrounding white space, and their depths. */
 export interface ItemSpans {
-  /** At most `max` elements; `ends` and `depths` belong to the same elements. */
   starts: number[];
   ends: number[];
   depths: number[];
@@ -19,15 +17,15 @@ export interface ItemSpans {
   close: number;
 }
 
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const ZERO = 0x30;
-const OPEN_BRACKET = 0x5b;
-const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
-const LETTER_U = 0x75;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+export const QUOTE = 0x22;
+export const COMMA = 0x2c;
+export const ZERO = 0x30;
+export const OPEN_BRACKET = 0x5b;
+export const BACKSLASH = 0x5c;
+export const CLOSE_BRACKET = 0x5d;
+export const LETTER_U = 0x75;
+export const OPEN_BRACE = 0x7b;
+export const CLOSE_BRACE = 0x7d;
 
 const BATCH = new TextEncoder().encode("batch");
 
@@ -59,10 +57,10 @@ export function jsonShape(
 }
 
 /**
- * The elements of the array: the text itself ("array"), or the array at the object's top-level key `batch` ("batch").
- * The last of several such keys counts, as in JSON.parse, even if written with escapes. Null: there is no such array.
+ * The elements of the array that is the text ("array"), or that is at the object's top-level key `batch` ("batch"). The
+ * last of several such keys counts, as in JSON.parse. Null: there is no such array.
  *
- * @param max elements whose slices are kept; further ones are counted.
+ * @param max number of slices to return; further elements are only counted.
  */
 export function scanItems(bytes: Uint8Array, where: "array" | "batch", max: number): ItemSpans | null {
   if (where === "batch") return scanBatch(bytes, max);
@@ -103,7 +101,7 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   return items;
 }
 
-/** The elements of the array that opens at `open`; null if it does not close. */
+/** Null: the array does not close. */
 function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | null {
   const end = bytes.length;
   const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: end };
@@ -136,7 +134,6 @@ function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | nu
         return items;
       }
       start = count < max ? skipSpace(bytes, at + 1, end) : at + 1;
-      // No element starts here: a comma or the end may follow.
       at = start - 1;
       deepest = 0;
     }
@@ -179,7 +176,7 @@ function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   return at === close;
 }
 
-/** Whether the letter is written as an escape, such as `\u0062`. All of `batch` have decimal digits. */
+/** Whether the letter is written as an escape, such as `\u0062`. The codes of `batch` have decimal digits only. */
 function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
   return (
     bytes[at] === BACKSLASH &&

@@ -1,11 +1,8 @@
 /**
- * API keys and shared secrets.
+ * API keys and shared secrets. An API key (spec §2.1, design §5) is `sk_`, 34 random base62 characters and 6 base62
+ * characters of CRC32. The checksum refuses typos and noise without a look-up.
  *
- * An API key (spec §2.1, design §5) is `sk_` + 34 random base62 characters + 6 base62 characters of CRC32 over
- * everything before them. The checksum refuses typos and noise without a look-up.
- *
- * CRC32 is implemented here: Node's takes as long for 37 characters (half a microsecond), and its module would be
- * loaded with an isolate's first call, see platform/node.ts.
+ * CRC32 is implemented here: Node's is no faster, and an isolate's first call would wait for its module.
  */
 
 const PREFIX = "sk_";
@@ -19,7 +16,7 @@ const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const UNBIASED_BYTES = 248;
 const NOT_BASE62 = 62;
 
-/** Character code → its index in the alphabet. */
+/** Character code → digit. */
 const DIGITS = new Uint8Array(128).fill(NOT_BASE62);
 for (let digit = 0; digit < BASE62.length; digit++) DIGITS[BASE62.charCodeAt(digit)] = digit;
 
@@ -30,7 +27,7 @@ const CRC32 = Uint32Array.from({ length: 256 }, (_, byte) => {
   return remainder;
 });
 
-/** Whether `text` has the form and the checksum of an API key. Runs on every request: no allocation, no look-up. */
+/** Whether `text` has the form and the checksum of an API key. Runs on every request: no allocation. */
 export function isWellFormedKey(text: string): boolean {
   if (text.length !== KEY_LENGTH || !text.startsWith(PREFIX)) return false;
   for (let index = PREFIX.length; index < KEY_LENGTH; index++) {
@@ -49,10 +46,10 @@ export function holdsKey(text: string): boolean {
   return /sk_[0-9A-Za-z]{40}/.test(text);
 }
 
-/** A key or the beginning of a truncated key, but not the end of a word such as `task_`. */
+/** A key, or the beginning of a truncated key. The end of a word such as `task_` is neither. */
 const KEY_OR_BEGINNING = /sk_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])sk_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
 
-/** Masks keys and beginnings of keys. Texts from senders and users may contain them. */
+/** Masks keys and beginnings of keys. */
 export function withoutKeys(text: string): string {
   if (!text.includes(PREFIX)) return text;
   return text.replaceAll(KEY_OR_BEGINNING, (found) => {
@@ -63,11 +60,7 @@ export function withoutKeys(text: string): string {
   });
 }
 
-/**
- * Composes a new key.
- *
- * @param randomBytes returns `n` bytes from a cryptographic source; called again until there are enough.
- */
+/** @param randomBytes returns `n` bytes from a cryptographic source; called again until there are enough. */
 export function composeKey(randomBytes: (n: number) => Uint8Array): string {
   for (;;) {
     const checked = PREFIX + randomCharacters(randomBytes);
@@ -86,7 +79,7 @@ function randomCharacters(randomBytes: (n: number) => Uint8Array): string {
   return text;
 }
 
-/** Log redactors treat a long run as a secret only if it has two of each: lower case, upper case, digits. */
+/** Log redactors recognise a secret only if it has two of each: lower case, upper case, digits. */
 function redactorsRecognise(key: string): boolean {
   const tail = key.slice(PREFIX.length);
   return [/[a-z]/g, /[A-Z]/g, /[0-9]/g].every((kind) => (tail.match(kind)?.length ?? 0) >= 2);
@@ -142,13 +135,12 @@ export function keyStatus(key: { endsAt: string | null; deactivatedAt: string | 
 }
 
 const SECRET_LENGTH = 43;
-/** Pairs of neighbours of different kinds: about 26 of 43 in random text, about 15 in words joined together. */
+/** Neighbours of different kinds: about 26 of 43 in random text, about 15 in words joined together. */
 const MIN_CHANGES = 20;
 const MIN_OF_EACH_KIND = 2;
 
 /**
- * Composes a shared secret (spec §5.4): 32 random bytes as base64url. Draws until the secret differs enough from
- * words to be recognised where it must not appear.
+ * Composes a shared secret (spec §5.4). Draws until `holdsSecret` recognises the secret.
  *
  * @param draw returns 32 bytes from a cryptographic source as base64url.
  */

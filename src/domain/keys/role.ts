@@ -3,22 +3,21 @@
 export const ROLES = ["owner", "admin", "member"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** Whether a role may change keys, rules, members and plan. Members see everything except the keys, read-only. */
+/**
+ * Whether a role may see and manage the API keys (spec §5.6), and change rules, members and plan. Members see everything
+ * else, read-only.
+ */
 export function canManage(role: Role): boolean {
   return role === "owner" || role === "admin";
 }
 
-/** Spec §5.6: only owners and admins see or manage the API keys. */
-export function canManageKeys(role: Role): boolean {
-  return canManage(role);
-}
+/** Spec §5.6. */
+export const canManageKeys = canManage;
 
 /**
- * Whether a member with role `by` may change another member's role from `current` to `next`. A null `current` is a
- * new member; a null `next` removes the member.
- *
- * Owners manage everyone. Admins manage only admins and members: otherwise an admin could lock out the owner who
- * invited them. The database makes sure that at least one owner remains.
+ * Whether a member with role `by` may change another member's role from `current` (null: a new member) to `next` (null:
+ * removed). Admins may not change owners: an admin could lock out the owner who invited them. The database makes sure
+ * that at least one owner remains.
  */
 export function canChangeMember(by: Role, current: Role | null, next: Role | null): boolean {
   if (by === "owner") return true;

@@ -1,4 +1,4 @@
-/** Design §8.2: duplicate detection. Returns the text that the caller hashes; the store keeps the window. */
+/** Design §8.2: duplicate detection. The caller hashes the text, and the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { isAbsent, type JsonObject } from "../json/json-value.ts";
@@ -8,8 +8,8 @@ import type { NormalisedSignal } from "./signal.ts";
 export const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
 
 /**
- * JSON text that is the same for the same value: keys sorted by UTF-16 code units, no white space. Recursive, because
- * the edge refuses payloads deeper than SIGNAL_MAX_DEPTH.
+ * The same JSON text for the same value: keys sorted by UTF-16 code units, no white space. Recursive, because no payload
+ * is deeper than SIGNAL_MAX_DEPTH.
  *
  * @param value the result of JSON.parse or `asWritten`.
  * @param without top-level fields to leave out.
@@ -38,18 +38,19 @@ export function canonicalJson(value: unknown, without?: ReadonlySet<string>): st
   return members + "}";
 }
 
-/** A number as JSON. JSON.parse turns 1e999 into `Infinity`, for which JSON.stringify would write `null`. */
+/** JSON.parse turns 1e999 into `Infinity`, for which JSON.stringify would write `null`. */
 function writeNumber(value: number): string {
   if (Number.isFinite(value)) return JSON.stringify(value);
   return value > 0 ? "1e999" : "-1e999";
 }
 
-export interface DuplicateCandidate {
+interface DuplicateCandidate {
   payload: JsonObject;
+  /** The payload as sent. */
   text: string;
   normalised: NormalisedSignal;
   pathSource: string | undefined;
-  /** The request's `Idempotency-Key` together with the index in the batch. */
+  /** The request's `Idempotency-Key`, with the API key and the index in the batch. */
   idempotencyKey: string | undefined;
 }
 
@@ -59,23 +60,20 @@ export interface DuplicateKey {
 }
 
 /**
- * The text to hash, and the time for which the same hash means a duplicate; null: the signal is never a duplicate. In
- * this order: idempotency key → the payload's id → names nobody, or is an identify without time (never a duplicate) →
- * the same content within minutes.
- *
- * The first line of the text separates keys from payloads, so that neither can imitate the other.
+ * The text to hash, and the time for which the same hash means a duplicate; null: the signal is never a duplicate. The
+ * first line of the text separates keys from payloads, so that neither can imitate the other.
  */
 export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
   const { payload, text, normalised, pathSource, idempotencyKey } = candidate;
   if (idempotencyKey !== undefined) return idempotencyDuplicateKey(idempotencyKey);
-  if (!normalised.hasOwnId && (!namesSomebody(normalised) || isLatestWord(normalised, payload))) return null;
+  if (!normalised.hasOwnId && (!namesSomebody(normalised) || isIdentifyWithoutTime(normalised, payload))) return null;
   return {
     text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalJson(asWritten(payload, text), DELIVERY_FIELDS)}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
   };
 }
 
-/** The duplicate key of a signal with an idempotency key. Account updates have no other duplicate key. */
+/** Account updates have no other duplicate key. */
 export function idempotencyDuplicateKey(idempotencyKey: string): DuplicateKey {
   return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
 }
@@ -84,20 +82,17 @@ function namesSomebody(signal: NormalisedSignal): boolean {
   return signal.email !== undefined || signal.userId !== undefined || signal.anonymousId !== undefined;
 }
 
-/**
- * Whether a call is an identify without a time. A repetition may be meant: it changes back an id that was assigned to
- * another person, or a trait that was changed. Processing it twice does no harm.
- */
-function isLatestWord({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
+/** A repeated identify without a time may be meant: it may change back a trait, or a person's id. */
+function isIdentifyWithoutTime({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
   return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);
 }
 
 /**
- * A number that JSON.parse has rounded, as the decimal that was sent. Design §8.2: numbers are compared as written.
- * JSON.parse makes the same number of 9007199254740993 and 9007199254740992, which are two ids.
+ * A number that JSON.parse has rounded. JSON.parse makes the same number of 9007199254740993 and 9007199254740992, which
+ * are two ids.
  */
-export class WrittenNumber {
-  /** The number as JSON: the same text for the same number, however it was written. */
+class WrittenNumber {
+  /** The number as sent, in the form of `decimalOf`. */
   readonly decimal: string;
 
   constructor(decimal: string) {
@@ -105,14 +100,10 @@ export class WrittenNumber {
   }
 }
 
-/** Up to 15 digits, each decimal is a distinct number; only longer ones can have been rounded. */
+/** Only numbers of more than 15 digits can have been rounded. */
 const LONG = /[\d.]{16}/;
 
-/**
- * Replaces each rounded number of the payload by a WrittenNumber; returns the payload itself if there is none. The
- * text is parsed again only if it holds 16 digits in a row. Shorter numbers stay as they are even beside longer ones,
- * so that each number is compared by itself.
- */
+/** Replaces each rounded number of the payload by a WrittenNumber. Parses the text again only if it has long numbers. */
 export function asWritten(payload: unknown, text: string): unknown {
   if (!LONG.test(text)) return payload;
   return JSON.parse(text, (_, value: unknown, context?: { source?: string }) => {
@@ -123,7 +114,7 @@ export function asWritten(payload: unknown, text: string): unknown {
   });
 }
 
-/** A number without zeros at either end of its digits: `123e2` for 12300 and for 1.23e4. */
+/** The same text for the same number, however it was written: `123e2` for 12300 and for 1.23e4. */
 function decimalOf(number: string): string {
   const [, sign = "", whole = "", fraction = "", exponent = "0"] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number) ?? [];

@@ -1,6 +1,6 @@
 /**
- * Names of persons: email addresses and ids (design §8.3). Ids that a broken sender gives to everyone must never
- * link, or strangers would become the same person.
+ * What identifies a person: email addresses and ids (design §8.3). An id that a broken sender gives to everyone must
+ * never link, or strangers would become the same person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
@@ -19,7 +19,7 @@ const WORTHLESS_WORDS: ReadonlySet<string> = new Set(
 
 /** Unfilled placeholders of templates: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
-/** A character that distinguishes ids: zeros, a zero UUID, `{}` and `---` have none. */
+/** Zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
 export function isWorthlessId(id: string): boolean {
@@ -29,17 +29,16 @@ export function isWorthlessId(id: string): boolean {
     text.length > IDENTITY_MAX_LENGTH ||
     !DISTINGUISHING_CHARACTER.test(text) ||
     UNFILLED_PLACEHOLDER.test(text) ||
-    // Half a surrogate pair cannot be stored as it is; different ids would become the same.
+    // Half a surrogate pair is stored as U+FFFD, so different ids would become the same.
     !text.isWellFormed() ||
     WORTHLESS_WORDS.has(text.toLowerCase()) ||
-    // Ids are shown, and a key that is sent as everyone's id would link strangers.
     holdsKey(text)
   );
 }
 
 /**
- * An id in the form that links: trimmed, letter case kept, a number as its decimal text; undefined if missing or
- * worthless. Whole numbers that JSON.parse rounded are worthless, because different ids round to the same number.
+ * An id in the form that links: trimmed, a number as its decimal text; undefined if missing or worthless. A number that
+ * JSON.parse rounded is worthless, because different ids round to the same number.
  */
 export function usableId(value: unknown): string | undefined {
   if (typeof value === "number") {
@@ -48,7 +47,6 @@ export function usableId(value: unknown): string | undefined {
   return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
 }
 
-/** One `@` with text on both sides, without white space or control characters. */
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
 /** Characters that turn an apparent address into a link, such as `https://evil.example/sign-in#@x.co`. */
 const LINK_CHARACTER = /[/:<>]/;
@@ -73,7 +71,7 @@ export function emailProblem(value: unknown): string | null {
     : "Its email is not an email address, so it names nobody.";
 }
 
-/** A plausible address, trimmed and lower-cased (design §8.1); undefined for any other value. */
+/** Design §8.1. Undefined: the value names no person. */
 export function normaliseEmail(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   const email = value.trim().toLowerCase();
@@ -84,7 +82,7 @@ const ASIAN_WITH_LATIN = "Latin Han Hiragana Katakana Bopomofo Hangul";
 const ALONE =
   "Arabic Armenian Bengali Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Hebrew Kannada Khmer Lao " +
   "Malayalam Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan";
-/** The scripts in everyday use (UAX 31, Table 5). The scripts of an entry may be mixed in one address. */
+/** The scripts in everyday use (UAX 31, Table 5). An address may mix only the scripts of one entry. */
 const SCRIPTS = [ASIAN_WITH_LATIN, ...ALONE.split(" ")];
 /** Created on first use: it takes milliseconds, and most addresses are ASCII. */
 let ofScripts: RegExp[] | undefined;
@@ -99,9 +97,9 @@ function hasOneScript(text: string): boolean {
 }
 
 /**
- * The normalised address of a member or of a user who signs in; undefined if readers or programs could confuse it
- * with another address: after Unicode normalisation (NFKC, such as a Kelvin sign for a K), by invisible characters
- * (Cf), or by mixed scripts, such as a Cyrillic а. The top-level domain may use another script.
+ * The normalised address of a member or of a user who signs in; undefined if it could be confused with another address:
+ * by Unicode normalisation (such as a Kelvin sign for a K), by invisible characters (Cf), or by mixed scripts, such as a
+ * Cyrillic а. The top-level domain may use another script.
  */
 export function memberEmail(value: unknown): string | undefined {
   if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
@@ -114,7 +112,7 @@ export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "
   return hashAtOnce(`${kind} ${value}`).digest("base64url");
 }
 
-/** Minimum length of a name: a shorter one may occur in a source by chance. */
+/** A shorter name may occur in a source by chance. */
 const NAME_MIN_LENGTH = 3;
 
 interface NamesOfSignal {
@@ -125,20 +123,15 @@ interface NamesOfSignal {
 }
 
 /**
- * The source of the signal-queue group that counts a signal. Empty if the signal's source names its person
- * (`newsletter for ann@example.com`): such a source stays on the signal's line, because the group outlives the
- * signal.
+ * The source of the event group that counts a signal. Empty if the source names the signal's person (`newsletter for
+ * ann@example.com`), because the group outlives the signal.
  */
-export function groupSource(source: string, signal: NamesOfSignal): string {
-  return namesPerson(source, signal) ? "" : source;
-}
-
-/** Whether a source contains an address, or a name of the signal's person as whole words. */
-export function namesPerson(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): boolean {
-  if (source.includes("@")) return true;
+export function groupSource(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): string {
+  if (source.includes("@")) return "";
   const names = [email?.split("@")[0], userId, anonymousId, traits.name, ...(traits.name?.split(/\s+/) ?? [])];
   const text = source.toLowerCase();
-  return names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
+  const isNamed = names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
+  return isNamed ? "" : source;
 }
 
 function hasWords(text: string, words: string): boolean {

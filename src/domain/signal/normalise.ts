@@ -1,6 +1,6 @@
 /**
- * Spec §6, design §8.1: converts payloads of CDPs, marketing platforms and other senders into one shape. Total: every
- * JSON object becomes a signal. validate-signal.ts decides what the edge refuses.
+ * Spec §6, design §8.1: converts payloads of CDPs, marketing platforms and other senders into one shape. Every JSON
+ * object becomes a signal; validate-signal.ts decides what the edge refuses.
  */
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -11,15 +11,15 @@ import { traitsSent } from "./traits.ts";
 
 const PAGE_VIEW_EVENT = "Page Viewed";
 
-/** Placeholder for a missing source or (never past the edge) event. */
+/** A missing source. The edge refuses signals without an event. */
 const UNKNOWN = "unknown";
 
 const CALL_TYPES: ReadonlySet<string> = new Set(CDP_CALL_TYPES);
 const EMPTY: Readonly<JsonObject> = Object.freeze({});
 
 /**
- * The call type of a CDP's payload (spec §6), which has `type`, `messageId` and `anonymousId`. Real senders omit ids,
- * so for the six known types any one of `messageId`, `anonymousId` and `userId` is enough.
+ * The call type of a CDP's payload (spec §6), which has `type`, `messageId` and `anonymousId`. Real senders omit ids, so
+ * any id is enough for the six known types.
  */
 export function cdpCallType(payload: JsonObject): string | undefined {
   const type = presentText(payload["type"]);
@@ -30,7 +30,7 @@ export function cdpCallType(payload: JsonObject): string | undefined {
   return CALL_TYPES.has(type) && (messageId || anonymousId || isPresentId(payload["userId"])) ? type : undefined;
 }
 
-/** @param pathSource `{source}` of the webhook's path, decoded; it wins over everything the payload says. */
+/** @param pathSource `{source}` of the webhook's path, decoded. */
 export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
   const callType = cdpCallType(payload);
   const context = object(payload["context"]);
@@ -70,9 +70,9 @@ function eventOf(payload: JsonObject, callType: string | undefined): string {
 }
 
 /**
- * The CDP that sent a call. Some RudderStack libraries do not identify themselves: the Node SDK is called
- * `analytics-node`, like an old one of Segment's. But RudderStack's libraries send `channel` and `originalTimestamp`,
- * which at Segment only the server adds, together with `receivedAt`. RudderStack's server adds `rudderId`.
+ * The CDP that sent a call. RudderStack's Node SDK is called `analytics-node`, like an old SDK of Segment. But
+ * RudderStack's libraries send `channel` and `originalTimestamp`. Segment's server adds these, together with
+ * `receivedAt`. RudderStack's server adds `rudderId`.
  */
 function cdpSource(payload: JsonObject, context: JsonObject): string {
   const library = presentText(object(context["library"])["name"]) ?? "";
@@ -100,7 +100,7 @@ function emailsSent(payload: JsonObject, callType: string | undefined): unknown[
   return callType === "identify" ? inTraits : [...inTraits, payload["email"]];
 }
 
-/** Why the email of a stored payload names nobody, as a sentence; null: the email is absent or usable. */
+/** Why the email of a payload names nobody, as a sentence; null: the email is absent or usable. */
 export function emailProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
   const sent = emailsSent(payload, cdpCallType(payload));

@@ -13,17 +13,17 @@ import { isAbsent } from "../json/json-value.ts";
 import { Utf8Text } from "../../platform/bytes.ts";
 
 export interface BodySignal {
-  /** Start and end of the signal in the body, in bytes. */
+  /** The signal's slice of the body, in bytes. */
   start: number;
   end: number;
-  /** The UTF-8 length of the signal's text. */
+  /** Length of the signal's text in UTF-8. Larger than the slice if the slice is not UTF-8. */
   bytes: number;
   /** Why the signal is refused; null: it may be admitted. */
   refusal: SignalRefusal | null;
 }
 
 export interface SignalBody {
-  /** Whether the sender used a batch form, even with a single signal: the answer then has one result for each. */
+  /** Whether the body is an array, a batch or lines, even of a single signal. The answer then has a result for each. */
   several: boolean;
   signals: BodySignal[];
   /** The JSON text as sent, of which the signals are slices. */
@@ -37,12 +37,12 @@ export interface SignalBodyRules {
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
 }
 
-/** Levels of nesting that are counted. Signals with more are not examined further: no useful JSON has as many. */
+/** A signal with more levels is refused without validation: no useful JSON has as many. */
 const SCANNED_MAX_DEPTH = 64;
 
 /**
- * Bytes that are validated of a text that is refused for its size or count anyway: validating 16 MB takes a fifth of
- * a second. An error further on is reported once the sender has split the body.
+ * How much is validated of a text that is refused for its size or count: validating 16 MB takes a fifth of a second. A
+ * later error is reported once the sender has split the body.
  */
 const VALIDATED_MAX_BYTES = 1024 * 1024;
 
@@ -60,7 +60,7 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
   const spans = scanItems(body, body[first] === OPEN_BRACKET ? "array" : "batch", rules.maxSignals);
   const text = new BodyText(body);
   const reading =
-    (spans && isAround(text, spans) ? readItems(text, spans, rules) : readSingle(text, first, rules)) ??
+    (spans && isBatch(text, spans) ? readItems(text, spans, rules) : readSingle(text, first, rules)) ??
     (rules.lines ? readLines(text, rules) : null);
   if (reading !== null) return reading;
   return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, text.error()) });
@@ -77,10 +77,10 @@ class BodyText extends Utf8Text {
 }
 
 /**
- * Whether the text around the array makes the body a batch: nothing, or the SDKs' envelope. An object that names an
- * event is a signal, whatever else it carries. No envelope is larger than a signal.
+ * Whether the body is an array, or the SDKs' envelope around one. An object with an event is a signal, whatever else it
+ * has. No envelope is larger than a signal.
  */
-function isAround(text: BodyText, { open, close }: ItemSpans): boolean {
+function isBatch(text: BodyText, { open, close }: ItemSpans): boolean {
   const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];
   if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
   const around = jsonValue(`${text.slice(start, open)}[]${text.slice(close, end)}`);
@@ -95,42 +95,36 @@ function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, r
   if (count > rules.maxSignals) return mayBeJson(text, 0, text.bytes.length) ? refuse(tooLong(count, rules)) : null;
   const signals: BodySignal[] = [];
   for (let index = 0; index < count; index++) {
-    const signal = readOne(text, starts[index] ?? 0, ends[index] ?? 0, depths[index] ?? 0, rules);
+    const signal = readSignal(text, starts[index] ?? 0, ends[index] ?? 0, depths[index] ?? 0, rules);
     if (signal === null) return null;
     signals.push(signal);
   }
   return ok({ several: true, signals, text });
 }
 
-/** @param first where the white space before the signal ends. */
 function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Reading {
   const { bytes } = text;
   const { depth } = jsonShape(bytes, { start: first, maxDepth: SCANNED_MAX_DEPTH });
-  // The first of several lines may be too deep and the rest good. The body is then one signal only if all of it is
-  // JSON.
+  // If the first line is too deep, the body may still be lines: it is a single signal only if all of it is JSON.
   const mayBeLines = rules.lines && depth > SCANNED_MAX_DEPTH && secondLine(bytes) < bytes.length;
   if (mayBeLines && text.error() !== null) return null;
-  const signal = readOne(text, 0, bytes.length, depth, rules);
+  const signal = readSignal(text, 0, bytes.length, depth, rules);
   return signal && ok({ several: false, signals: [signal], text });
 }
 
-/**
- * Reads line by line, at most `maxSignals` lines. Null if the body was not meant as lines: no line is JSON, or a
- * single text spans the first two lines.
- */
+/** Null: the body was not meant as lines, because no line is JSON or a JSON text spans the first two lines. */
 function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   const { bytes } = text;
-  if (isOverLines(text)) return null;
+  if (spansTwoLines(text)) return null;
   const signals: BodySignal[] = [];
   let read = 0;
-  // Counts lines up to the latest invalid one, because its sender looks for that line in a file.
   let [line, countedTo] = [1, 0];
   for (let start = skipSpace(bytes, 0); start < bytes.length;) {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
     const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
     const { depth } = jsonShape(bytes, { start, end, maxDepth: SCANNED_MAX_DEPTH });
-    const signal = readOne(text, start, end, depth, rules);
+    const signal = readSignal(text, start, end, depth, rules);
     if (signal === null) {
       line += lineFeeds(bytes, countedTo, start);
       countedTo = start;
@@ -145,8 +139,8 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
 }
 
-/** Whether a JSON text continues from the first line to the second, in a body that is not JSON as a whole. */
-function isOverLines(text: BodyText): boolean {
+/** Whether a JSON text continues from the first line to the second. The body as a whole is not JSON. */
+function spansTwoLines(text: BodyText): boolean {
   const { bytes } = text;
   const second = secondLine(bytes);
   const error = text.error();
@@ -173,10 +167,16 @@ function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
 }
 
 /**
- * Reads a signal. Checks in this order: far too deep → size → JSON → depth → the endpoint's check of the payload. A
- * signal that is far too deep is neither parsed nor validated. Null: not JSON.
+ * Checks in this order: more than SCANNED_MAX_DEPTH levels → size → JSON → depth → the endpoint's check of the payload.
+ * Null: not JSON.
  */
-function readOne(text: BodyText, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
+function readSignal(
+  text: BodyText,
+  start: number,
+  end: number,
+  depth: number,
+  rules: SignalBodyRules,
+): BodySignal | null {
   const length = end - start;
   if (depth > SCANNED_MAX_DEPTH) {
     return { start, end, bytes: length, refusal: tooDeep(`more than ${SCANNED_MAX_DEPTH}`) };
@@ -203,8 +203,8 @@ function tooLarge(bytes: number): SignalRefusal {
 }
 
 /**
- * Whether a text that is refused anyway is JSON, without parsing it: parsing 16 MB could take all memory. For a long
- * text, validates only the beginning, and that its brackets close at its end.
+ * Whether a text is JSON, without parsing it: parsing 16 MB could take all memory. Of a long text, checks only the
+ * beginning, and that its brackets close at its end.
  */
 function mayBeJson(text: BodyText, start: number, end: number): boolean {
   const validatedEnd = start + VALIDATED_MAX_BYTES;
@@ -216,7 +216,7 @@ function mayBeJson(text: BodyText, start: number, end: number): boolean {
   return (isWhole ? text.error() : findJsonError(text.bytes, start, end)) === null;
 }
 
-/** The value of a JSON text, wrapped in an object; undefined: not JSON. */
+/** Wrapped in an object, because null is a value too. Undefined: not JSON. */
 function jsonValue(text: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

@@ -1,8 +1,7 @@
-/** The types of a signal at its stages. The rules are in `normalise.ts` and `validate-signal.ts`. */
 import type { JsonObject } from "../json/json-value.ts";
 import type { Traits } from "./traits.ts";
 
-/** The endpoints that a key may be used on (spec §2.1). Stored lines hold the index in this list, so append only. */
+/** The endpoints that a key may be used on (spec §2.1). Append only: stored lines hold the index. */
 export const ENDPOINT_TYPES = ["signal_staging", "product_org"] as const;
 export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
@@ -18,8 +17,7 @@ export const TRACE_STATUSES = [...SIGNAL_STATUSES, "in_flight"] as const;
 export type TraceStatus = (typeof TRACE_STATUSES)[number];
 
 /**
- * The statuses of a line in the log. `released`: the signal has left this place. Stored lines hold the index in this
- * list, so append only.
+ * The statuses of a line in the log. `released`: the signal has left this place. Append only: stored lines hold the index.
  */
 export const LINE_STATUSES = ["processed", "anonymous", "duplicate", "purged", "held", "released"] as const satisfies (
   | SignalStatus
@@ -30,7 +28,7 @@ export type LineStatus = (typeof LINE_STATUSES)[number];
 /** The statuses of a dead letter. `purged`: what a deletion leaves of it. */
 export type DeadLetterStatus = Extract<SignalStatus, "dead" | "purged">;
 
-/** The kinds of recorded signals. Stored lines hold the index in this list, so append only. */
+/** Append only: stored lines hold the index. */
 export const SIGNAL_KINDS = ["signal", "identify", "account"] as const;
 export type SignalKind = (typeof SIGNAL_KINDS)[number];
 
@@ -38,21 +36,19 @@ export type SignalKind = (typeof SIGNAL_KINDS)[number];
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;
 
 /**
- * A normalised signal (spec §2.2, §6), ready for duplicate detection, identity and mapping rules. `identify` calls
- * have `event: "identify"` and affect identities only; they do not appear in the signal queue.
+ * A normalised signal (spec §2.2, §6). `identify` calls have `event: "identify"`, affect identities only, and do not
+ * appear in the signal queue.
  */
 export interface NormalisedSignal {
   kind: Exclude<SignalKind, "account">;
-  /** The event that mapping rules match on; for a page view `Page Viewed`. */
   event: string;
   source: string;
-  /** The address, trimmed and lower-cased; absent if the payload has none. */
   email?: string;
   userId?: string;
   anonymousId?: string;
-  /** The id that an `alias` call replaces: an anonymous id or a user id; the call does not say which. */
+  /** The id that an `alias` call replaces. The call does not say whether it is an anonymous id or a user id. */
   previousId?: string;
-  /** Whether the payload has an id (`messageId` or `id`): duplicates are then detected over days. */
+  /** Whether the payload has an id (`messageId` or `id`), so that duplicates are detected over days. */
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;

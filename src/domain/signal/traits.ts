@@ -1,7 +1,6 @@
 /**
- * The traits of a person: one declaration for each. The person's row, the lines of the log, the export, the operator
- * API and the pages are derived from it, in its order. Append new traits at the end: stored data holds the first ones
- * only.
+ * Declares the traits of a person. The person's row, the lines of the log, the export, the operator API and the pages
+ * derive from it, in its order. Append only: stored data holds the first traits without their names.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -9,13 +8,12 @@ import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 
 interface Trait {
-  /** Name on the pages. */
   label: string;
-  /** Whether people can be found by a part of it; an index holds these traits of every person. */
+  /** Whether a search finds people by a part of it. */
   isSearched: boolean;
   /** Its value in the traits of a call (spec §6). */
   ofTraits: (traits: Readonly<JsonObject>) => string | undefined;
-  /** Its value in the properties of the marketing template (spec §2.2), which holds the person's fields. */
+  /** Its value in the properties of the marketing template (spec §2.2). */
   ofTemplate: (properties: Readonly<JsonObject>) => string | undefined;
 }
 
@@ -47,13 +45,12 @@ const TRAITS = {
 
 export type TraitName = keyof typeof TRAITS;
 
-/** Traits of a signal (spec §6); absent for a missing value, `null` or `""`. */
+/** Traits of a signal. */
 export type Traits = Partial<Record<TraitName, string>>;
 
 /** The traits of a person; null if never sent. */
 export type PersonTraits = Record<TraitName, string | null>;
 
-/** The names in the order of the declaration, which is also the order of columns. */
 export const TRAIT_NAMES = Object.keys(TRAITS) as readonly TraitName[];
 
 export const SEARCHED_TRAITS = TRAIT_NAMES.filter((trait) => TRAITS[trait].isSearched);
@@ -72,11 +69,7 @@ export function traitsInWords(traits: readonly TraitName[], word: "and" | "or", 
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${word} ${words.at(-1)}`;
 }
 
-/**
- * The traits in a signal. For each trait, the first non-blank value of traits, context traits and template.
- *
- * @param template the properties of the marketing template; null if the signal does not use it.
- */
+/** @param template the properties of the marketing template; null if the signal does not use it. */
 export function traitsSent(
   traits: Readonly<JsonObject>,
   contextTraits: Readonly<JsonObject>,
@@ -86,14 +79,13 @@ export function traitsSent(
   for (const name of TRAIT_NAMES) {
     const { ofTraits, ofTemplate } = TRAITS[name];
     const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
-    // Traits are shown on every page of a person, and sent to destinations. Mask keys before cutting, because a
-    // truncated key would not be recognised.
+    // Mask keys before truncating, because a truncated key may not be recognised.
     if (value !== undefined) found[name] = cutTrait(withoutKeys(value));
   }
   return found;
 }
 
-/** Maximum bytes of a folded UTF-16 code unit: U+FDFA becomes eighteen letters. */
+/** Maximum bytes of a UTF-16 code unit after `folded`: U+FDFA becomes eighteen letters. */
 const FOLDED_MOST_BYTES = 33;
 
 /** Truncates a trait to TRAIT_MAX_BYTES, both as it is stored and as it is searched. */
@@ -120,6 +112,7 @@ function fullName(first: unknown, last: unknown): string | undefined {
 /** Combining marks of Latin, Greek and Cyrillic; marks of other scripts are part of the letters. */
 const ACCENTS = /[\u0300-\u036f]/g;
 
+/** The form in which text is searched. */
 export function folded(text: string): string {
   return text.normalize("NFKD").replace(ACCENTS, "").toLowerCase();
 }

@@ -13,7 +13,6 @@ import { CDP_CALL_TYPES } from "./signal.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse, type Result } from "../result.ts";
 
-/** Refuses credentials in names: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
 const ALIKE_MAX_LENGTH = 40;
@@ -31,7 +30,6 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
 
 function refusalOf(payload: JsonObject, callType: string | undefined): SignalRefusal | undefined {
   if (callType === "track") return checkEvent(payload, "a track call");
-  // The type is the name of the call's event.
   if (callType !== undefined) return checkName("type", payload["type"]);
   const { source } = payload;
   return (
@@ -43,23 +41,20 @@ function refusalOf(payload: JsonObject, callType: string | undefined): SignalRef
   );
 }
 
-/** Whether a name (event, source, pattern, …) has at most NAME_MAX_CODE_POINTS. A surrogate pair counts once. */
+/** Whether a name has at most NAME_MAX_CODE_POINTS. */
 export function fitsName(text: string): boolean {
   if (text.length <= NAME_MAX_CODE_POINTS) return true;
   return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;
 }
 
 /**
- * Control characters except tab, line feed and carriage return, which occur in text from forms and sheets. The rest
- * are invisible, nobody types them, and each takes six bytes in JSON.
+ * Control characters except tab, line feed and carriage return, which occur in text from forms and sheets. Nobody types
+ * the others, and each takes six bytes in JSON.
  */
 // oxlint-disable-next-line no-control-regex -- these are the characters that are looked for
 const CONTROL_CHARACTER = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/;
 
-/**
- * The first control character inside a name, such as `the control character U+0007 at position 12`; null if there is
- * none. Counts characters of the text as sent. White space around a name is not part of it.
- */
+/** The first control character in a name, such as `the control character U+0007 at position 12`; null: none. */
 export function controlCharacterIn(text: string): string | null {
   const name = text.trim();
   const found = CONTROL_CHARACTER.exec(name);
@@ -69,10 +64,7 @@ export function controlCharacterIn(text: string): string | null {
   return `the control character U+${code} at position ${codePoints(before) + 1}`;
 }
 
-/**
- * Refuses a payload that looks like a CDP's call but lacks the ids that identify one. A refusal about a missing event
- * would confuse its sender.
- */
+/** A CDP's call without ids is taken for a signal, but a refusal about a missing event would confuse its sender. */
 function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   if (!isAbsent(event) || !CDP_CALL_TYPES.some((known) => known === type)) return undefined;
   return {
@@ -94,7 +86,7 @@ function checkEvent(payload: JsonObject, subject: string): SignalRefusal | undef
   };
 }
 
-/** Fields with a name that is stored and shown; what to send instead of another type, and instead of a credential. */
+/** Fields whose names are stored and shown to every member; what to send instead of a wrong type or a credential. */
 const NAMES = {
   event: {
     code: "event_invalid",
@@ -119,7 +111,7 @@ function checkName(field: keyof typeof NAMES, name: unknown): SignalRefusal | un
   if (holdsCredential(name)) return { code, detail: `\`${field}\` ${CREDENTIAL}. ${sendName}` };
   const control = controlCharacterIn(name);
   if (control !== null) return { code, detail: `\`${field}\` has ${control}. Remove it.` };
-  // A longer type of a call is cut, as the call's event.
+  // A longer type is truncated when it becomes the event.
   if (field === "type" || fitsName(name.trim())) return undefined;
   const detail = `\`${field}\` has ${codePoints(name.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`;
   return { code, detail, sent: echo(name) };
@@ -133,8 +125,7 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
     return { code, detail };
   }
   const address = email.trim();
-  // An address that names nobody, such as one with a `/`, is kept with its signal; the trace explains why
-  // (`emailProblem`).
+  // A signal whose address names nobody is kept; its trace explains why (`emailProblem`).
   if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code, detail: "`email` is a token that was not replaced by its value. Check its name." };

@@ -102,7 +102,7 @@ describe("health of a workspace", () => {
       /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/,
     );
     expect(alarms(off(HOUR))[0]?.says).toMatch(
-      /^The destination "CRM" \(dst_1\) was switched off: nothing has reached it for days\. Mend/,
+      /^The destination "CRM" \(dst_1\) was switched off: nothing has reached it for days\. Fix/,
     );
     const two = [...missed(HOUR).failingDestinations, ...missed(HOUR).failingDestinations];
     expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), as 1 more, has not');
