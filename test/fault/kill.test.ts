@@ -72,7 +72,10 @@ test("§3.1: a key whose deactivation returned is still refused after kill -9", 
   await service.api.deactivate(workspace.id, workspace.keyId);
   await service.kill();
   await service.start();
-  const late = await service.post(`signal-staging/webhook/${workspace.key}`, { email: "late@example.com", event: "Late" });
+  const late = await service.post(`signal-staging/webhook/${workspace.key}`, {
+    email: "late@example.com",
+    event: "Late",
+  });
   await late.body?.cancel();
   expect(late.status).toBe(401);
 });

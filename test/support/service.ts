@@ -8,8 +8,7 @@ import type { BuiltWorker } from "../bench/build.ts";
 import { OperatorApi } from "../bench/operator-api.ts";
 import { createTables, start } from "../bench/start.ts";
 import type { RunningWorker, StartOptions } from "../bench/start.ts";
-import { seedOr } from "./amount.ts";
-import { note } from "./note.ts";
+import { seedOr, note } from "./amount.ts";
 
 const TOKEN = "test-operator";
 /** The service with a clock that a test can move. */
@@ -29,6 +28,7 @@ export class Service {
   readonly stateDir = path.join(this.scratch, "state");
   readonly built: BuiltWorker;
   #vars: Record<string, string> = { OPERATOR_TOKEN: TOKEN, DRAIN_PACE_MS: "50" };
+  #aheadMs = 0;
   #running: RunningWorker | undefined;
 
   private constructor(built: BuiltWorker) {
@@ -69,6 +69,11 @@ export class Service {
     return this.running.origin;
   }
 
+  /** The time by the clock of a `shifted` service. */
+  get nowMs(): number {
+    return Date.now() + this.#aheadMs;
+  }
+
   get api(): OperatorApi {
     return new OperatorApi(this.origin, TOKEN);
   }
@@ -80,6 +85,7 @@ export class Service {
   /** Starts the service, or restarts it. Variables of earlier starts stay. */
   async start({ aheadMs = 0, main = this.built, vars, ...options }: ServiceOptions = {}): Promise<RunningWorker> {
     await this.stop();
+    this.#aheadMs = aheadMs;
     this.#vars = { ...this.#vars, ...vars, CLOCK_AHEAD_MS: String(aheadMs) };
     this.#running = await start(main, { ...options, stateDir: this.stateDir, vars: this.#vars });
     return this.#running;

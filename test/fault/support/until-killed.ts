@@ -11,15 +11,18 @@ import type { Service } from "../../support/service.ts";
 export async function postUntilKilled(
   service: Service,
   { key }: ProvisionedWorkspace,
-  { connections, next, ids }: { connections: number; next: () => Promise<object[]> | object[]; ids: string[] },
+  { connections, next, ids = [] }: { connections: number; next: () => object[]; ids?: string[] },
 ): Promise<void> {
   const sender = async () => {
     while (service.isRunning) {
-      const signals = await next();
+      const signals = next();
       let answer: Response;
       let text: string;
       try {
-        answer = await service.post(`signal-staging/webhook/${key}`, signals.length === 1 ? (signals[0] ?? {}) : signals);
+        answer = await service.post(
+          `signal-staging/webhook/${key}`,
+          signals.length === 1 ? (signals[0] ?? {}) : signals,
+        );
         text = await answer.text();
       } catch (error) {
         if (service.isRunning) throw error;
