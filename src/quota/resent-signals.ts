@@ -1,6 +1,6 @@
 /**
  * Sends signals through the queue again (design §6, §8): released held signals and replayed dead letters. They return to the
- * outbox with their ids and take no new ordinals. Jobs of the Signal Store call it batch by batch (store/returns/). A
+ * outbox with their ids and take no new ordinals. Jobs of the Signal Store call it batch by batch (store/resend-jobs.ts). A
  * repeated batch changes nothing.
  */
 import { overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";

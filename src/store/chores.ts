@@ -13,6 +13,8 @@ const FAILING_KEY = "failing_chores";
 export interface Chore {
   /** Name in logs and in health. */
   name: string;
+  /** Log event of a failure; default: `chore_failed`. */
+  failureEvent?: string;
   /** When the chore is due, in milliseconds since 1970; null: nothing to do. */
   due(nowMs: number): number | null;
   /** Does a bounded part of the work. */
@@ -28,8 +30,9 @@ export class ChoreRunner {
   readonly #workspaceId: string;
   readonly #kv: SyncKvStorage;
   readonly #chores: readonly Chore[];
-  /** When the rest of a failed chore ends, by name. */
-  readonly #restUntilMs = new Map<string, number>();
+  /** When the rest of a failed chore ends. */
+  readonly #restUntilMs = new Map<Chore, number>();
+  readonly #running = new Map<Chore, Promise<void>>();
   #failing: FailingJob[];
 
   /** @param chores in the order in which they run. */
@@ -48,60 +51,73 @@ export class ChoreRunner {
   /** Takes a step of each chore that is due. Never throws: the platform drops an alarm that has thrown six times. */
   async run(): Promise<void> {
     for (const chore of this.#chores) {
-      const { name } = chore;
       const dueMs = this.#dueMs(chore, Date.now());
-      const restMs = this.#restUntilMs.get(name);
-      try {
-        // oxlint-disable-next-line no-await-in-loop -- chores work on the same lines
-        if (dueMs <= Date.now()) await chore.step(Date.now());
-        // Until then a failed chore may still have to retry.
-        else if (dueMs <= Date.now() + CHORE_REST_MS) continue;
-        // Some steps catch their errors and call `failed` themselves, which moves the end of the rest.
-        if (this.#restUntilMs.get(name) === restMs) this.#succeeded(name);
-      } catch (error) {
-        this.#choreFailed(name, error);
-      }
+      // oxlint-disable-next-line no-await-in-loop -- chores work on the same lines
+      if (dueMs <= Date.now()) await this.#takeStep(chore);
+      // A chore that is due within a minute may be a failed chore that rests.
+      else if (dueMs > Date.now() + CHORE_REST_MS) this.#noteSuccess(chore);
     }
   }
 
-  /** Lets a failed chore rest, and stores its first failure since the last success. */
-  failed(name: string, error: unknown): void {
-    const sinceMs = Date.now();
-    this.#restUntilMs.set(name, sinceMs + CHORE_REST_MS);
-    if (this.#failing.some(({ job }) => job === name)) return;
-    const failure = { job: name, sinceMs, error: errorText(error).slice(0, FAILURE_MAX_CHARACTERS) };
-    try {
-      this.#setFailing([...this.#failing, failure]);
-    } catch (writeError) {
-      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(writeError) });
-    }
+  /** Takes a step of a chore that begins after this call. Never throws. */
+  async runNow(name: string): Promise<void> {
+    const chore = this.#chores.find((candidate) => candidate.name === name);
+    if (chore === undefined) return;
+    await this.#running.get(chore);
+    // Callers that waited for the same step share the next step.
+    await this.#takeStep(chore);
   }
 
   /** If `due` throws, the chore fails and rests. Otherwise no alarm would be set for any chore. */
   #dueMs(chore: Chore, nowMs: number): number {
-    const restUntilMs = this.#restUntilMs.get(chore.name) ?? 0;
+    // The alarm repeats a running step that a crash of the object ends.
+    const restUntilMs = this.#running.has(chore) ? nowMs + CHORE_REST_MS : (this.#restUntilMs.get(chore) ?? 0);
     try {
       return Math.max(chore.due(nowMs) ?? Number.POSITIVE_INFINITY, restUntilMs);
     } catch (error) {
       if (restUntilMs > nowMs) return restUntilMs;
-      this.#choreFailed(chore.name, error);
+      this.#noteFailure(chore, error);
       return nowMs + CHORE_REST_MS;
     }
   }
 
-  #choreFailed(name: string, error: unknown): void {
-    logEvent("chore_failed", { workspace: this.#workspaceId, chore: name, error: errorText(error) });
-    this.failed(name, error);
+  #takeStep(chore: Chore): Promise<void> {
+    const running = this.#running.get(chore) ?? this.#step(chore).finally(() => this.#running.delete(chore));
+    this.#running.set(chore, running);
+    return running;
   }
 
-  #succeeded(name: string): void {
-    const remaining = this.#failing.filter(({ job }) => job !== name);
+  async #step(chore: Chore): Promise<void> {
+    try {
+      await chore.step(Date.now());
+      this.#noteSuccess(chore);
+    } catch (error) {
+      this.#noteFailure(chore, error);
+    }
+  }
+
+  /** Lets a failed chore rest, and stores its first failure since the last success. */
+  #noteFailure(chore: Chore, thrown: unknown): void {
+    const { name: job, failureEvent = "chore_failed" } = chore;
+    const [sinceMs, error] = [Date.now(), errorText(thrown)];
+    logEvent(failureEvent, { workspace: this.#workspaceId, chore: job, error });
+    this.#restUntilMs.set(chore, sinceMs + CHORE_REST_MS);
+    if (this.#failing.some((failing) => failing.job === job)) return;
+    this.#setFailing([...this.#failing, { job, sinceMs, error: error.slice(0, FAILURE_MAX_CHARACTERS) }]);
+  }
+
+  #noteSuccess(chore: Chore): void {
+    this.#restUntilMs.delete(chore);
+    const remaining = this.#failing.filter(({ job }) => job !== chore.name);
     if (remaining.length < this.#failing.length) this.#setFailing(remaining);
   }
 
-  /** A row is written only if the list changes. */
   #setFailing(failing: FailingJob[]): void {
-    this.#kv.put(FAILING_KEY, failing);
-    this.#failing = failing;
+    try {
+      this.#kv.put(FAILING_KEY, failing);
+      this.#failing = failing;
+    } catch (error) {
+      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(error) });
+    }
   }
 }

@@ -16,7 +16,7 @@ import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
 import { insertEntries, type Entry } from "./people/timelines.ts";
-import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/visitors.ts";
+import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/identities.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import {
   admissionOf,
@@ -270,7 +270,7 @@ function addToLists(
   waiting: VisitorId[],
 ): void {
   if ((status !== "processed" && status !== "anonymous") || visitor === null) return;
-  if (owner !== null) people.own(owner.personId, seq, facts);
+  if (owner !== null) people.addLine(owner.personId, seq, facts);
   for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
     const entries = lists.get(key) ?? [];

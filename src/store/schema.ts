@@ -1,15 +1,18 @@
 /**
- * The tables of the Signal Store. Only `npm run migrations` reads this file; the store uses plain SQL. Times are milliseconds since 1970,
- * days are days since 1970. The generator does not support WITHOUT ROWID: such a table needs an edit of its migration by hand, each time
- * it is created anew.
+ * The tables of the Signal Store. `npm run migrations` makes migrations of this file; the store uses plain SQL and takes only the types
+ * of rows from here. Times are milliseconds since 1970, days are days since 1970. The generator does not support WITHOUT ROWID: such a
+ * table needs an edit of its migration by hand, each time it is created anew.
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { DayCounts } from "../domain/quota/day-counts.ts";
+import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
+import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
-/** The head of each log. Padded, so that SQLite writes only the pages that differ. See log/head.ts. */
+/** The head of each log, see log/head.ts. */
 export const heads = sqliteTable("heads", {
   log: integer().primaryKey(),
   next_seq: integer().notNull(),
@@ -19,25 +22,31 @@ export const heads = sqliteTable("heads", {
   payloads: blob().notNull(),
 });
 
-/** Columns: see log/segment.ts. */
+/** The row of a segment summarizes its lines, so that a walk reads only segments that may have a wanted line. */
 function segmentsOf(log: string) {
   return sqliteTable(
     `${log}_segments`,
     {
       first_seq: integer().primaryKey(),
       last_seq: integer().notNull(),
+      /** Range of the times in the signal ids, without ids in the `late` table. */
       first_ms: integer().notNull(),
       last_ms: integer().notNull(),
       received_from: integer().notNull(),
       received_to: integer().notNull(),
       ordinal_from: integer().notNull(),
       ordinal_to: integer().notNull(),
+      /** The earliest end of a billing period of the held lines; without held lines the latest end of all lines. */
       period_end: integer().notNull(),
+      /** A letter for each status of a line, see `statusLetter`. */
       statuses: text().notNull(),
+      /** The object in R2 that has the payloads; null: the payloads are in the store, or lost. */
       cold: text(),
       cold_offset: integer().notNull().default(0),
+      /** Bytes of the payloads in the object, or PAYLOADS_LOST. */
       cold_bytes: integer().notNull().default(0),
-      groups: blob().notNull(),
+      /** A mark for each event group of a line, see `groupMark`. */
+      groups: blob().$type<ArrayBuffer>().notNull(),
     },
     (table) => {
       const time = index(`${log}_segments_time`).on(table.first_ms);
@@ -111,8 +120,8 @@ export const deadLetters = sqliteTable(
   {
     seq: integer().primaryKey({ autoIncrement: true }),
     id: text().notNull(),
-    /** `dead`, or `purged` by a deletion. */
-    status: text().notNull(),
+    /** `purged`: by a deletion. */
+    status: text().$type<DeadLetterStatus>().notNull(),
     admission: text().notNull(),
     reason: text().notNull(),
     payload: text(),
@@ -141,8 +150,8 @@ export const eventGroups = sqliteTable(
     sample_ordinal: integer().notNull(),
     /** The sample's line. A negative number is a line of the held log. */
     sample_seq: integer().notNull(),
-    /** `count` by day, as DayCounts. */
-    days: text().notNull().default(""),
+    /** `count` by day. */
+    days: text().$type<DayCounts>().notNull().default(""),
   },
   (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last_day").on(table.last_day)],
 );
@@ -157,7 +166,7 @@ export const ruleOutcomes = sqliteTable(
     scoring_signal: text().notNull(),
     points: integer().notNull(),
     /** Null: the rule scores every signal. */
-    frequency: text(),
+    frequency: text().$type<NonNullable<RuleMatch["frequency"]>>(),
   },
   (table) => [uniqueIndex("rule_outcomes_rule").on(table.rule_id, table.rule_version)],
 );
@@ -175,18 +184,18 @@ export const once = sqliteTable(
   (table) => [primaryKey({ columns: [table.person_id, table.rule_id, table.day] })],
 );
 
-/** Scores of each mapping rule: all of them, and by day as DayCounts. */
+/** Scores of each mapping rule: all of them, and by day. */
 export const ruleDays = sqliteTable("rule_days", {
   rule_id: text().primaryKey(),
   count: integer().notNull(),
-  days: text().notNull(),
+  days: text().$type<DayCounts>().notNull(),
 });
 
-/** Releases and replays, see return-jobs.ts. Kept until a day after the audit log has their numbers. */
+/** Releases and replays, see resend-jobs.ts. Kept until a day after the audit log has their numbers. */
 export const returns = sqliteTable("returns", {
   /** Id of the audit entry of the call that began the job. */
   id: text().primaryKey(),
-  /** JSON of a ReturnScope. */
+  /** JSON of a ResendScope. */
   scope: text().notNull(),
   /** JSON list of the audit entries of later calls with the same scope. */
   joined: text().notNull().default("[]"),
@@ -445,3 +454,9 @@ export const accountChanges = sqliteTable(
     index("account_changes_latest").on(table.account_id, table.at, table.ordinal),
   ],
 );
+
+export type SegmentRow = typeof signalsSegments.$inferSelect;
+export type DeadLetterRow = typeof deadLetters.$inferSelect;
+export type EventGroupRow = typeof eventGroups.$inferSelect;
+export type RuleOutcomeRow = typeof ruleOutcomes.$inferSelect;
+export type ResendJobRow = typeof returns.$inferSelect;

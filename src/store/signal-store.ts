@@ -9,7 +9,7 @@
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../notifications/raised-events.ts";
-import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { Alarm } from "../platform/restorable-object.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
@@ -39,13 +39,13 @@ import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from ".
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record-signals.ts";
 import {
-  beginReturn,
-  nextReturnMs,
-  returnProgress,
-  stepReturns,
-  type ReturnProgress,
-  type ReturnScope,
-} from "./return-jobs.ts";
+  beginResend,
+  nextResendMs,
+  resendProgress,
+  stepResends,
+  type ResendProgress,
+  type ResendScope,
+} from "./resend-jobs.ts";
 import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
@@ -58,7 +58,7 @@ const LINK_TURN_STEPS = 10;
 /** A deletion waits this long for Destinations before it answers. The work continues afterwards. */
 const HAND_OVER_WAIT_MS = 2_000;
 /** A release or replay runs this long while the caller waits. Then the alarm continues the work. */
-const RETURN_TURN_MS = 5_000;
+const RESEND_TURN_MS = 5_000;
 /** A full store notes this once per interval, because each note writes a row. */
 const FULL_NOTED_MS = 3_600_000;
 
@@ -66,9 +66,6 @@ export class SignalStore extends StoreReads {
   /** One alarm for all chores. */
   readonly #alarm = new Alarm(this.ctx);
   #handingOn: HandOn | null = null;
-  /** The chain of running and waiting turns of linking. */
-  #linking: Promise<void> = Promise.resolve();
-  #returning: Promise<void> | null = null;
   /** The work of the alarm, in this order, since chores share lines. */
   readonly #chores = new ChoreRunner(this.workspaceId, this.ctx.storage.kv, [
     {
@@ -88,7 +85,12 @@ export class SignalStore extends StoreReads {
       step: (nowMs) => this.transact(() => stepDeletions(this.state, nowMs)),
     },
     { name: "retention", due: () => nextRetentionMs(this.state), step: (nowMs) => this.#deleteExpired(nowMs) },
-    { name: "link", due: () => nextLinkJobMs(this.state.sql), step: () => this.link() },
+    {
+      name: "link",
+      failureEvent: "link_failed",
+      due: () => nextLinkJobMs(this.state.sql),
+      step: () => this.#stepLinkJobs(),
+    },
     {
       name: "recount",
       due: (nowMs) => (hasRecounts(this.state.sql) ? nowMs : null),
@@ -112,8 +114,9 @@ export class SignalStore extends StoreReads {
     },
     {
       name: "send_again",
-      due: (nowMs) => (this.#returning === null ? nextReturnMs(this.state.sql) : nowMs + SAFETY_ALARM_MS),
-      step: () => this.#sendReturns(),
+      failureEvent: "send_again_failed",
+      due: () => nextResendMs(this.state.sql),
+      step: (nowMs) => stepResends(this.state, this.env, this.workspaceId, nowMs + RESEND_TURN_MS),
     },
     { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
   ]);
@@ -160,12 +163,11 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Links earlier signals of visitors to their persons (people/linking.ts): a bounded number, and the alarm links the rest. Turns run
-   * one after the other, so that no payload is fetched twice. Never throws.
+   * Links earlier signals of visitors to their persons (people/linking.ts): a bounded number, and the alarm links the rest. Never
+   * throws.
    */
   link(): Promise<void> {
-    this.#linking = this.#linking.then(() => this.#linkTurn());
-    return this.#linking;
+    return this.#runNow("link");
   }
 
   /** Sets the plan's terms from the next alarm on. Idempotent. Retention reads D1 again before it drops anything. */
@@ -193,17 +195,17 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Resends held signals or dead letters through the queue, see returns/return-jobs.ts. Answers after RETURN_TURN_MS at the latest;
+   * Resends held signals or dead letters through the queue, see resend-jobs.ts. Answers after RESEND_TURN_MS at the latest;
    * the alarm continues the work.
    *
    * @param auditId entry of the audit log that gets the numbers.
    */
-  async sendAgain(auditId: string, scope: ReturnScope): Promise<ReturnProgress> {
-    const id = this.transact(() => beginReturn(this.state, auditId, scope, Date.now()));
-    const turn = this.#sendReturns();
+  async sendAgain(auditId: string, scope: ResendScope): Promise<ResendProgress> {
+    const id = this.transact(() => beginResend(this.state, auditId, scope, Date.now()));
+    const turn = this.#runNow("send_again");
     this.#alarmForNext();
-    await within(RETURN_TURN_MS, turn).catch(() => undefined);
-    return returnProgress(this.state.sql, id);
+    await within(RESEND_TURN_MS, turn).catch(() => undefined);
+    return resendProgress(this.state.sql, id);
   }
 
   /** Starts to apply a rule to stored signals, see rules/rule-jobs.ts. The alarm does the work. */
@@ -306,42 +308,22 @@ export class SignalStore extends StoreReads {
     return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
   }
 
-  async #linkTurn(): Promise<void> {
+  async #stepLinkJobs(): Promise<void> {
     const { state } = this;
     const rules = async () => {
       const { rulesOf } = await import("../control/rules-cache.ts");
       return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.workspaceId));
     };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
-    try {
-      let waits = true;
-      // oxlint-disable-next-line no-await-in-loop -- each step continues the step before
-      for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJobs(work);
-      if (waits) hurryLinkJobs(state.sql, Date.now());
-    } catch (error) {
-      logEvent("link_failed", { workspace: this.workspaceId, error: errorText(error) });
-      this.#chores.failed("link", error);
-    }
+    let waits = true;
+    // oxlint-disable-next-line no-await-in-loop -- each step continues the step before
+    for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJobs(work);
+    if (waits) hurryLinkJobs(state.sql, Date.now());
+  }
+
+  async #runNow(chore: string): Promise<void> {
+    await this.#chores.runNow(chore);
     this.#alarmForNext();
-  }
-
-  /** Resends signals until nothing is due or the turn is over. Never throws. */
-  #sendReturns(): Promise<void> {
-    this.#returning ??= this.#returnTurn().finally(() => {
-      this.#returning = null;
-      this.#alarmForNext();
-    });
-    return this.#returning;
-  }
-
-  async #returnTurn(): Promise<void> {
-    const { state, env, workspaceId } = this;
-    try {
-      await stepReturns({ state, env, workspaceId }, Date.now() + RETURN_TURN_MS);
-    } catch (error) {
-      logEvent("send_again_failed", { workspace: workspaceId, error: errorText(error) });
-      this.#chores.failed("send_again", error);
-    }
   }
 
   /** Records each signal of a row separately. A signal that fails becomes a dead letter. */

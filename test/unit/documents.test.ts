@@ -105,8 +105,8 @@ describe("a call of the operator API that a document names", () => {
   /** `GET /operator/workspaces/{}/health`, from the sources of the routes. */
   const known = new Set(
     globSync("src/operator/*-routes.ts", { cwd: ROOT }).flatMap((file) =>
-      [...read(file).matchAll(/\.(get|put|post|patch|delete)\(\s*"(\/[^"]*)"/g)].map(
-        ([, method = "", route = ""]) => `${method.toUpperCase()} /operator${route.replaceAll(/:\w+/g, "{}")}`,
+      [...read(file).matchAll(/ operation\("([A-Z]+)", "(\/[^"]*)/g)].map(
+        ([, method = "", route = ""]) => `${method} /operator${route.replaceAll(/:\w+/g, "{}")}`,
       ),
     ),
   );
@@ -177,7 +177,7 @@ test("docs/operate.md explains each log line, and no other", () => {
     [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
   );
   const logged = globSync("src/**/*.{ts,tsx}", { cwd: ROOT, exclude: ["src/dev/**", "src/pages/assets.ts"] }).flatMap(
-    (file) => [...read(file).matchAll(/\blogEvent\(\s*"(\w+)"/g)].map(([, name]) => name),
+    (file) => [...read(file).matchAll(/\b(?:logEvent\(\s*|failureEvent(?::| =) )"(\w+)"/g)].map(([, name]) => name),
   );
   expect(documented.toSorted()).toEqual([...new Set(logged), "event"].toSorted());
 });

@@ -24,9 +24,10 @@ import {
   visitorOfPayload,
   type VisitorId,
   type VisitorNames,
-} from "../people/visitors.ts";
+} from "../people/identities.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../schema.ts";
+import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -314,7 +315,7 @@ class DeletionStep {
     };
     for (const { seq, facts } of this.#deleteLines(entries, isTheirs)) {
       if (facts.owner !== null && facts.owner.personId !== personId) {
-        this.#people.disown(facts.owner.personId, seq, facts);
+        this.#people.removeLine(facts.owner.personId, seq, facts);
       }
     }
   }

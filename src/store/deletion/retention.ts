@@ -16,7 +16,8 @@ import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { VisitorLists } from "../people/timelines.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
-import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import type { DeadLetterRow } from "../schema.ts";
+import { admissionOf } from "../state/dead-letters.ts";
 import {
   changeStatus,
   countedSignal,

@@ -10,7 +10,8 @@ import { within } from "../../platform/time-limit.ts";
 import { keepsPayload } from "./line.ts";
 import type { Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
-import type { Segment, SegmentRow } from "./segment.ts";
+import type { SegmentRow } from "../schema.ts";
+import type { Segment } from "./segment.ts";
 
 /** Linking, corrections and views mostly happen on the same day, and need payloads in the store. */
 export const COLD_AFTER_MS = 24 * 3_600_000;
@@ -405,6 +406,7 @@ export async function readPayloads(log: Log, objects: ColdObjects, wanted: Itera
   const payloads: Payload[] = [];
   const cold: ColdLines[] = [];
   for (const lines of wanted) {
+    if (lines.seqs.length === 0) continue;
     const stored = log.payloadsOf(lines.segment);
     if (stored !== null) payloads.push(...pick(lines, stored));
     else if (lines.segment.row !== null) cold.push({ ...lines, row: lines.segment.row });

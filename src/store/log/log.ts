@@ -12,7 +12,8 @@ import { Head, textOfCells, type LogMeta, type LogName } from "./head.ts";
 import { afterRetention, isDropped, isOriginal, type Facts, type Line } from "./line.ts";
 import { encodeFacts, Lines, statusLetter, statusOf } from "./lines.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
-import { groupMark, HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise, type SegmentRow } from "./segment.ts";
+import type { SegmentRow } from "../schema.ts";
+import { groupMark, HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
 
 export type { LogMeta } from "./head.ts";
 
@@ -38,7 +39,7 @@ interface WalkFilter {
   untilMs?: number | undefined;
 }
 
-interface LinesOfSegment {
+export interface LinesOfSegment {
   segment: Segment;
   seqs: number[];
 }

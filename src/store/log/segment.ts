@@ -1,5 +1,6 @@
 /** A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines. */
 import { textOf, outcomesOf, statusLetter, statusOf, type ColumnName, type Lines } from "./lines.ts";
+import type { SegmentRow } from "../schema.ts";
 import type { Facts } from "./line.ts";
 import type { Cell } from "./packing.ts";
 
@@ -8,30 +9,6 @@ import type { Cell } from "./packing.ts";
  * chance of 1 in 180,000. originals.ts explains the first bit.
  */
 export const HASH_BYTES = 8;
-
-export interface SegmentRow {
-  [column: string]: SqlStorageValue;
-  first_seq: number;
-  last_seq: number;
-  /** Range of the times in the signal ids, without ids in the `late` table. */
-  first_ms: number;
-  last_ms: number;
-  /** Ranges of the received times and of the ordinals. */
-  received_from: number;
-  received_to: number;
-  ordinal_from: number;
-  ordinal_to: number;
-  /** The earliest end of a billing period of the held lines; without held lines the latest end of all lines. */
-  period_end: number;
-  /** One mark for each event group with lines here, see `groupMark`. */
-  groups: ArrayBuffer;
-  statuses: string;
-  /** The object in R2 that has the payloads; null: the payloads are in the store, or lost. */
-  cold: string | null;
-  cold_offset: number;
-  /** Bytes of the payloads in the object, or PAYLOADS_LOST. */
-  cold_bytes: number;
-}
 
 /** Stored as `cold_bytes` if the object is gone from R2, which happens only after a restore. */
 export const PAYLOADS_LOST = -1;

@@ -1,13 +1,99 @@
 /**
- * Whose an id is (spec §2.3): the claims that identify calls have made for it, and pairs of ids of one visitor. A batch reads and
- * changes identities here.
+ * Ids of visitors and the people who own them (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
+ * visitor. `Identities` reads and changes claims and pairs for a batch.
  */
-import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import { keysOf, visitorKey, visitorList, visitorOfKey, type VisitorId } from "./visitors.ts";
+import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import { readUuid, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
+import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
+
+/** The names of a visitor, in a normalised signal or in a line of the log. */
+export interface VisitorNames {
+  email?: string | null;
+  userId?: string | null;
+  anonymousId?: string | null;
+}
+
+export interface VisitorId {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+}
+
+/** Names in the payload of a dead letter; null: it is an account update, or unreadable. */
+export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
+  if (payload === null || admission.endpoint !== "signal_staging") return null;
+  try {
+    const read: unknown = JSON.parse(payload);
+    return isJsonObject(read) ? normalise(read, admission.pathSource) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The ids that a signal names, the strongest first (design §8.3). */
+export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
+  const ids: VisitorId[] = [];
+  if (typeof userId === "string") ids.push({ kind: "user_id", value: userId });
+  if (typeof anonymousId === "string") ids.push({ kind: "anonymous_id", value: anonymousId });
+  return ids;
+}
+
+// Keys of timelines and ids
+
+/** The key of a timeline: a person, such as `p17`, or a visitor, as a letter and the id. */
+export type ListKey = string;
+
+const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
+/** Second byte of a stored key whose rest is a UUID. */
+const UUID_HERE = 0xff;
+const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+
+export function personList(personId: number): ListKey {
+  return `p${personId}`;
+}
+
+export function visitorList({ kind, value }: VisitorId): ListKey {
+  return LETTERS[kind] + value;
+}
+
+/** The stored form of a key. */
+export function keyOf(list: ListKey): ArrayBuffer {
+  if (list.length === 1 + UUID_CHARACTERS) {
+    const bytes = new Uint8Array(2 + UUID_BYTES);
+    if (readUuid(list, 1, bytes.subarray(2))) {
+      bytes[0] = list.charCodeAt(0);
+      bytes[1] = UUID_HERE;
+      return bytes.buffer;
+    }
+  }
+  return new Uint8Array(encoder.encode(list)).buffer;
+}
+
+export function visitorKey(id: VisitorId): ArrayBuffer {
+  return keyOf(visitorList(id));
+}
+
+export function listOfKey(key: ArrayBuffer): ListKey {
+  const bytes = new Uint8Array(key);
+  if (bytes[1] !== UUID_HERE) return decoder.decode(bytes);
+  return String.fromCharCode(bytes[0] ?? 0) + new UuidTexts(bytes.subarray(2), UUID_BYTES).next();
+}
+
+export function visitorOfKey(key: ArrayBuffer): VisitorId {
+  const list = listOfKey(key);
+  return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
+}
+
+/** The keys between which all ids of a kind lie. */
+export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
+  const letter = LETTERS[kind].charCodeAt(0);
+  return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];
+}
+
+// Claims and pairs
 
 /** Latest claims kept per id. An id with so many owners belongs to nobody. */
 export const IDENTITY_MAX_CLAIMS = 20;
-/** Maximum pairs of an id. */
 const PAIRS_MAX = 20;
 /** Maximum number of ids that follow a paired id to its owner, directly or through others. */
 export const CLAIM_SPREADS_TO = 1_000;
@@ -18,8 +104,6 @@ const VALUES_PER_STATEMENT = 500;
 export interface IdClaim extends ReceivedOrder {
   personId: number;
 }
-
-type ClaimRow = [index: number, at: number, ordinal: number, personId: number];
 
 // Claims of a person being deleted are removed in portions, and are ignored from the start.
 const IS_THERE = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
@@ -32,13 +116,13 @@ const OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
 // Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of its own person.
 const DROP = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${IS_THERE} RETURNING person_id`;
 
-type Growth = Record<VisitorId["kind"], number>;
+type IdCounts = Record<VisitorId["kind"], number>;
 
 export class Identities {
   readonly #sql: SqlStorage;
-  readonly #claims = new Map<string, readonly IdClaim[]>();
+  readonly #claims = new Map<ListKey, readonly IdClaim[]>();
   /** Number of claims gained or lost, by person. */
-  #grown = new Map<number, Growth>();
+  #changes = new Map<number, IdCounts>();
   /** Ids that received an owner in this batch. */
   readonly claimed: VisitorId[] = [];
 
@@ -46,7 +130,7 @@ export class Identities {
     this.#sql = sql;
   }
 
-  /** Reads the claims of ids with few statements. Returns their persons. */
+  /** Reads the claims of ids with few statements. Returns their owners. */
   preload(ids: readonly VisitorId[]): Set<number> {
     const claims = readClaims(this.#sql, ids, `WHERE ${IS_THERE}`);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
@@ -60,18 +144,13 @@ export class Identities {
     return this.#claims.get(list) ?? [];
   }
 
-  /** The owner of an id for a signal received then; undefined: unknown. */
-  ownerAt(id: VisitorId, order: ReceivedOrder): number | undefined {
-    return claimInForce(this.claimsOf(id), order)?.personId;
-  }
-
   /**
    * Assigns an id to a person from then on (spec §6, identify). Unowned ids that are paired with it follow, nearest first, up to
    * CLAIM_SPREADS_TO.
    */
   claim(id: VisitorId, claim: IdClaim): void {
     const before = this.claimsOf(id);
-    const after = addClaim(before, claim, IDENTITY_MAX_CLAIMS);
+    const after = addClaim(before, claim);
     if (after.length === before.length && after.every((kept, index) => kept === before[index])) return;
     this.#write(id, before, after);
     if (before.length > 0) return;
@@ -92,21 +171,18 @@ export class Identities {
     if (visitorList(a) === visitorList(b)) return;
     const [claimsOfA, claimsOfB] = [this.claimsOf(a), this.claimsOf(b)];
     if (claimsOfA.length > 0 && claimsOfB.length > 0) return;
-    if (claimsOfA.length === 0 && claimsOfB.length === 0) {
+    const claim = claimInForce([...claimsOfA, ...claimsOfB], order);
+    if (claim === undefined) {
       this.#addPair(a, b, order);
       this.#addPair(b, a, order);
-      return;
-    }
-    const claim = claimInForce(claimsOfA.length > 0 ? claimsOfA : claimsOfB, order);
-    const unknown = claimsOfA.length > 0 ? b : a;
-    if (claim !== undefined) this.claim(unknown, { ...latest(claim, order), personId: claim.personId });
+    } else this.claim(claimsOfA.length > 0 ? b : a, { ...latest(claim, order), personId: claim.personId });
   }
 
   /** Number of claims that each person gained or lost since the last call. */
-  takeGrowth(): ReadonlyMap<number, Growth> {
-    const grown = this.#grown;
-    this.#grown = new Map();
-    return grown;
+  takeChanges(): ReadonlyMap<number, IdCounts> {
+    const changes = this.#changes;
+    this.#changes = new Map();
+    return changes;
   }
 
   /** Drops up to `count` of a person's oldest ids of a kind, but no ids with signals to link. Returns the number. */
@@ -121,7 +197,7 @@ export class Identities {
     for (const { key, at, ordinal } of oldest.toArray()) {
       deletePairs(this.#sql, key);
       for (const { person_id: owner } of this.#sql.exec<{ person_id: number }>(DROP, key, at, ordinal)) {
-        this.#grow(owner, kind, -1);
+        this.#count(owner, kind, -1);
         if (owner === personId) dropped++;
       }
     }
@@ -129,10 +205,10 @@ export class Identities {
     return dropped;
   }
 
-  #grow(personId: number, kind: VisitorId["kind"], by: number): void {
-    const grown = this.#grown.get(personId) ?? { anonymous_id: 0, user_id: 0 };
-    grown[kind] += by;
-    this.#grown.set(personId, grown);
+  #count(personId: number, kind: VisitorId["kind"], by: number): void {
+    const counts = this.#changes.get(personId) ?? { anonymous_id: 0, user_id: 0 };
+    counts[kind] += by;
+    this.#changes.set(personId, counts);
   }
 
   #write(id: VisitorId, before: readonly IdClaim[], after: readonly IdClaim[]): void {
@@ -140,11 +216,11 @@ export class Identities {
     this.claimed.push(id);
     const key = visitorKey(id);
     for (const { receivedAtMs, ordinal, personId } of before.filter((claim) => !after.includes(claim))) {
-      this.#grow(personId, id.kind, -1);
+      this.#count(personId, id.kind, -1);
       this.#sql.exec("DELETE FROM identities WHERE key = ? AND at = ? AND ordinal = ?", key, receivedAtMs, ordinal);
     }
     for (const { receivedAtMs, ordinal, personId } of after.filter((claim) => !before.includes(claim))) {
-      this.#grow(personId, id.kind, 1);
+      this.#count(personId, id.kind, 1);
       this.#sql.exec(INSERT, key, receivedAtMs, ordinal, personId);
     }
   }
@@ -174,17 +250,16 @@ export class Identities {
   }
 }
 
-function readClaims(sql: SqlStorage, ids: readonly VisitorId[], condition = ""): Map<string, IdClaim[]> {
-  const found = new Map<string, IdClaim[]>();
-  const byList = new Map(ids.map((id) => [visitorList(id), id] as const));
-  for (const portion of portionsOf(byList)) {
-    const keys = portion.map(([, id]) => new Uint8Array(visitorKey(id)).toHex());
-    const claims = portion.map((): IdClaim[] => []);
-    const rows = sql.exec(`${READ} ${condition}`, JSON.stringify(keys)).raw<ClaimRow>();
+function readClaims(sql: SqlStorage, ids: readonly VisitorId[], condition = ""): Map<ListKey, IdClaim[]> {
+  const found = new Map<ListKey, IdClaim[]>();
+  for (const lists of portionsOf(ids.map(visitorList))) {
+    const claims = lists.map((): IdClaim[] => []);
+    const keys = JSON.stringify(lists.map((list) => new Uint8Array(keyOf(list)).toHex()));
+    const rows = sql.exec(`${READ} ${condition}`, keys).raw<[index: number, at: number, ordinal: number, id: number]>();
     for (const [index, receivedAtMs, ordinal, personId] of rows) {
       claims[index]?.push({ receivedAtMs, ordinal, personId });
     }
-    for (const [index, [list]] of portion.entries()) found.set(list, (claims[index] ?? []).sort(inOrder));
+    for (const [index, list] of lists.entries()) found.set(list, (claims[index] ?? []).sort(inOrder));
   }
   return found;
 }
@@ -201,13 +276,13 @@ export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> 
     yield all.slice(from, from + VALUES_PER_STATEMENT);
 }
 
-/** Adds a claim in received order and keeps the latest `most`. A repeated claim of the current owner changes nothing. */
-export function addClaim(claims: readonly IdClaim[], claim: IdClaim, most: number): IdClaim[] {
+/** Adds a claim in received order. A repeated claim of the current owner changes nothing. */
+function addClaim(claims: readonly IdClaim[], claim: IdClaim): IdClaim[] {
   const sorted = [...claims, claim].sort(inOrder);
-  return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
+  return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-IDENTITY_MAX_CLAIMS);
 }
 
-/** The claim that applies to a signal of this order; undefined: the id has no owner. */
+/** The claim that applies to a signal of this order: the last claim before it, else the first (design §8.3). Undefined: no claims. */
 export function claimInForce(claims: readonly IdClaim[], order: ReceivedOrder): IdClaim | undefined {
   return claims.findLast((claim) => !isLater(claim, order)) ?? claims[0];
 }

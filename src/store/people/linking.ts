@@ -8,14 +8,13 @@
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluate, pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { isAboutEvent, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
+import type { LinesOfSegment } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { wants } from "../state/raise-events.ts";
 import { isStale } from "../state/rule-outcomes.ts";
@@ -23,8 +22,9 @@ import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { People } from "./people.ts";
 import { writeAndRecount } from "./recount.ts";
+import { evaluateStored } from "./scoring.ts";
 import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
-import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./visitors.ts";
+import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./identities.ts";
 
 /** Signals that one step links. */
 export const LINK_PAGE_SIGNALS = 500;
@@ -46,11 +46,6 @@ export interface LinkWork {
 /** The oldest lines of a visitor's timeline. */
 interface VisitorLines {
   visitor: VisitorId;
-  seqs: readonly number[];
-}
-
-interface SegmentLines {
-  segment: Segment;
   seqs: readonly number[];
 }
 
@@ -133,8 +128,8 @@ function linesOf({ sql }: StoreState, visitors: readonly VisitorId[]): VisitorLi
 }
 
 /** The segments of lines, RULE_STEP_SEGMENTS at most, because each is in memory as a whole. */
-function segmentsOf({ signals }: StoreState, lines: readonly VisitorLines[]): SegmentLines[] {
-  const segments: SegmentLines[] = [];
+function segmentsOf({ signals }: StoreState, lines: readonly VisitorLines[]): LinesOfSegment[] {
+  const segments: LinesOfSegment[] = [];
   for (const part of signals.segmentsOf(lines.flatMap(({ seqs }) => seqs))) {
     if (segments.length === RULE_STEP_SEGMENTS) break;
     segments.push(part);
@@ -145,14 +140,15 @@ function segmentsOf({ signals }: StoreState, lines: readonly VisitorLines[]): Se
 /** The lines whose scores depend on their payloads. */
 function linesToEvaluate(
   state: StoreState,
-  segments: readonly SegmentLines[],
+  segments: readonly LinesOfSegment[],
   { version, rules }: WorkspaceRules,
-): SegmentLines[] {
+): LinesOfSegment[] {
   const needsPayload = (seq: number, facts: Facts): boolean =>
     !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
-  return segments
-    .map(({ segment, seqs }) => ({ segment, seqs: seqs.filter((seq) => needsPayload(seq, segment.facts(seq))) }))
-    .filter(({ seqs }) => seqs.length > 0);
+  return segments.map(({ segment, seqs }) => ({
+    segment,
+    seqs: seqs.filter((seq) => needsPayload(seq, segment.facts(seq))),
+  }));
 }
 
 /** Whether the line has its outcomes by this version of the rules. */
@@ -248,10 +244,10 @@ class Linking {
       this.#lacking.add(seq);
       return null;
     }
-    const lost = before === null ? [] : this.#people.disown(before.personId, seq, facts);
+    const lost = before === null ? [] : this.#people.removeLine(before.personId, seq, facts);
     changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
-    const won = this.#people.own(owner.personId, seq, linked);
+    const won = this.#people.addLine(owner.personId, seq, linked);
     this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
   }
@@ -269,9 +265,7 @@ class Linking {
     if (!isAboutEvent(rules, facts.event ?? "")) return NO_OUTCOMES;
     const payload = this.#payloads.get(seq);
     if (payload === undefined) return null;
-    if (payload === null) return NO_OUTCOMES;
-    const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluate(rules, signal, email);
+    const evaluation = payload === null ? null : evaluateStored(rules, facts, payload, email);
     if (evaluation === null) return NO_OUTCOMES;
     return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
   }

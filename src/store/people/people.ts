@@ -15,7 +15,7 @@ import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Identities, portionsOf } from "./identities.ts";
+import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
 import { Scoring } from "./scoring.ts";
 import {
   addToRecent,
@@ -29,12 +29,6 @@ import {
   type Entry,
   type Scored,
 } from "./timelines.ts";
-import { idsOf, personList, type VisitorNames } from "./visitors.ts";
-
-const ID_COUNTS = [
-  ["anonymous_id", "anonymous_ids"],
-  ["user_id", "user_ids"],
-] as const;
 
 /** A change of what a line scores; null: nothing. */
 export interface ScoreChange {
@@ -42,11 +36,57 @@ export interface ScoreChange {
   after: Scored | null;
 }
 
+/** The columns of a person that a batch reads and writes, see the table `people` in schema.ts. */
+interface PersonColumns extends PersonTraits {
+  id: number;
+  email: string;
+  trait_orders: string;
+  score: number;
+  first_seen: number;
+  last_seen: number;
+  last_day: number;
+  recent: string;
+  anonymous_ids: number;
+  user_ids: number;
+  ids_dropped: number;
+}
+
+const NOBODY: Readonly<PersonColumns> = {
+  id: 0,
+  email: "",
+  trait_orders: "",
+  score: 0,
+  first_seen: 0,
+  last_seen: 0,
+  last_day: 0,
+  recent: "",
+  anonymous_ids: 0,
+  user_ids: 0,
+  ids_dropped: 0,
+  ...eachTrait(() => null),
+};
+const COLUMNS = Object.keys(NOBODY);
+const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
+const ID_COUNTS = [
+  ["anonymous_id", "anonymous_ids"],
+  ["user_id", "user_ids"],
+] as const;
+
+interface KnownPerson {
+  /** The stored row; null: the person is new. */
+  before: PersonColumns | null;
+  now: PersonColumns;
+  traitOrders: TraitOrders;
+  /** New entries of the timeline. */
+  entries: Entry[];
+}
+
 export class People {
   readonly #state: StoreState;
-  readonly #known: KnownPeople;
-  readonly identities: Identities;
+  /** Null: there is no such person. */
+  readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
+  readonly identities: Identities;
   /** People of whom a removed line was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
@@ -54,43 +94,43 @@ export class People {
 
   constructor(state: StoreState) {
     this.#state = state;
-    this.#known = new KnownPeople(state);
-    this.identities = new Identities(state.sql);
     this.#scoring = new Scoring(state);
+    this.identities = new Identities(state.sql);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
   /** Reads with few statements what a batch will look up. An email has priority, so the ids beside it are not looked up. */
   preload(visitors: readonly VisitorNames[]): void {
-    this.#known.read(
+    this.#read(
       "email",
       visitors.flatMap(({ email }) => email ?? []),
     );
     const ids = visitors.filter(({ email }) => typeof email !== "string").flatMap(idsOf);
-    this.#known.read("id", this.identities.preload(ids));
+    this.#read("id", this.identities.preload(ids));
   }
 
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
   ownerOf(visitor: VisitorNames, order: ReceivedOrder): Owner | null {
     if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, order), by: "email" };
     for (const id of idsOf(visitor)) {
-      const personId = this.identities.ownerAt(id, order);
-      if (personId !== undefined) return { personId, by: id.kind };
+      const claim = claimInForce(this.identities.claimsOf(id), order);
+      if (claim !== undefined) return { personId: claim.personId, by: id.kind };
     }
     return null;
   }
 
   personFor(email: string, { receivedAtMs }: ReceivedOrder): number {
-    return (this.#known.byEmail(email) ?? this.#known.create(email, receivedAtMs)).now.id;
+    if (!this.#known.email.has(email)) this.#read("email", [email]);
+    return (this.#known.email.get(email) ?? this.#create(email, receivedAtMs)).now.id;
   }
 
   emailOf(personId: number): string | null {
-    return this.#known.byId(personId)?.now.email ?? null;
+    return this.#person(personId)?.now.email ?? null;
   }
 
   /** Gives a line to a person, with what it has scored. Returns the matches that count. */
-  own(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
-    const person = this.#known.byId(personId);
+  addLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+    const person = this.#person(personId);
     if (person === null) return [];
     learn(person, facts);
     const entry = { seq, scored: scoredBy(facts) };
@@ -102,8 +142,8 @@ export class People {
   }
 
   /** Takes a line from a person. Returns the matches that had counted. @param facts of the line, before the change. */
-  disown(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
-    const person = this.#known.byId(personId);
+  removeLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+    const person = this.#person(personId);
     if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
     if (forget(person, facts)) this.toRecount.add(personId);
@@ -114,7 +154,7 @@ export class People {
   /** Changes the scores of a person's lines. Returns the number of lines whose score was added, changed and removed. */
   rescore(personId: number, changes: ReadonlyMap<number, ScoreChange>) {
     const counts = { added: 0, changed: 0, removed: 0 };
-    const person = this.#known.byId(personId);
+    const person = this.#person(personId);
     if (person === null) return counts;
     this.#change(person, new Map([...changes].map(([seq, { after }]) => [seq, after] as const)));
     for (const { before, after } of changes.values()) {
@@ -130,7 +170,7 @@ export class People {
    * @param keptUntilMs set for the first lines of a recount: times until then come from signals that retention has dropped, and stay.
    */
   recount(personId: number, lines: readonly Facts[], keptUntilMs: number | null): void {
-    const person = this.#known.byId(personId);
+    const person = this.#person(personId);
     const [first] = lines;
     if (person === null || first === undefined) return;
     if (keptUntilMs !== null) {
@@ -143,21 +183,21 @@ export class People {
 
   /** Lets `write` search for replacing matches behind a line. Returns false if the person no longer exists. */
   replaceBehind(personId: number, ruleId: string, seq: number): boolean {
-    if (this.#known.byId(personId) === null) return false;
+    if (this.#person(personId) === null) return false;
     this.#scoring.replaceBehind(personId, ruleId, seq);
     return true;
   }
 
   /** The latest entries of a person's timeline before a line, the latest first. */
   latestEntriesOf(personId: number, range: { before: number; limit: number }): Entry[] {
-    const recent = this.#known.byId(personId)?.now.recent ?? "";
+    const recent = this.#person(personId)?.now.recent ?? "";
     return latestEntries(this.#state.sql, personList(personId), recent, range);
   }
 
   /** Writes the changes. Returns the number of lines that score in place of other lines. */
   write(): number {
     this.#countIds();
-    const people = this.#known.all();
+    const people = [...this.#known.id.values()].filter((person) => person !== null);
     let replaced = 0;
     for (const { now, entries } of people) {
       replaced += this.#scoring.replaceReleased(now, (seq) =>
@@ -168,26 +208,56 @@ export class People {
     return replaced;
   }
 
+  #person(personId: number): KnownPerson | null {
+    if (!this.#known.id.has(personId)) this.#read("id", [personId]);
+    return this.#known.id.get(personId) ?? null;
+  }
+
+  #create(email: string, receivedAtMs: number): KnownPerson {
+    const id = this.#state.books.nextPersonId++;
+    const seen = { first_seen: receivedAtMs, last_seen: receivedAtMs, last_day: dayOf(receivedAtMs) };
+    return this.#add({ before: null, now: { ...NOBODY, id, email, ...seen }, traitOrders: {}, entries: [] });
+  }
+
+  #read(column: "id" | "email", values: Iterable<number | string>): void {
+    const known: Map<number | string, KnownPerson | null> = this.#known[column];
+    for (const portion of portionsOf(values)) {
+      const unknown = portion.filter((value) => !known.has(value));
+      if (unknown.length === 0) continue;
+      for (const value of unknown) known.set(value, null);
+      const query = `${READ} ${column} IN (SELECT value FROM json_each(?))`;
+      // Reading rows as arrays takes half the time.
+      for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) this.#add(toKnown(raw));
+    }
+  }
+
+  #add(person: KnownPerson): KnownPerson {
+    this.#known.id.set(person.now.id, person);
+    this.#known.email.set(person.now.email, person);
+    return person;
+  }
+
   /** Updates the numbers of ids, and drops the oldest ids above PERSON_MAX_IDS of a kind. */
   #countIds(): void {
-    for (const person of this.#withGrownIds()) {
+    for (const person of this.#addIdChanges()) {
       for (const [kind, column] of ID_COUNTS) {
         const tooMany = person.now[column] - PERSON_MAX_IDS;
         if (tooMany > 0) person.now.ids_dropped += this.identities.dropOldest(person.now.id, kind, tooMany);
       }
     }
-    this.#withGrownIds();
+    this.#addIdChanges();
   }
 
-  #withGrownIds(): KnownPerson[] {
-    const grown: KnownPerson[] = [];
-    for (const [personId, by] of this.identities.takeGrowth()) {
-      const person = this.#known.byId(personId);
+  /** Returns the people whose numbers of ids have changed. */
+  #addIdChanges(): KnownPerson[] {
+    const changed: KnownPerson[] = [];
+    for (const [personId, by] of this.identities.takeChanges()) {
+      const person = this.#person(personId);
       if (person === null) continue;
       for (const [kind, column] of ID_COUNTS) person.now[column] += by[kind];
-      grown.push(person);
+      changed.push(person);
     }
-    return grown;
+    return changed;
   }
 
   /** Changes entries that are stored or were added in this batch. */
@@ -254,104 +324,6 @@ function forget({ now, traitOrders }: KnownPerson, { admission, traits }: Facts)
 function searchedText(person: PersonColumns): string {
   if (SEARCHED_TRAITS.every((trait) => person[trait] === null)) return "";
   return folded(SEARCHED_TRAITS.map((trait) => person[trait] ?? "").join("\n"));
-}
-
-/** The columns of a person that a batch reads and writes, see the table `people` in schema.ts. */
-interface PersonColumns extends PersonTraits {
-  id: number;
-  email: string;
-  trait_orders: string;
-  score: number;
-  first_seen: number;
-  last_seen: number;
-  last_day: number;
-  recent: string;
-  anonymous_ids: number;
-  user_ids: number;
-  ids_dropped: number;
-}
-
-const NOBODY: Readonly<PersonColumns> = {
-  id: 0,
-  email: "",
-  trait_orders: "",
-  score: 0,
-  first_seen: 0,
-  last_seen: 0,
-  last_day: 0,
-  recent: "",
-  anonymous_ids: 0,
-  user_ids: 0,
-  ids_dropped: 0,
-  ...eachTrait(() => null),
-};
-const COLUMNS = Object.keys(NOBODY);
-const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
-
-interface KnownPerson {
-  /** The stored row; null: the person is new. */
-  before: PersonColumns | null;
-  now: PersonColumns;
-  traitOrders: TraitOrders;
-  /** New entries of the timeline. */
-  entries: Entry[];
-}
-
-/** People in memory, by id and by email; null: there is no such person. */
-class KnownPeople {
-  readonly #state: StoreState;
-  readonly #known = {
-    id: new Map<number, KnownPerson | null>(),
-    email: new Map<string, KnownPerson | null>(),
-  };
-
-  constructor(state: StoreState) {
-    this.#state = state;
-  }
-
-  all(): KnownPerson[] {
-    return [...this.#known.id.values()].filter((person) => person !== null);
-  }
-
-  byId(personId: number): KnownPerson | null {
-    if (!this.#known.id.has(personId)) this.read("id", [personId]);
-    return this.#known.id.get(personId) ?? null;
-  }
-
-  byEmail(email: string): KnownPerson | null {
-    if (!this.#known.email.has(email)) this.read("email", [email]);
-    return this.#known.email.get(email) ?? null;
-  }
-
-  /** Creates a person. The email must be unused. */
-  create(email: string, receivedAtMs: number): KnownPerson {
-    const id = this.#state.books.nextPersonId++;
-    const seen = { first_seen: receivedAtMs, last_seen: receivedAtMs, last_day: dayOf(receivedAtMs) };
-    return this.#add({ before: null, now: { ...NOBODY, id, email, ...seen }, traitOrders: {}, entries: [] });
-  }
-
-  read(column: "id", ids: Iterable<number>): void;
-  read(column: "email", emails: Iterable<string>): void;
-  read(column: "id" | "email", values: Iterable<number | string>): void {
-    const known: Map<number | string, KnownPerson | null> = this.#known[column];
-    for (const portion of portionsOf(values)) {
-      const unknown = portion.filter((value) => !known.has(value));
-      if (unknown.length === 0) continue;
-      for (const value of unknown) known.set(value, null);
-      const rows = this.#state.sql.exec(
-        `${READ} ${column} IN (SELECT value FROM json_each(?))`,
-        JSON.stringify(unknown),
-      );
-      // Reading rows as arrays takes half the time.
-      for (const raw of rows.raw()) this.#add(toKnown(raw));
-    }
-  }
-
-  #add(person: KnownPerson): KnownPerson {
-    this.#known.id.set(person.now.id, person);
-    this.#known.email.set(person.now.email, person);
-    return person;
-  }
 }
 
 function toKnown(raw: SqlStorageValue[]): KnownPerson {

@@ -2,8 +2,12 @@
  * Scores of lines. A line's matches count, except where a rule scores a person once and another line counts already (`Once` in
  * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
  */
+import type { JsonObject } from "../../domain/json/json-value.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { evaluate, type Evaluation } from "../../domain/rules/evaluate-rules.ts";
+import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import type { Facts } from "../log/line.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
@@ -45,22 +49,21 @@ export class Scoring {
   /** Changes the score of a line. Returns the effect; null: none. */
   change(person: Person, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, added] = [without(before, after), without(after, before)];
-    const lost = gone !== null && this.remove(person, gone).length > 0;
-    const won = added !== null && this.add(person, added).length > 0;
-    if (won) return lost ? "changed" : "added";
-    return lost ? "removed" : null;
+    const hasLost = gone !== null && this.remove(person, gone).length > 0;
+    const hasWon = added !== null && this.add(person, added).length > 0;
+    if (hasWon) return hasLost ? "changed" : "added";
+    return hasLost ? "removed" : null;
   }
 
   /** Lets `replaceReleased` search for a replacing match behind a line. */
   replaceBehind(personId: number, ruleId: string, seq: number): void {
-    const released = this.#released.get(personId);
-    if (released === undefined) this.#released.set(personId, new Map([[ruleId, seq]]));
-    else released.set(ruleId, seq);
+    const released = this.#released.get(personId) ?? new Map<string, number>();
+    this.#released.set(personId, released.set(ruleId, seq));
   }
 
   /**
-   * Replaces removed matches: the first kept line counts that the rule's current version matches. Outcomes of older versions wait
-   * until the rule is applied to the past. If too many lines must be read, a job continues.
+   * Replaces removed matches by the first lines that match the rules' current versions. Outcomes of older versions count again only
+   * when the rule is applied to the past. If too many lines must be read, a job continues.
    *
    * @param entriesBehind the person's entries behind a line, ascending. @returns the number of lines that now score.
    */
@@ -68,47 +71,35 @@ export class Scoring {
     const released = this.#released.get(person.id);
     if (released === undefined) return 0;
     this.#released.delete(person.id);
-    const { sql, outcomes } = this.#state;
+    const { sql, outcomes, signals } = this.#state;
     const current = [...released.keys()].flatMap((ruleId) => outcomes.currentOf(ruleId) ?? []);
+    const taken = new Set<string>();
     let [replaced, behind] = [0, Math.min(...released.values())];
-    const replace = this.#replacer(person, current);
-    for (const entry of current.length === 0 ? [] : entriesBehind(behind)) {
+    for (const { seq, scored } of current.length === 0 ? [] : entriesBehind(behind)) {
       if (this.#budget-- <= 0) {
         for (const ruleId of released.keys()) {
-          sql.exec(
-            "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
-            person.id,
-            ruleId,
-            behind,
-          );
+          insertReplacement(sql, person.id, ruleId, behind);
         }
         return replaced;
       }
-      if (replace(entry)) replaced++;
-      behind = entry.seq;
+      behind = seq;
+      if (scored === null) continue;
+      const open = scored.outcomes.filter((id) => current.includes(id) && this.#isOpen(person, scored, id, taken));
+      if (open.length === 0 || signals.read(seq) === null) continue;
+      if (this.add(person, { ...scored, outcomes: open }).length > 0) replaced++;
     }
     for (const ruleId of released.keys()) endReplacement(sql, person.id, ruleId);
     return replaced;
   }
 
-  /** A function that counts the open matches of an entry. It returns whether there was any. */
-  #replacer(person: Person, current: readonly number[]): (entry: Entry) => boolean {
-    const { once, signals, outcomes } = this.#state;
-    // Remember which matches are taken: a person may have thousands of lines.
-    const taken = new Set<string>();
-    const isOpen = (scored: Scored, match: RuleMatch): boolean => {
-      const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.atMs)}`;
-      if (taken.has(occasion)) return false;
-      if (once.isOpen(person.id, scored, match)) return true;
-      taken.add(occasion);
-      return false;
-    };
-    return ({ seq, scored }) => {
-      if (scored === null) return false;
-      const open = scored.outcomes.filter((id) => current.includes(id) && isOpen(scored, outcomes.get(id)));
-      if (open.length === 0 || signals.read(seq) === null) return false;
-      return this.add(person, { ...scored, outcomes: open }).length > 0;
-    };
+  /** Whether a match can count. @param taken days and rules of known counting matches: a person may have thousands of lines. */
+  #isOpen(person: Person, scored: Scored, outcome: number, taken: Set<string>): boolean {
+    const match = this.#state.outcomes.get(outcome);
+    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.atMs)}`;
+    if (taken.has(occasion)) return false;
+    if (this.#state.once.isOpen(person.id, scored, match)) return true;
+    taken.add(occasion);
+    return false;
   }
 
   #score(
@@ -132,6 +123,25 @@ function without(scored: Scored | null, kept: Scored | null): Scored | null {
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
 
+function insertReplacement(sql: SqlStorage, personId: number, ruleId: string, seq: number): void {
+  sql.exec(
+    "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
+    personId,
+    ruleId,
+    seq,
+  );
+}
+
 export function endReplacement(sql: SqlStorage, personId: number, ruleId: string): void {
   sql.exec("DELETE FROM replacements WHERE person_id = ? AND rule_id = ?", personId, ruleId);
+}
+
+/** Evaluates rules on a stored signal. Null: the evaluation takes too many steps. @param email of the signal's person. */
+export function evaluateStored(
+  rules: CompiledRules,
+  { source }: Facts,
+  payload: string,
+  email: string | undefined,
+): Evaluation | null {
+  return evaluate(rules, normalise(JSON.parse(payload) as JsonObject, source ?? undefined), email);
 }

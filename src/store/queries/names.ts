@@ -5,8 +5,9 @@
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { isOfDeleted } from "../deletion/deleted-names.ts";
 import { Identities } from "../people/identities.ts";
-import { visitorOfPayload } from "../people/visitors.ts";
-import { admissionOf, type DeadLetterRow } from "../state/dead-letters.ts";
+import { visitorOfPayload } from "../people/identities.ts";
+import type { DeadLetterRow } from "../schema.ts";
+import { admissionOf } from "../state/dead-letters.ts";
 
 export class Names {
   readonly #sql: SqlStorage;

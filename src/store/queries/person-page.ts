@@ -2,7 +2,7 @@
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Facts } from "../log/line.ts";
 import { latestEntries, type Entry } from "../people/timelines.ts";
-import { personList, visitorOfKey } from "../people/visitors.ts";
+import { personList, visitorOfKey } from "../people/identities.ts";
 import type {
   PersonPage,
   PersonTimeline,

@@ -3,7 +3,7 @@ import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Facts } from "../log/line.ts";
 import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
-import { personList, visitorOfKey } from "../people/visitors.ts";
+import { personList, visitorOfKey } from "../people/identities.ts";
 import type { Identity, PersonSummary, ScoringSignal } from "../protocol/people-and-accounts.ts";
 import type { StoreState } from "../state/store-state.ts";
 

@@ -37,11 +37,7 @@ export async function previewPage(
     segment,
     seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
   }));
-  const payloads = await readPayloads(
-    state.signals,
-    objects,
-    tried.filter(({ seqs }) => seqs.length > 0),
-  );
+  const payloads = await readPayloads(state.signals, objects, tried);
   const people = new People(state);
   const [matching, days] = [new Set<number>(), new Set<string>()];
   const page: PreviewPage = { scanned: 0, matches: 0, people: [], personDays: [], samples: [], next, complete: true };

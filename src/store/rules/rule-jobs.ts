@@ -5,8 +5,6 @@
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
-import type { JsonObject } from "../../domain/json/json-value.ts";
-import { evaluate } from "../../domain/rules/evaluate-rules.ts";
 import {
   compileRules,
   eventRange,
@@ -16,16 +14,17 @@ import {
   type RuleMatch,
 } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { updateRow } from "../../platform/sql-row.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
+import type { LinesOfSegment } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
+import { personList } from "../people/identities.ts";
 import { People, type ScoreChange } from "../people/people.ts";
+import { evaluateStored } from "../people/scoring.ts";
 import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
-import { personList } from "../people/visitors.ts";
 import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
 import { updateGroups } from "../state/status-change.ts";
 import { wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
@@ -160,13 +159,11 @@ class RuleStep {
     if (hasLines) this.#readSegments();
   }
 
-  linesToEvaluate(): { segment: Segment; seqs: number[] }[] {
-    return this.#segments
-      .map(({ segment, candidates }) => ({
-        segment,
-        seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
-      }))
-      .filter(({ seqs }) => seqs.length > 0);
+  linesToEvaluate(): LinesOfSegment[] {
+    return this.#segments.map(({ segment, candidates }) => ({
+      segment,
+      seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
+    }));
   }
 
   /** Takes the step, in its transaction. */
@@ -347,9 +344,7 @@ export function matchesOf(
   const { owner, email: named } = facts;
   let email: string | null | undefined;
   if (rules.asksForEmail) email = owner.by === "email" && named !== null ? named : people.emailOf(owner.personId);
-  if (email === null) return [];
-  const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-  return evaluate(rules, signal, email)?.matches ?? [];
+  return email === null ? [] : (evaluateStored(rules, facts, payload, email)?.matches ?? []);
 }
 
 /** Whether a line can score: a processed signal of a person. */

@@ -1,26 +1,13 @@
 /** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { parsed } from "../../domain/json/json-value.ts";
-import type { DeadLetterStatus } from "../../domain/signal/signal.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
+import type { DeadLetterRow } from "../schema.ts";
 import { wants } from "./raise-events.ts";
 import type { StoreState } from "./store-state.ts";
-
-export interface DeadLetterRow {
-  [column: string]: SqlStorageValue;
-  seq: number;
-  id: string;
-  status: DeadLetterStatus;
-  admission: string;
-  reason: string;
-  payload: string | null;
-  recorded_at: number;
-  received_at: number;
-  deleted_at: number | null;
-}
 
 /** The highest number that a dead letter has had, even if it is gone; 0: there was none. */
 export function lastDeadLetter(sql: SqlStorage): number {

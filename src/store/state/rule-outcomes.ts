@@ -6,19 +6,10 @@ import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
+import type { RuleOutcomeRow } from "../schema.ts";
 
 /** Cached outcomes: all of most workspaces. */
 const OUTCOMES_CACHED = 2_000;
-
-interface OutcomeRow {
-  [column: string]: SqlStorageValue;
-  id: number;
-  rule_id: string;
-  rule_version: number;
-  scoring_signal: string;
-  points: number;
-  frequency: NonNullable<RuleMatch["frequency"]> | null;
-}
 
 /** Gives rule outcomes small ids, so that lines and timelines name them in a few digits. */
 export class RuleOutcomes {
@@ -40,7 +31,7 @@ export class RuleOutcomes {
     const key = `${ruleId} ${ruleVersion}`;
     const cached = this.#ids.get(key);
     if (cached !== undefined) return cached;
-    const [stored] = this.#sql.exec<OutcomeRow>(
+    const [stored] = this.#sql.exec<RuleOutcomeRow>(
       "SELECT * FROM rule_outcomes WHERE rule_id = ? AND rule_version = ?",
       ruleId,
       ruleVersion,
@@ -64,7 +55,7 @@ export class RuleOutcomes {
   get(id: number): RuleMatch {
     const cached = this.#byId.get(id);
     if (cached !== undefined) return cached;
-    const row = this.#sql.exec<OutcomeRow>("SELECT * FROM rule_outcomes WHERE id = ?", id).one();
+    const row = this.#sql.exec<RuleOutcomeRow>("SELECT * FROM rule_outcomes WHERE id = ?", id).one();
     const match: RuleMatch = {
       ruleId: row.rule_id,
       ruleVersion: row.rule_version,

@@ -11,7 +11,7 @@ import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
-import { stepReturns } from "../../../src/store/return-jobs.ts";
+import { stepResends } from "../../../src/store/resend-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { deletePerson } from "../../../src/workspace/delete-person.ts";
@@ -225,6 +225,64 @@ function tablesOf(object: DurableObjectStub): Promise<string> {
   return runInDurableObject(object, (_, { storage }) => textOfTables(storage.sql));
 }
 
+describe("a job that restarts before it stores its progress", () => {
+  const OPERATIONS = {
+    release: { action: "held.released", path: "/held/release", numbers: { released: SIGNALS, still_held: 0 } },
+    replay: { action: "dead_letters.replayed", path: "/dead-letters/replay", numbers: { replayed: SIGNALS } },
+  };
+
+  /** A workspace with signals to send, and their ids. */
+  async function withSignalsFor(method: "release" | "replay"): Promise<{ workspace: TestWorkspace; ids: string[] }> {
+    const workspace = await withRule({ plan: await newPlan(SIGNALS) });
+    if (method === "replay") {
+      await sendToDeadLetters(workspace, SIGNALS);
+      const rows = await runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
+        sql.exec<{ id: string }>("SELECT id FROM dead_letters").toArray(),
+      );
+      return { workspace, ids: rows.map(({ id }) => id) };
+    }
+    await send(workspace, 2 * SIGNALS);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    return { workspace, ids: [] };
+  }
+
+  /** Restarts all objects after the counter has sent a page and before it answers the store. */
+  async function loseAnswer(method: "release" | "replay", page: number, begin: () => Promise<unknown>): Promise<void> {
+    const original = QuotaCounter.prototype[method] as (...given: unknown[]) => unknown;
+    let isSent = false;
+    vi.spyOn(QuotaCounter.prototype, method).mockImplementation(function (this: QuotaCounter, ...given: unknown[]) {
+      const answer = original.apply(this, given);
+      if ((given[0] as { page: number }).page < page) return answer;
+      isSent = true;
+      return new Promise(() => {});
+    } as never);
+    void begin().catch(() => undefined);
+    await until(() => expect(isSent).toBe(true));
+    await abortAllDurableObjects();
+    vi.restoreAllMocks();
+  }
+
+  test.each([
+    ["release", 1, "all"],
+    ["release", 2, "all"],
+    ["replay", 1, "all"],
+    ["replay", 2, "all"],
+    ["replay", 1, "ids"],
+    ["replay", 2, "ids"],
+  ] as const)("counts the signals of the lost answer (%s, page %i, %s)", async (method, page, chosenBy) => {
+    const { action, path, numbers } = OPERATIONS[method];
+    const { workspace, ids } = await withSignalsFor(method);
+    await loseAnswer(method, page, () => workspace.operator("POST", path, chosenBy === "ids" ? { ids } : {}));
+    await workspace.settled();
+    await until(async () => {
+      await ringDueAlarms(workspace);
+      expect(await entries(workspace, action)).toEqual([{ target: workspace.id, detail: numbers }]);
+    });
+    expect(await workspace.settled()).toMatchObject({ held: 0, dead_lettered: 0, balanced: true });
+  });
+});
+
 describe("a resumed job", () => {
   /** Releases while calls of the counter fail after one page. @returns the workspace in that state. */
   async function interruptedRelease(): Promise<TestWorkspace> {
@@ -281,7 +339,7 @@ describe("a resumed job", () => {
     // The held signals are purged later than the release continues.
     await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
       sql.exec("UPDATE returns SET due_at = 0");
-      await stepReturns({ state: new StoreState(sql), env, workspaceId: workspace.id }, Date.now() + 1_000);
+      await stepResends(new StoreState(sql), env, workspace.id, Date.now() + 1_000);
     });
     expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });

@@ -8,7 +8,7 @@ import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { heldSignals } from "../../../src/store/return-jobs.ts";
+import { heldSignals } from "../../../src/store/resend-jobs.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/sql-cost.ts";
 import { inStore } from "../../support/store.ts";
@@ -166,7 +166,7 @@ test("a person who loses a line without first or last signal or trait needs no r
       const facts = store.state.signals.read(seq);
       if (facts === null) throw new Error("there is no such line");
       const people = new People(store.state);
-      people.disown(1, seq, facts);
+      people.removeLine(1, seq, facts);
       return rowsRead(store.sql, () => writeAndRecount(store.state, people));
     };
     expect(readsWithout(100)).toBeLessThan(10);

@@ -15,7 +15,7 @@ import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";

@@ -15,7 +15,7 @@ import {
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
-import { heldSignals } from "../../../../src/store/return-jobs.ts";
+import { heldSignals } from "../../../../src/store/resend-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";

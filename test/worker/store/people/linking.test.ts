@@ -8,7 +8,7 @@ import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
 import { insertEntries } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/visitors.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
 import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";

@@ -15,7 +15,7 @@ import {
   TIMELINE_ROW_CHARACTERS,
 } from "../../../../src/store/people/timelines.ts";
 import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
-import { keyOf, personList } from "../../../../src/store/people/visitors.ts";
+import { keyOf, personList } from "../../../../src/store/people/identities.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });
 const scored: fc.Arbitrary<Scored | null> = fc.option(
