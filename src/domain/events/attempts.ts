@@ -15,7 +15,9 @@ export const DESTINATION_FORGIVEN_MS = 36 * HOUR_MS;
 
 /** The specification's schedule: delays from a failure to the next attempt, about three days in all. */
 export const RETRY_DELAYS_MS: readonly number[] = [
-  ...[5_000, 5 * MINUTE_MS, 30 * MINUTE_MS],
+  5_000,
+  5 * MINUTE_MS,
+  30 * MINUTE_MS,
   ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR_MS),
 ];
 
