@@ -26,19 +26,3 @@ export function table(headings: string[], rows: (string | number)[][]): string {
       .trimEnd();
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
-
-/** A progress line that overwrites itself on a terminal; elsewhere each change is a new line. */
-export class Progress {
-  #shown = "";
-
-  show(text: string): void {
-    if (text === this.#shown) return;
-    this.#shown = text;
-    if (process.stdout.isTTY) process.stdout.write(`\r\u001B[2K${text}`);
-    else console.log(text);
-  }
-
-  end(): void {
-    if (process.stdout.isTTY) process.stdout.write("\n");
-  }
-}

@@ -64,12 +64,8 @@ class Findings {
   }
 
   /** @param setting what to write in the section. */
-  add(what: string, setting: string): void {
-    this.missing.push({ what, how: `${setting} in ${this.section}` });
-  }
-
-  addIf(is: boolean, what: string, setting: string): void {
-    if (is) this.add(what, setting);
+  addIf(isMissing: boolean, what: string, setting: string): void {
+    if (isMissing) this.missing.push({ what, how: `${setting} in ${this.section}` });
   }
 }
 
@@ -87,8 +83,8 @@ export function missingInConfig(all: readonly Section[], environment: string | u
   const found = new Findings(environment);
   // Bindings are not inherited.
   const has = new Set(bindingsOf(config));
-  for (const name of bindingsOf(base.config).filter((binding) => !has.has(binding))) {
-    found.add(`${name} is missing.`, "its lines, as at the top level, under a name of its own,");
+  for (const name of bindingsOf(base.config)) {
+    found.addIf(!has.has(name), `${name} is missing.`, "its lines, as at the top level, under a name of its own,");
   }
   checkSettings(config, base.config, found);
   checkQueues(config, found);
@@ -184,8 +180,8 @@ function checkShared(other: Section, checked: Section, found: Findings): void {
   if (!isDeployed || inAnotherAccount) return;
   const owner = other.environment === undefined ? "the top level" : `[env.${other.environment}]`;
   const taken = new Set(namesOf(other));
-  for (const name of namesOf(checked).filter((candidate) => taken.has(candidate))) {
-    found.add(`${name} is also that of ${owner}.`, "one of its own,");
+  for (const name of namesOf(checked)) {
+    found.addIf(taken.has(name), `${name} is also that of ${owner}.`, "one of its own,");
   }
 }
 
@@ -305,9 +301,7 @@ export async function readAccount(
   };
 }
 
-function inJurisdiction(jurisdiction: string | undefined): string[] {
-  return jurisdiction === undefined ? [] : ["--jurisdiction", jurisdiction];
-}
+const inJurisdiction = (place?: string): string[] => (place === undefined ? [] : ["--jurisdiction", place]);
 
 /** The platform's messages about missing resources. */
 const NOT_THERE = /does not exist|not found|\b(10006|10007|11000)\b/i;
@@ -345,11 +339,8 @@ function lastError(out: string): string {
  * sign-in page.
  */
 async function readHost(host: string, fetchUrl: Fetch): Promise<CloudflareAccount["hosts"][number]> {
-  const [webhooks, pages] = await Promise.all([
-    front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl),
-    front(`https://${host}/w/none`, fetchUrl),
-  ]);
-  return { host, webhooks, pages };
+  const webhooks = await front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl);
+  return { host, webhooks, pages: await front(`https://${host}/w/none`, fetchUrl) };
 }
 
 async function front(url: string, fetchUrl: Fetch): Promise<Front> {
