@@ -1,6 +1,5 @@
 /** Accounts (spec §1, design §8.7), and the preview of a payload template. */
 import * as z from "zod";
-import { iso } from "../control/database.ts";
 import {
   ACCOUNT_TARGETS,
   compileTemplate,
@@ -10,13 +9,11 @@ import {
 } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
-import type { Account } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
-import { filteredPageQuery, instant, listOf, askedPage, toJson } from "./answers.ts";
-import { operator, storeOf } from "./environment.ts";
-import { operationsOf } from "./operation.ts";
+import { askedPage, camelKeys, filteredPageQuery, instant, listOf } from "./api-json.ts";
+import { operationsOf, storeOf } from "./operation.ts";
 
-const operation = operationsOf("Accounts");
+const operation = operationsOf("Accounts", "account");
 
 const externalId = z.string().meta({ example: "acme-42" });
 const fieldValue = z.unknown().describe("The payload template defines the type. Null: no value was ever sent.");
@@ -79,61 +76,39 @@ const sample = z
   .refine((payload) => byteLength(payload) <= SIGNAL_MAX_BYTES, `at most ${SIGNAL_MAX_BYTES} bytes`)
   .describe("A payload as a sender would send it.");
 
-export const accountRoutes = operator
-  .createApp()
-  .get(
-    "/workspaces/:workspace_id/accounts",
-    operation({
-      summary: "Accounts and the history of their fields",
-      query: accountQuery,
-      answers: { 200: { description: "Accounts, newest first.", schema: listOf(account) } },
-    }),
-    async (c) => {
-      const { external_id } = c.req.valid("query");
-      const { items, next } = await storeOf(c).accounts({ externalId: external_id }, askedPage(c));
-      return c.json({ items: items.map(accountJson), next });
+export const accountRoutes = [
+  operation("GET", "/workspaces/:workspace_id/accounts", {
+    summary: "Accounts and the history of their fields",
+    query: accountQuery,
+    answers: { 200: "Accounts, newest first." },
+    schema: listOf(account),
+    async handle(c, { query }) {
+      const { items, next } = await storeOf(c).accounts({ externalId: query.externalId }, askedPage(query));
+      return { items: items.map(camelKeys), next };
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/accounts/preview",
-    operation({
-      summary: "Try a payload template on a sample",
-      description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
-      body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),
-      bodyExample: {
-        payload_template: [
-          { target: "external_id", path: "company.id", type: "string" },
-          { target: "user_count", path: "seats", type: "number" },
-          { target: "attributes.region", path: "geo.region", type: "string" },
-        ],
-        sample: { company: { id: "acme-42" }, seats: "12", geo: { region: "emea" } },
-      },
-      answers: {
-        200: {
-          description: "The record, or the errors.",
-          schema: z.union([z.object({ record }), z.object({ errors: z.array(templateError) })]),
-        },
-      },
-    }),
-    (c) => {
-      const { payload_template, sample: payload } = c.req.valid("json");
-      const mapped = mapAccount(compileTemplate(payload_template), payload);
+  }),
+  operation("POST", "/workspaces/:workspace_id/accounts/preview", {
+    summary: "Try a payload template on a sample",
+    description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
+    body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),
+    bodyExample: {
+      payload_template: [
+        { target: "external_id", path: "company.id", type: "string" },
+        { target: "user_count", path: "seats", type: "number" },
+        { target: "attributes.region", path: "geo.region", type: "string" },
+      ],
+      sample: { company: { id: "acme-42" }, seats: "12", geo: { region: "emea" } },
+    },
+    answers: { 200: "The record, or the errors." },
+    schema: z.union([z.object({ record }), z.object({ errors: z.array(templateError) })]),
+    handle(c, { body }) {
+      const mapped = mapAccount(compileTemplate(body.payloadTemplate), body.sample);
       if (!mapped.ok) return c.json({ errors: mapped.refusal });
       const { externalId: external_id, fields, attributes: others } = mapped.value;
       return c.json({ record: { external_id, ...fields, attributes: others } });
     },
-  );
-
-/** The names of an account's fields are in snake_case in the domain too. */
-function accountJson({ externalId: external_id, firstSeenMs, lastSeenMs, history, ...rest }: Account) {
-  return {
-    external_id,
-    ...rest,
-    first_seen: iso(firstSeenMs),
-    last_seen: iso(lastSeenMs),
-    history: history.map((change) => toJson(accountChange, change)),
-  } satisfies { [Field in keyof z.output<typeof account>]: unknown };
-}
+  }),
+];
 
 /** Whether a value has more levels of nesting than `levels`. Reads no deeper than that. */
 function isDeeper(value: unknown, levels: number): boolean {

@@ -5,11 +5,10 @@ import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
-import { answer, answerFound, count, idOf, instant } from "./answers.ts";
-import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
-import { operationsOf } from "./operation.ts";
+import { count, idOf, instant } from "./api-json.ts";
+import { contextOf, operationsOf, storeOf, type OperatorEnv } from "./operation.ts";
 
-const operation = operationsOf("Data care");
+const operation = operationsOf("Data care", "deletion");
 
 const deletion = z
   .object({
@@ -36,35 +35,29 @@ const DELETED =
   "before and are still on their way are deleted when they arrive. Signals that are received later create a new person. " +
   "Account data is not searched. A repeated call is harmless.";
 
-export const deletionRoutes = operator
-  .createApp()
-  .delete(
-    "/workspaces/:workspace_id/people/:person_email",
-    operation({
-      summary: "Delete a person",
-      description: DELETED,
-      answers: {
-        200: { description: "The receipt. While `complete` is false, get it again.", schema: deletion },
-      },
-    }),
-    async (c) => {
+export const deletionRoutes = [
+  operation("DELETE", "/workspaces/:workspace_id/people/:person_email", {
+    summary: "Delete a person",
+    description: DELETED,
+    answers: { 200: "The receipt. While `complete` is false, get it again." },
+    schema: deletion,
+    async handle(c) {
       const email = storedEmail(c.req.param("person_email"));
-      return answer(c, deletion, withEmail(await deletePerson(contextOf(c), email), email));
+      return withEmail(await deletePerson(contextOf(c), email), email);
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/people/:person_email/deletion",
-    operation({
-      summary: "Get the receipt of a person's deletion",
-      description: `The latest receipt, for ${DELETION_REMEMBERED_DAYS} days.`,
-      answers: { 200: { description: "The receipt.", schema: deletion } },
-    }),
-    async (c) => {
+  }),
+  operation("GET", "/workspaces/:workspace_id/people/:person_email/deletion", {
+    summary: "Get the receipt of a person's deletion",
+    description: `The latest receipt, for ${DELETION_REMEMBERED_DAYS} days.`,
+    answers: { 200: "The receipt." },
+    schema: deletion,
+    async handle(c) {
       const email = storedEmail(c.req.param("person_email"));
       const receipt = await storeOf(c).deletion(email);
-      return answerFound(c, deletion, "deletion", receipt && withEmail(receipt, email));
+      return receipt && withEmail(receipt, email);
     },
-  );
+  }),
+];
 
 /** An email as the store has it. */
 function storedEmail(text: string): string {
@@ -87,40 +80,34 @@ const exportQuery = z.strictObject({
 const STREAMED =
   "In the order of recording, as of the time of the call. A transfer that ends without its final chunk is incomplete: repeat the call.";
 
-const file = z.string();
+export const exportRoutes = [
+  operation("GET", "/workspaces/:workspace_id/export/signals", {
+    summary: "Export signals",
+    ...exportOf("signals", "Every stored signal. In NDJSON, payloads are exactly as they were sent."),
+  }),
+  operation("GET", "/workspaces/:workspace_id/export/people", {
+    summary: "Export people",
+    ...exportOf("people", "All people with their scores and linked ids."),
+  }),
+  operation("GET", "/workspaces/:workspace_id/export/scoring-signals", {
+    summary: "Export scoring signals",
+    ...exportOf("scoring_signals", "Every scoring signal: its person, signal, rule and version of the rule."),
+  }),
+];
 
-function exportOf(records: string, description: string) {
-  return operation({
-    summary: `Export ${records}`,
+function exportOf(records: ExportRange["records"], description: string) {
+  return {
     description: `${description} ${STREAMED}`,
     query: exportQuery,
-    answers: { 200: { description: "The file.", content: { "application/x-ndjson": file, "text/csv": file } } },
-  });
-}
-
-export const exportRoutes = operator
-  .createApp()
-  .get(
-    "/workspaces/:workspace_id/export/signals",
-    exportOf("signals", "Every stored signal. In NDJSON, payloads are exactly as they were sent."),
-    (c) => answerFile(c, { records: "signals", ...c.req.valid("query") }),
-  )
-  .get(
-    "/workspaces/:workspace_id/export/people",
-    exportOf("people", "All people with their scores and linked ids."),
-    (c) => answerFile(c, { records: "people", ...c.req.valid("query") }),
-  )
-  .get(
-    "/workspaces/:workspace_id/export/scoring-signals",
-    exportOf("scoring signals", "Every scoring signal: its person, signal, rule and version of the rule."),
-    (c) => answerFile(c, { records: "scoring_signals", ...c.req.valid("query") }),
-  );
-
-async function answerFile(c: Context<OperatorEnv>, wanted: Omit<ExportRange, "cursor">): Promise<Response> {
-  const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, wanted);
-  return c.body(body, 200, {
-    "content-type": contentType,
-    "content-disposition": `attachment; filename="${name}"`,
-    "x-content-type-options": "nosniff",
-  });
+    answers: { 200: "The file." },
+    content: { "application/x-ndjson": z.string(), "text/csv": z.string() },
+    async handle(c: Context<OperatorEnv>, { query }: { query: z.output<typeof exportQuery> }) {
+      const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, { records, ...query });
+      return c.body(body, 200, {
+        "content-type": contentType,
+        "content-disposition": `attachment; filename="${name}"`,
+        "x-content-type-options": "nosniff",
+      });
+    },
+  };
 }

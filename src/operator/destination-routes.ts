@@ -3,15 +3,15 @@ import type { Context } from "hono";
 import * as z from "zod";
 import { DESTINATION_TYPES, type Destination } from "../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes } from "../domain/events/workspace-event.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { name } from "../http/fields.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
 import type { CreatedDestination, Delivery } from "../notifications/destination-calls.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
 import { destinationsOf } from "../workspace/objects.ts";
-import { answer, answerFound, answerPage, count, idOf, instant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { contextOf, operator, type OperatorEnv } from "./environment.ts";
-import { notFound, operationsOf, refused, validationFailed } from "./operation.ts";
+import { askedPage, count, idOf, instant, listOf, pageQuery } from "./api-json.ts";
+import { contextOf, operationsOf, type OperatorEnv } from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
 const target = z.string().trim().min(1).max(DESTINATION_URL_MAX_LENGTH).meta({
@@ -37,7 +37,11 @@ const newDestination = z
   .meta({ id: "NewDestination" });
 
 const destinationChange = z
-  .strictObject({ name: name.optional(), target: target.optional(), events: wantedTypes.optional() })
+  .strictObject({
+    name: name.exactOptional(),
+    target: target.exactOptional(),
+    events: wantedTypes.exactOptional(),
+  })
   .meta({ id: "DestinationChange" });
 
 const destination = z
@@ -109,200 +113,155 @@ const deliveryDetail = z
 
 const thresholdsAnswer = z.object({ thresholds: z.array(z.number()) }).meta({ id: "Thresholds" });
 
-const operation = operationsOf("Destinations");
-const answers = { 200: { description: "The destination.", schema: destination } };
+const operation = operationsOf("Destinations", "destination");
+const DESTINATION = { answers: { 200: "The destination." }, schema: destination };
 
-export const destinationRoutes = operator
-  .createApp()
-  .post(
-    "/workspaces/:workspace_id/destinations",
-    operation({
-      summary: "Create a destination",
-      description: `A workspace has at most ${DESTINATIONS_MAX}. The answer contains the secret of a webhook. It cannot be retrieved later.`,
-      body: newDestination,
-      bodyExample: {
-        name: "CRM",
-        type: "webhook",
-        target: "https://crm.example.com/hooks/signals",
-        events: ["person.score_crossed"],
-      },
-      answers: { 201: { description: "The new destination.", schema: createdDestination } },
-      conflicts: ["too_many_destinations"],
-    }),
-    async (c) => {
-      const created = await destinations.createDestination(destinationsContext(c), c.req.valid("json"));
-      return created.ok ? answer(c, createdDestination, withSecret(created.value), 201) : refusal(c, created.refusal);
+export const destinationRoutes = [
+  operation("POST", "/workspaces/:workspace_id/destinations", {
+    summary: "Create a destination",
+    description: `A workspace has at most ${DESTINATIONS_MAX}. The answer contains the secret of a webhook. It cannot be retrieved later.`,
+    body: newDestination,
+    bodyExample: {
+      name: "CRM",
+      type: "webhook",
+      target: "https://crm.example.com/hooks/signals",
+      events: ["person.score_crossed"],
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/destinations",
-    operation({
-      summary: "List the destinations",
-      answers: { 200: { description: "All destinations, oldest first.", schema: listOf(destination) } },
-    }),
-    async (c) => {
+    answers: { 201: "The new destination." },
+    schema: createdDestination,
+    conflicts: ["too_many_destinations"],
+    handle: async (c, { body }) =>
+      outcomeOf(await destinations.createDestination(destinationsContext(c), body), withSecret),
+  }),
+  operation("GET", "/workspaces/:workspace_id/destinations", {
+    summary: "List the destinations",
+    answers: { 200: "All destinations, oldest first." },
+    schema: listOf(destination),
+    async handle(c) {
       const all = await destinationsOf(c.env, c.var.workspace.id).list();
-      return answerPage(c, destination, { items: all.map(shown), next: null });
+      return { items: all.map(shown), next: null };
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/destinations/:destination_id",
-    operation({ summary: "Get a destination", answers }),
-    async (c) => {
+  }),
+  operation("GET", "/workspaces/:workspace_id/destinations/:destination_id", {
+    summary: "Get a destination",
+    ...DESTINATION,
+    async handle(c) {
       const found = await destinationsOf(c.env, c.var.workspace.id).find(c.req.param("destination_id"));
-      return answerFound(c, destination, "destination", found && shown(found));
+      return found && shown(found);
     },
-  )
-  .patch(
-    "/workspaces/:workspace_id/destinations/:destination_id",
-    operation({
-      summary: "Change a destination",
-      description: "Omitted fields keep their value. Waiting deliveries go to the new target.",
-      body: destinationChange,
-      bodyExample: { events: ["person.score_crossed", "usage.level"] },
-      answers,
-    }),
-    async (c) => {
-      const body = c.req.valid("json");
-      const change = {
-        ...(body.name && { name: body.name }),
-        ...(body.target && { target: body.target }),
-        ...(body.events && { events: body.events }),
-      };
-      return changed(
-        c,
-        await destinations.updateDestination(destinationsContext(c), c.req.param("destination_id"), change),
-      );
-    },
-  )
-  .delete(
-    "/workspaces/:workspace_id/destinations/:destination_id",
-    operation({
-      summary: "Delete a destination",
-      description: "Also deletes its deliveries, including waiting ones.",
-      answers: { 204: { description: "Deleted." } },
-    }),
-    async (c) => {
+  }),
+  operation("PATCH", "/workspaces/:workspace_id/destinations/:destination_id", {
+    summary: "Change a destination",
+    description: "Omitted fields keep their value. Waiting deliveries go to the new target.",
+    body: destinationChange,
+    bodyExample: { events: ["person.score_crossed", "usage.level"] },
+    ...DESTINATION,
+    handle: async (c, { body }) =>
+      outcomeOf(
+        await destinations.updateDestination(destinationsContext(c), c.req.param("destination_id"), body),
+        shown,
+      ),
+  }),
+  operation("DELETE", "/workspaces/:workspace_id/destinations/:destination_id", {
+    summary: "Delete a destination",
+    description: "Also deletes its deliveries, including waiting ones.",
+    answers: { 204: "Deleted." },
+    async handle(c) {
       const isDeleted = await destinations.deleteDestination(destinationsContext(c), c.req.param("destination_id"));
-      return isDeleted ? c.body(null, 204) : notFound(c, "destination");
+      return isDeleted ? ok(null) : null;
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/destinations/:destination_id/pause",
-    operation({
-      summary: "Pause a destination",
-      description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
-      answers,
-    }),
-    async (c) => changed(c, await destinations.pauseDestination(destinationsContext(c), c.req.param("destination_id"))),
-  )
-  .post(
-    "/workspaces/:workspace_id/destinations/:destination_id/resume",
-    operation({
-      summary: "Resume a destination",
-      description: "Also resumes a destination that the service has switched off.",
-      answers,
-    }),
-    async (c) =>
-      changed(c, await destinations.resumeDestination(destinationsContext(c), c.req.param("destination_id"))),
-  )
-  .post(
-    "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret",
-    operation({
-      summary: "Rotate the secret of a webhook",
-      description: "Until the overlap ends, deliveries carry a signature of each secret.",
-      body: z.strictObject({ overlap: z.enum(OVERLAPS).default("24h") }),
-      bodyExample: { overlap: "24h" },
-      answers: { 201: { description: "The destination with the new secret.", schema: createdDestination } },
-      conflicts: ["destination_without_secret"],
-    }),
-    async (c) => {
-      const { overlap } = c.req.valid("json");
-      const rotated = await destinations.rotateSecret(destinationsContext(c), c.req.param("destination_id"), overlap);
-      return rotated.ok ? answer(c, createdDestination, withSecret(rotated.value), 201) : refusal(c, rotated.refusal);
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/destinations/:destination_id/test",
-    operation({
-      summary: "Send a test",
-      description: "Sends one test at once, in any state of the destination. Get the delivery to see the result.",
-      answers: { 201: { description: "The delivery.", schema: delivery } },
-    }),
-    async (c) => {
-      const sent = await destinations.sendTest(destinationsContext(c), c.req.param("destination_id"));
-      return sent.ok ? answer(c, delivery, withAttempts(sent.value), 201) : refusal(c, sent.refusal);
-    },
-  )
-  .get(
-    "/workspaces/:workspace_id/destinations/:destination_id/deliveries",
-    operation({
-      summary: "List the deliveries to a destination",
-      description: "All waiting deliveries, and the latest 200 of the ended ones for 30 days.",
-      query: pageQuery,
-      answers: { 200: { description: "The deliveries, latest first.", schema: listOf(delivery) } },
-    }),
-    async (c) => {
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/pause", {
+    summary: "Pause a destination",
+    description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
+    ...DESTINATION,
+    handle: async (c) =>
+      outcomeOf(await destinations.pauseDestination(destinationsContext(c), c.req.param("destination_id")), shown),
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/resume", {
+    summary: "Resume a destination",
+    description: "Also resumes a destination that the service has switched off.",
+    ...DESTINATION,
+    handle: async (c) =>
+      outcomeOf(await destinations.resumeDestination(destinationsContext(c), c.req.param("destination_id")), shown),
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret", {
+    summary: "Rotate the secret of a webhook",
+    description: "Until the overlap ends, deliveries carry a signature of each secret.",
+    body: z.strictObject({ overlap: z.enum(OVERLAPS).default("24h") }),
+    bodyExample: { overlap: "24h" },
+    answers: { 201: "The destination with the new secret." },
+    schema: createdDestination,
+    conflicts: ["destination_without_secret"],
+    handle: async (c, { body: { overlap } }) =>
+      outcomeOf(
+        await destinations.rotateSecret(destinationsContext(c), c.req.param("destination_id"), overlap),
+        withSecret,
+      ),
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/test", {
+    summary: "Send a test",
+    description: "Sends one test at once, in any state of the destination. Get the delivery to see the result.",
+    answers: { 201: "The delivery." },
+    schema: delivery,
+    handle: async (c) =>
+      outcomeOf(await destinations.sendTest(destinationsContext(c), c.req.param("destination_id")), withAttempts),
+  }),
+  operation("GET", "/workspaces/:workspace_id/destinations/:destination_id/deliveries", {
+    summary: "List the deliveries to a destination",
+    description: "All waiting deliveries, and the latest 200 of the ended ones for 30 days.",
+    query: pageQuery,
+    answers: { 200: "The deliveries, latest first." },
+    schema: listOf(delivery),
+    async handle(c, { query }) {
       const object = destinationsOf(c.env, c.var.workspace.id);
-      const page = await object.listDeliveries(c.req.param("destination_id"), askedPage(c));
-      if (page === null) return notFound(c, "destination");
-      return answerPage(c, delivery, { items: page.items.map(withAttempts), next: page.next });
+      const page = await object.listDeliveries(c.req.param("destination_id"), askedPage(query));
+      return page && { items: page.items.map(withAttempts), next: page.next };
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id",
-    operation({
-      summary: "Get a delivery and its body",
-      answers: { 200: { description: "The delivery.", schema: deliveryDetail } },
-    }),
-    async (c) => {
+  }),
+  operation("GET", "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id", {
+    summary: "Get a delivery and its body",
+    answers: { 200: "The delivery." },
+    schema: deliveryDetail,
+    noun: "delivery",
+    async handle(c) {
       const { destination_id: destinationId, delivery_id: id } = c.req.param();
       const found = await destinations.findDelivery(c.env, c.var.workspace.id, destinationId, id);
-      const detail = found && { ...withAttempts(found.delivery), body: found.body };
-      return answerFound(c, deliveryDetail, "delivery", detail);
+      return found && { ...withAttempts(found.delivery), body: found.body };
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id/again",
-    operation({
-      summary: "Deliver again",
-      description: "Sends the delivery at once, with the full retry schedule. Its `webhook-id` stays the same.",
-      answers: { 200: { description: "The delivery.", schema: delivery } },
-      conflicts: ["destination_not_active"],
-    }),
-    async (c) => {
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id/again", {
+    summary: "Deliver again",
+    description: "Sends the delivery at once, with the full retry schedule. Its `webhook-id` stays the same.",
+    answers: { 200: "The delivery." },
+    schema: delivery,
+    conflicts: ["destination_not_active"],
+    noun: "delivery",
+    async handle(c) {
       const { destination_id: destinationId, delivery_id: id } = c.req.param();
-      const again = await destinations.deliverAgain(destinationsContext(c), destinationId, id);
-      return again.ok ? answer(c, delivery, withAttempts(again.value)) : refusal(c, again.refusal, "delivery");
+      return outcomeOf(await destinations.deliverAgain(destinationsContext(c), destinationId, id), withAttempts);
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/thresholds",
-    operation({
-      summary: "Get the score thresholds",
-      answers: { 200: { description: "The thresholds, ascending.", schema: thresholdsAnswer } },
-    }),
-    async (c) => {
-      const thresholds = await destinationsOf(c.env, c.var.workspace.id).thresholds();
-      return answer(c, thresholdsAnswer, { thresholds });
-    },
-  )
-  .put(
-    "/workspaces/:workspace_id/thresholds",
-    operation({
-      summary: "Set the score thresholds",
-      description:
-        "`person.score_crossed` is raised when a person's score reaches a threshold, and again only after the score has fallen below it.",
-      body: z.strictObject({ thresholds: destinations.thresholds }),
-      bodyExample: { thresholds: [50, 100] },
-      answers: { 200: { description: "The thresholds, ascending.", schema: thresholdsAnswer } },
-    }),
-    async (c) => {
-      const { thresholds } = c.req.valid("json");
+  }),
+  operation("GET", "/workspaces/:workspace_id/thresholds", {
+    summary: "Get the score thresholds",
+    answers: { 200: "The thresholds, ascending." },
+    schema: thresholdsAnswer,
+    handle: async (c) => ({ thresholds: await destinationsOf(c.env, c.var.workspace.id).thresholds() }),
+  }),
+  operation("PUT", "/workspaces/:workspace_id/thresholds", {
+    summary: "Set the score thresholds",
+    description:
+      "`person.score_crossed` is raised when a person's score reaches a threshold, and again only after the score has fallen below it.",
+    body: z.strictObject({ thresholds: destinations.thresholds }),
+    bodyExample: { thresholds: [50, 100] },
+    answers: { 200: "The thresholds, ascending." },
+    schema: thresholdsAnswer,
+    async handle(c, { body: { thresholds } }) {
       await destinations.changeThresholds(destinationsContext(c), thresholds);
-      return answer(c, thresholdsAnswer, { thresholds });
+      return { thresholds };
     },
-  );
+  }),
+];
 
 function destinationsContext(c: Context<OperatorEnv>): destinations.DestinationsContext {
   return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
@@ -320,19 +279,15 @@ function withAttempts({ attempts, ...rest }: Delivery) {
   return { ...rest, attempts: attempts.map(({ tookMs, ...attempt }) => ({ ...attempt, ms: tookMs })) };
 }
 
-function changed(
-  c: Context<OperatorEnv>,
-  result: Awaited<ReturnType<typeof destinations.updateDestination>>,
-): Response {
-  return result.ok ? answer(c, destination, shown(result.value)) : refusal(c, result.refusal);
-}
-
-function refusal(c: Context<OperatorEnv>, problem: destinations.DestinationProblem, noun = "destination"): Response {
-  if (problem === "type_not_offered") {
-    return validationFailed(c, [{ path: "type", message: "this deployment sends no email" }]);
-  }
-  if (!isTargetProblem(problem)) return refused(c, noun, problem);
-  return validationFailed(c, [{ path: "target", message: TARGET_PROBLEMS[problem] }]);
+function outcomeOf<Value, Shown>(
+  result: Result<Value, destinations.DestinationProblem>,
+  show: (value: Value) => Shown,
+) {
+  if (result.ok) return ok(show(result.value));
+  const { refusal } = result;
+  if (refusal === "type_not_offered") return refuse([{ path: "type", message: "this deployment sends no email" }]);
+  if (isTargetProblem(refusal)) return refuse([{ path: "target", message: TARGET_PROBLEMS[refusal] }]);
+  return refuse(refusal);
 }
 
 const TARGET_PROBLEMS = {

@@ -15,12 +15,11 @@ import {
   healthWithin,
   type Health,
 } from "../workspace/read-health.ts";
-import { answer, count, idOf, instant, toJson } from "./answers.ts";
-import { operator, type OperatorEnv } from "./environment.ts";
-import { operationsOf } from "./operation.ts";
+import { count, idOf, instant, type DomainValue } from "./api-json.ts";
+import { operationsOf, type OperatorEnv } from "./operation.ts";
 import { booksAnswer } from "./usage-routes.ts";
 
-const operation = operationsOf("Health");
+const operation = operationsOf("Health", "workspace");
 
 const word = z
   .enum(["ok", "late", "stuck"])
@@ -110,7 +109,10 @@ function figuresOf({ store, outbox, ...health }: Health) {
   };
 }
 
-export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: number | null): z.output<typeof allHealth> {
+export function summaryOf(
+  found: readonly WorkspaceHealth[],
+  nextPage: number | null,
+): DomainValue<z.output<typeof allHealth>> {
   const items = found
     .filter(({ alarms }) => alarms.length > 0)
     .map(({ id, slug, alarms }) => ({ workspaceId: id, slug, ...statusOf(alarms) }));
@@ -118,7 +120,7 @@ export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: numbe
   const worst = items.find((item) => item.status === status && status !== "ok");
   const notAsked = items.filter((item) => item.alarms[0]?.alarm === "not_asked").length;
   const sum = (counted: HealthWord): number => items.filter((item) => item.status === counted).length;
-  return toJson(allHealth, {
+  return {
     status,
     says: worst === undefined ? "All is well." : `${worst.slug}: ${worst.alarms[0]?.says}`,
     workspaces: {
@@ -130,7 +132,7 @@ export function allHealthJson(found: readonly WorkspaceHealth[], nextPage: numbe
     },
     items,
     nextPage,
-  });
+  };
 }
 
 function statusOf(alarms: readonly HealthAlarm[]) {
@@ -208,53 +210,44 @@ const query = z.strictObject({
   page: z.coerce.number().int().min(1).max(10_000).default(1).describe("Number of the page, from 1."),
 });
 
-export const healthRoutes = operator
-  .createApp()
-  .get(
-    "/health",
-    operation({
-      summary: "Health of all workspaces",
-      description: `One word for a monitor, and the workspaces that are not \`ok\`, each with instructions. ${COST}`,
-      query,
-      answers: { 200: { description: "The most severe status and its workspaces.", schema: allHealth } },
-    }),
-    async (c) => {
-      const { page } = c.req.valid("query");
+export const healthRoutes = [
+  operation("GET", "/health", {
+    summary: "Health of all workspaces",
+    description: `One word for a monitor, and the workspaces that are not \`ok\`, each with instructions. ${COST}`,
+    query,
+    answers: { 200: "The most severe status and its workspaces." },
+    schema: allHealth,
+    async handle(c, { query: { page } }) {
       const { total, found } = await healthOfPage(c, page);
-      return c.json(allHealthJson(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null));
+      return summaryOf(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null);
     },
-  )
-  .get(
-    "/metrics",
-    operation({
-      summary: "Figures of all workspaces",
-      description: `In the OpenMetrics text format, for Prometheus and its like. ${COST}`,
-      query,
-      answers: {
-        200: { description: "The figures.", content: { [METRICS_TYPE.split(";")[0] ?? ""]: z.string() } },
-      },
-    }),
-    async (c) => {
-      const { total, found } = await healthOfPage(c, c.req.valid("query").page);
+  }),
+  operation("GET", "/metrics", {
+    summary: "Figures of all workspaces",
+    description: `In the OpenMetrics text format, for Prometheus and its like. ${COST}`,
+    query,
+    answers: { 200: "The figures." },
+    content: { [METRICS_TYPE.split(";")[0] ?? ""]: z.string() },
+    async handle(c, { query: { page } }) {
+      const { total, found } = await healthOfPage(c, page);
       return c.body(await metricsText(found, total, Date.now()), 200, { "content-type": METRICS_TYPE });
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/health",
-    operation({
-      summary: "Health of a workspace",
-      description:
-        "Storage, waiting signals and failures; or which objects did not answer within five seconds. If a workspace is full, " +
-        "accepted signals wait and are not lost.",
-      answers: { 200: { description: "The health of the workspace.", schema: workspaceHealth } },
-    }),
-    async (c) => {
+  }),
+  operation("GET", "/workspaces/:workspace_id/health", {
+    summary: "Health of a workspace",
+    description:
+      "Storage, waiting signals and failures; or which objects did not answer within five seconds. If a workspace is full, " +
+      "accepted signals wait and are not lost.",
+    answers: { 200: "The health of the workspace." },
+    schema: workspaceHealth,
+    async handle(c) {
       const { db, workspace } = c.var;
       const open = await openRestores(db, [workspace.id]);
       const { alarms, health } = await healthWithin(c.env, workspace.id, open.get(workspace.id) ?? []);
-      return answer(c, workspaceHealth, { ...statusOf(alarms), ...(health !== null && figuresOf(health)) });
+      return { ...statusOf(alarms), ...(health !== null && figuresOf(health)) };
     },
-  );
+  }),
+];
 
 /** @param page from 1. */
 async function healthOfPage(c: Context<OperatorEnv>, page: number) {

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { listKeys, watchForSilence, type ApiKey } from "../control/api-keys.ts";
 import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
 import { name, time } from "../http/fields.ts";
 import {
@@ -15,11 +16,10 @@ import {
   silentAfterDays,
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { answer, answerPage, camelKeys, idOf, instant, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { contextOf, operator, type OperatorEnv } from "./environment.ts";
-import { notFound, operationsOf, refused } from "./operation.ts";
+import { askedPage, idOf, instant, isoInstant, listOf, pageQuery } from "./api-json.ts";
+import { contextOf, operationsOf, type OperatorEnv } from "./operation.ts";
 
-const operation = operationsOf("API keys");
+const operation = operationsOf("API keys", "key");
 
 const endpointType = z.enum(ENDPOINT_TYPES);
 const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future").nullish();
@@ -75,95 +75,70 @@ const createdKey = z
   })
   .meta({ id: "CreatedApiKey" });
 
-export const keyRoutes = operator
-  .createApp()
-  .post(
-    "/workspaces/:workspace_id/keys",
-    operation({
-      summary: "Create an API key",
-      description: "The answer contains the full key and the secret. They cannot be retrieved later.",
-      body: newKey,
-      bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
-      answers: { 201: { description: "The new key.", schema: createdKey } },
-      conflicts: [...KEY_LIMITS],
-    }),
-    async (c) => {
-      const { expiresAt = null, payloadTemplate: template = null, ...fields } = camelKeys(c.req.valid("json"));
-      const key = { ...fields, expiresAt, payloadTemplate: template };
-      return answerCreated(c, await createKey(contextOf(c), key));
+export const keyRoutes = [
+  operation("POST", "/workspaces/:workspace_id/keys", {
+    summary: "Create an API key",
+    description: "The answer contains the full key and the secret. They cannot be retrieved later.",
+    body: newKey,
+    bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
+    answers: { 201: "The new key." },
+    schema: createdKey,
+    conflicts: KEY_LIMITS,
+    async handle(c, { body: { expiresAt = null, payloadTemplate: template = null, ...key } }) {
+      return withValue(await createKey(contextOf(c), { ...key, expiresAt, payloadTemplate: template }));
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/keys/:key_id/rotate",
-    operation({
-      summary: "Rotate an API key",
-      description:
-        "Creates a successor with the same settings, and with a new secret if the old key has one. The old key stays valid " +
-        "for the overlap, or ends at once with `none`. `last_used_at` of both keys shows which one is still in use.",
-      body: keyRotation,
-      bodyExample: { overlap: "24h" },
-      answers: { 201: { description: "The successor.", schema: createdKey } },
-      conflicts: ["key_inactive", ...KEY_LIMITS],
-    }),
-    async (c) => {
-      const rotation = { keyId: c.req.param("key_id"), ...camelKeys(c.req.valid("json")), formToken: null };
-      return answerCreated(c, await replaceKey(contextOf(c), rotation));
+  }),
+  operation("POST", "/workspaces/:workspace_id/keys/:key_id/rotate", {
+    summary: "Rotate an API key",
+    description:
+      "Creates a successor with the same settings, and with a new secret if the old key has one. The old key stays valid " +
+      "for the overlap, or ends at once with `none`. `last_used_at` of both keys shows which one is still in use.",
+    body: keyRotation,
+    bodyExample: { overlap: "24h" },
+    answers: { 201: "The successor." },
+    schema: createdKey,
+    conflicts: ["key_inactive", ...KEY_LIMITS],
+    async handle(c, { body }) {
+      return withValue(await replaceKey(contextOf(c), { keyId: c.req.param("key_id"), ...body, formToken: null }));
     },
-  )
-  .patch(
-    "/workspaces/:workspace_id/keys/:key_id",
-    operation({
-      summary: "Set an inactivity alert",
-      description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
-      body: z.strictObject({ silent_after_days: silentAfterDays }),
-      bodyExample: { silent_after_days: 3 },
-      answers: { 200: { description: "The key.", schema: apiKey } },
-    }),
-    async (c) => {
-      const days = c.req.valid("json").silent_after_days;
-      return answerKey(c, await watchForSilence(contextOf(c), c.req.param("key_id"), days));
+  }),
+  operation("PATCH", "/workspaces/:workspace_id/keys/:key_id", {
+    summary: "Set an inactivity alert",
+    description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
+    body: z.strictObject({ silent_after_days: silentAfterDays }),
+    bodyExample: { silent_after_days: 3 },
+    answers: { 200: "The key." },
+    schema: apiKey,
+    async handle(c, { body }) {
+      return withLastUse(c, await watchForSilence(contextOf(c), c.req.param("key_id"), body.silentAfterDays));
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/keys",
-    operation({
-      summary: "List the API keys",
-      query: pageQuery,
-      answers: { 200: { description: "Active and inactive keys, newest first.", schema: listOf(apiKey) } },
-    }),
-    async (c) => {
-      const { db, workspace } = c.var;
+  }),
+  operation("GET", "/workspaces/:workspace_id/keys", {
+    summary: "List the API keys",
+    query: pageQuery,
+    answers: { 200: "Active and inactive keys, newest first." },
+    schema: listOf(apiKey),
+    async handle(c, { query }) {
       const [{ items, next }, lastUsed] = await Promise.all([
-        listKeys(db, workspace.id, askedPage(c)),
-        quotaCounter(c.env, workspace.id).lastUsed(),
+        listKeys(c.var.db, c.var.workspace.id, askedPage(query)),
+        quotaCounter(c.env, c.var.workspace.id).lastUsed(),
       ]);
-      return answerPage(c, apiKey, { items: items.map((key) => withUse(key, lastUsed)), next });
+      return { items: items.map((key) => withUse(key, lastUsed)), next };
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/keys/:key_id/deactivate",
-    operation({
-      summary: "Deactivate an API key",
-      description:
-        "After this answer, no call with the key is accepted anywhere. A deactivation cannot be undone. A repeated call " +
-        "returns the same record.",
-      answers: { 200: { description: "The inactive key.", schema: apiKey } },
-    }),
-    async (c) => {
-      return answerKey(c, await endKey(contextOf(c), c.req.param("key_id")));
-    },
-  );
+  }),
+  operation("POST", "/workspaces/:workspace_id/keys/:key_id/deactivate", {
+    summary: "Deactivate an API key",
+    description:
+      "After this answer, no call with the key is accepted anywhere. A deactivation cannot be undone. A repeated call " +
+      "returns the same record.",
+    answers: { 200: "The inactive key." },
+    schema: apiKey,
+    handle: async (c) => withLastUse(c, await endKey(contextOf(c), c.req.param("key_id"))),
+  }),
+];
 
-function answerCreated(c: Context<OperatorEnv>, created: Awaited<ReturnType<typeof replaceKey>>): Response {
-  if (created.ok) return answer(c, createdKey, withValue(created.value), 201);
-  const { reason } = created.refusal;
-  if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
-  return refused(c, "key", reason);
-}
-
-async function answerKey(c: Context<OperatorEnv>, key: ApiKey | null): Promise<Response> {
-  if (key === null) return notFound(c, "key");
-  return answer(c, apiKey, withUse(key, await quotaCounter(c.env, c.var.workspace.id).lastUsed()));
+async function withLastUse(c: Context<OperatorEnv>, key: ApiKey | null) {
+  return key && withUse(key, await quotaCounter(c.env, c.var.workspace.id).lastUsed());
 }
 
 /** @param lastUsed the times of the last calls by key id, in milliseconds since 1970. */
@@ -172,6 +147,12 @@ function withUse(key: ApiKey, lastUsed: Record<string, number>) {
   return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsed[key.id] ?? null };
 }
 
-function withValue({ record, value, secret }: CreatedKey) {
-  return { ...withUse(record, {}), key: value, ...(secret !== null && { secret }) };
+function withValue<Refusal extends { reason: string }>(created: Result<CreatedKey, Refusal>) {
+  if (!created.ok) {
+    const reason: Refusal["reason"] = created.refusal.reason;
+    if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
+    return refuse(reason as Exclude<Refusal["reason"], "made_before">);
+  }
+  const { record, value, secret } = created.value;
+  return ok({ ...withUse(record, {}), key: value, ...(secret !== null && { secret }) });
 }

@@ -1,19 +1,45 @@
 /**
- * One description per route: `operation({...})` stands between path and handler, validates the request with its zod
- * schemas, and produces the OpenAPI document. So implementation and document cannot differ. Also defines all error
- * codes of the API.
+ * An operation of the operator API (design §9): route, schemas, documentation and handler in one place. Requests are
+ * validated by the schemas, and the answers' JSON and the OpenAPI document are made of them. So implementation and
+ * document cannot differ. Also defines all error codes of the API.
  */
-import type { Context, MiddlewareHandler } from "hono";
+import type { Context, Handler } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type * as z from "zod";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import type { Workspace } from "../control/workspaces.ts";
 import { cut, grouped } from "../domain/text.ts";
 import { jsonShape } from "../domain/json/json-scan.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
+import type { Result } from "../domain/result.ts";
+import type { AppEnv } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+import { signalStore, type WorkspaceContext } from "../workspace/objects.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import type { OperatorEnv } from "./environment.ts";
+import { camelKeys, toJson, type CamelKeys, type DomainValue } from "./api-json.ts";
+
+export interface OperatorEnv extends AppEnv {
+  Variables: AppEnv["Variables"] & {
+    db: ControlDatabase;
+    /** The actor and time of this call, for the audit log. */
+    by: Change;
+    /** Set on every path below /workspaces/{workspace_id}. */
+    workspace: Workspace;
+  };
+}
+
+export function contextOf(c: Context<OperatorEnv>): WorkspaceContext {
+  const { db, workspace, by } = c.var;
+  return { env: c.env, db, workspaceId: workspace.id, by };
+}
+
+/** The Signal Store of the workspace of the path. */
+export function storeOf(c: Context<OperatorEnv>) {
+  return signalStore(c.env, c.var.workspace.id);
+}
 
 /** Maximum size of a request body, unless its operation allows more. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
@@ -34,9 +60,11 @@ export const TAGS = [
   "Plans",
   "Service",
 ] as const;
+type Tag = (typeof TAGS)[number];
 
-export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
-  tag: (typeof TAGS)[number];
+type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json extends z.ZodType, Conflict> {
   summary: string;
   description?: string;
   /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
@@ -45,48 +73,107 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
   /** Without it OPERATOR_BODY_MAX_BYTES. */
   bodyMaxBytes?: number;
   query?: Query;
-  /** Successful answers by status: `schema` describes a JSON answer, `content` others by media type. */
-  answers: {
-    [status: number]: { description: string; schema?: z.ZodType; content?: { [mediaType: string]: z.ZodType } };
-  };
+  /** Successful answers by status. The handler's values are sent with the lowest. */
+  answers: { [status: number]: string };
+  /** Schema of the JSON answer. A 204 has none. */
+  schema?: Json;
+  /** Schemas of other answers than JSON, by media type. */
+  content?: { [mediaType: string]: z.ZodType };
   /** The codes of the operation's 409 answers. */
-  conflicts?: ConflictCode[];
+  conflicts?: readonly Conflict[];
 }
 
-const OPERATION = Symbol("operation");
-
-type Validation<Body extends z.ZodType, Query extends z.ZodObject> = MiddlewareHandler<
-  OperatorEnv,
-  string,
-  { in: { json: z.input<Body>; query: z.input<Query> }; out: { json: z.output<Body>; query: z.output<Query> } }
->;
-
-/** Returns the `operation` function of a tag. */
-export function operationsOf(tag: Operation["tag"]) {
-  return <Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
-    spec: Omit<Operation<Body, Query>, "tag">,
-  ): Validation<Body, Query> => operation({ tag, ...spec });
+/** The validated input of a handler, with names in camelCase. Nested objects are as they were sent. */
+interface Input<Body extends z.ZodType, Query extends z.ZodType> {
+  body: CamelKeys<z.output<Body>>;
+  query: CamelKeys<z.output<Query>>;
 }
 
-function operation<Body extends z.ZodType, Query extends z.ZodObject>(
-  spec: Operation<Body, Query>,
-): Validation<Body, Query> {
-  const validate: MiddlewareHandler<OperatorEnv> = async (c, next) => {
-    if (spec.query !== undefined) {
-      const query = spec.query.safeParse(c.req.query());
-      if (!query.success) return validationFailed(c, fieldErrors(query.error));
-      c.req.addValidatedData("query", query.data as object);
-    }
-    if (spec.body !== undefined) {
-      const json = await readJson(c, spec.bodyMaxBytes ?? OPERATOR_BODY_MAX_BYTES);
-      if (json instanceof Response) return json;
-      const body = spec.body.safeParse(json.value);
-      if (!body.success) return validationFailed(c, fieldErrors(body.error));
-      c.req.addValidatedData("json", body.data as object);
-    }
-    return next();
+/**
+ * Result of a handler: the value to answer with, null or `not_found` for a 404, the code of a 409, the invalid fields
+ * for a 422, or a response of its own.
+ */
+type Outcome<Value, Conflict> = Value | null | Result<Value, "not_found" | Conflict | readonly FieldError[]> | Response;
+
+interface Implementation<
+  Path extends string,
+  Body extends z.ZodType,
+  Query extends z.ZodObject,
+  Json extends z.ZodType,
+  Conflict,
+> {
+  /** What a 404 says does not exist; without it the noun of the tag. */
+  noun?: string;
+  handle: (
+    c: Context<OperatorEnv, Path>,
+    input: Input<Body, Query>,
+  ) => Promise<Outcome<DomainValue<z.output<Json>>, Conflict>> | Outcome<DomainValue<z.output<Json>>, Conflict>;
+}
+
+export interface Operation extends Description<z.ZodType, z.ZodObject, z.ZodType, ConflictCode> {
+  tag: Tag;
+  method: Method;
+  path: string;
+  handler: Handler<OperatorEnv>;
+}
+
+/** Returns the function that defines an operation of this tag. */
+export function operationsOf(tag: Tag, tagNoun: string) {
+  return <
+    Path extends string,
+    Body extends z.ZodType = z.ZodNever,
+    Query extends z.ZodObject = z.ZodObject,
+    Json extends z.ZodType = z.ZodUnknown,
+    Conflict extends ConflictCode = never,
+  >(
+    method: Method,
+    path: Path,
+    operation: Description<Body, Query, Json, Conflict> & Implementation<Path, Body, Query, Json, Conflict>,
+  ): Operation => {
+    const { noun = tagNoun, handle, ...described } = operation;
+    const handler: Handler<OperatorEnv, Path> = async (c) => {
+      const input = await readInput(c, operation);
+      if (input instanceof Response) return input;
+      const outcome: unknown = await handle(c, input as Input<Body, Query>);
+      if (outcome instanceof Response) return outcome;
+      if (outcome === null) return notFound(c, noun);
+      if (!isResult(outcome)) return answer(c, operation, outcome);
+      return outcome.ok ? answer(c, operation, outcome.value) : refused(c, outcome.refusal, noun);
+    };
+    return { tag, method, path, ...described, handler };
   };
-  return Object.assign(validate, { [OPERATION]: spec });
+}
+
+type AnyDescription = Description<z.ZodType, z.ZodObject, z.ZodType, unknown>;
+
+function isResult(outcome: unknown): outcome is Result<unknown, "not_found" | ConflictCode | readonly FieldError[]> {
+  return typeof outcome === "object" && outcome !== null && "ok" in outcome;
+}
+
+function answer(c: Context<OperatorEnv>, { answers, schema }: AnyDescription, value: unknown): Response {
+  if (schema === undefined) return c.body(null, 204);
+  const status = Number(Object.keys(answers)[0]) as ContentfulStatusCode;
+  return c.json(toJson(schema, value) as object, status);
+}
+
+async function readInput(
+  c: Context<OperatorEnv>,
+  { body, query, bodyMaxBytes = OPERATOR_BODY_MAX_BYTES }: AnyDescription,
+): Promise<Response | { body: unknown; query: unknown }> {
+  const input = { body: {}, query: {} };
+  if (query !== undefined) {
+    const parsed = query.safeParse(c.req.query());
+    if (!parsed.success) return validationFailed(c, fieldErrors(parsed.error));
+    input.query = camelKeys(parsed.data);
+  }
+  if (body !== undefined) {
+    const json = await readJson(c, bodyMaxBytes);
+    if (json instanceof Response) return json;
+    const parsed = body.safeParse(json.value);
+    if (!parsed.success) return validationFailed(c, fieldErrors(parsed.error));
+    input.body = camelKeys(parsed.data as object);
+  }
+  return input;
 }
 
 /** The JSON value of the body, or the answer that refuses the body. The token has been checked before. */
@@ -118,11 +205,6 @@ function problemOfShape(bytes: Uint8Array): string | null {
     : null;
 }
 
-/** The description that a registered handler carries; undefined for other handlers. */
-export function describedOperation(handler: object): Operation | undefined {
-  return OPERATION in handler ? (handler[OPERATION] as Operation) : undefined;
-}
-
 interface FieldError {
   /** Path of the wrong field, such as `conditions.0.path`; empty for the whole. */
   path: string;
@@ -145,36 +227,33 @@ export function notFound(c: Context<OperatorEnv>, noun: string): Response {
   return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${noun}.` });
 }
 
-export function conflict(
-  c: Context<OperatorEnv>,
-  code: ConflictCode,
-  detail: string = { ...CONFLICTS, ...LIMIT_COPY }[code],
-): Response {
+export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string = CONFLICTS[code]): Response {
   return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 
-/** Answers a refused change: 404 for `not_found`, 409 for a code. */
-export function refused(c: Context<OperatorEnv>, noun: string, refusal: "not_found" | ConflictCode): Response {
-  return refusal === "not_found" ? notFound(c, noun) : conflict(c, refusal);
+function refused(
+  c: Context<OperatorEnv>,
+  refusal: "not_found" | ConflictCode | readonly FieldError[],
+  noun: string,
+): Response {
+  if (refusal === "not_found") return notFound(c, noun);
+  return typeof refusal === "string" ? conflict(c, refusal) : validationFailed(c, refusal);
 }
 
-/**
- * Maximum number of invalid fields in an answer. More are rarely one person's mistake, and the answer could exceed
- * the body.
- */
+/** Maximum number of invalid fields in an answer. More are rarely one person's mistake. */
 const NAMED_FIELDS = 100;
-/** Characters of all that an answer says of wrong fields: of at most six bytes each, and said twice, they are less than 100 KB. */
+/** Maximum characters of all paths and messages. Each takes up to six bytes and is sent twice: less than 100 KB. */
 const NAMED_CHARACTERS = 8_000;
-/** Characters of a field's path that are repeated, and of each name in it: a name may be anything, an API key too. */
-const PATH_CHARACTERS = 200;
-const MESSAGE_CHARACTERS = 400;
+/** Maximum characters of a path, and of a message. */
+const TEXT_CHARACTERS = 400;
+/** Maximum characters of a sent name in a path: a name may be anything, even an API key. */
 const NAME_CHARACTERS = 60;
 
 function firstErrors(all: Iterable<FieldError>): FieldError[] {
   const errors: FieldError[] = [];
   let characters = 0;
   for (const error of all) {
-    const shown = { path: cut(error.path, PATH_CHARACTERS), message: cut(error.message, MESSAGE_CHARACTERS) };
+    const shown = { path: cut(error.path, TEXT_CHARACTERS), message: cut(error.message, TEXT_CHARACTERS) };
     characters += shown.path.length + shown.message.length;
     if (errors.length === NAMED_FIELDS || characters > NAMED_CHARACTERS) break;
     errors.push(shown);
@@ -199,7 +278,7 @@ function shownName(name: string): string {
   return name.length > NAME_CHARACTERS ? `${shown}…` : shown;
 }
 
-/** Codes beside those of ingestion: all addresses or the operator API answer with them. */
+/** Codes of all addresses or of the operator API only. REFUSALS has the codes of ingestion. */
 const OTHER_CODES = {
   not_found: { status: 404, when: "There is nothing at this address, or no record with this id in this workspace." },
   method_not_allowed: { status: 405, when: "The address is known, the method is not; see `Allow`." },
@@ -207,18 +286,13 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-/** Codes of the operator API's 409 answers, with their details. LIMIT_COPY has the details of limits. */
+/** Codes of the operator API's 409 answers, with their details. */
 const CONFLICTS = {
   slug_taken: "Another workspace has this slug.",
   email_taken: "The address is a member already. Change its role with PATCH.",
   key_inactive: "The key is deactivated or expired, so it cannot be rotated. Create a new key instead.",
-  too_many_keys: "The workspace has as many active API keys as it may have.",
-  too_many_keys_a_day: "The workspace has created as many API keys in 24 hours as it may create.",
-  templates_too_large: "All payload templates of the workspace together would have too many bytes.",
   last_owner: "A workspace keeps at least one owner. Make another member an owner first.",
-  too_many_members: "The workspace has as many members as it may have.",
-  too_many_rules: "The workspace has as many mapping rules as it may have.",
-  rules_too_large: "All mapping rules of the workspace together would have too many values.",
+  ...LIMIT_COPY,
   too_many_destinations: `The workspace has ${DESTINATIONS_MAX} destinations, the most it may have.`,
   destination_not_active: "The destination is paused or switched off. Resume it first.",
   destination_without_secret: "Only deliveries to a webhook are signed.",

@@ -1,4 +1,6 @@
 /** The operator API (design §9), for the deployer's own systems, and the documents that are made from its routes. */
+import { Hono } from "hono";
+import { createMiddleware } from "hono/factory";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
@@ -9,11 +11,10 @@ import { accountRoutes } from "./account-routes.ts";
 import { deletionRoutes, exportRoutes } from "./data-care-routes.ts";
 import { destinationRoutes } from "./destination-routes.ts";
 import { createDocumentRoutes } from "./docs/docs-page.tsx";
-import { operator } from "./environment.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
-import { notFound, describedOperation } from "./operation.ts";
+import { notFound, type OperatorEnv } from "./operation.ts";
 import { planRoutes } from "./plan-routes.ts";
 import { restoreRoutes } from "./restore-routes.ts";
 import { ruleRoutes } from "./rule-routes.ts";
@@ -22,7 +23,7 @@ import { usageRoutes } from "./usage-routes.ts";
 import { workspaceRoutes } from "./workspace-routes.ts";
 
 /** No cache may store an answer: answers belong to one deployment, and some contain a secret. */
-const noStore = operator.createMiddleware(async (c, next) => {
+const noStore = createMiddleware<OperatorEnv>(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");
 });
@@ -31,7 +32,7 @@ const noStore = operator.createMiddleware(async (c, next) => {
  * Checks the bearer token. Digests are compared, so that timing reveals nothing. Two tokens may be valid during an exchange
  * (docs/operate.md: A leaked operator token).
  */
-const authorise = operator.createMiddleware(async (c, next) => {
+const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
   const { OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: { OPERATOR_TOKEN?: string; OPERATOR_TOKEN_NEXT?: string } = c.env;
   const tokens = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT].flatMap((token) => token || []);
   // Without a token configured the routes do not exist.
@@ -65,49 +66,42 @@ const authorise = operator.createMiddleware(async (c, next) => {
   });
 });
 
-const setContext = operator.createMiddleware((c, next) => {
+const setContext = createMiddleware<OperatorEnv>((c, next) => {
   c.set("db", controlDatabase(c.env.DB));
   c.set("by", { actor: "operator", nowMs: Date.now() });
   return next();
 });
 
-const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
+const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next) => {
   const workspace = await findWorkspace(c.var.db, c.req.param("workspace_id") ?? "");
   if (workspace === null) return notFound(c, "workspace");
   c.set("workspace", workspace);
   return next();
 });
 
-const described = operator
-  .createApp()
+export const OPERATIONS = [
+  ...planRoutes,
+  ...workspaceRoutes,
+  ...healthRoutes,
+  ...restoreRoutes,
+  ...memberRoutes,
+  ...keyRoutes,
+  ...ruleRoutes,
+  ...usageRoutes,
+  ...signalRoutes,
+  ...accountRoutes,
+  ...exportRoutes,
+  ...deletionRoutes,
+  ...destinationRoutes,
+];
+
+export const documentRoutes = createDocumentRoutes(OPERATIONS);
+
+export const operatorRoutes = new Hono<OperatorEnv>()
   .use(noStore, authorise, setContext)
-  .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
-  .route("/", planRoutes)
-  .route("/", workspaceRoutes)
-  .route("/", healthRoutes)
-  .route("/", restoreRoutes)
-  .route("/", memberRoutes)
-  .route("/", keyRoutes)
-  .route("/", ruleRoutes)
-  .route("/", usageRoutes)
-  .route("/", signalRoutes)
-  .route("/", accountRoutes)
-  .route("/", exportRoutes)
-  .route("/", deletionRoutes)
-  .route("/", destinationRoutes);
-
-export const documentRoutes = createDocumentRoutes(described.routes);
-export const operatorRoutes = refuseOtherMethods(described);
-
-/** Answers 405 with `Allow` if the path is known and the method is not. */
-function refuseOtherMethods(app: typeof described): typeof described {
-  const allowed = Map.groupBy(
-    app.routes.filter((route) => describedOperation(route.handler) !== undefined),
-    (route) => route.path,
-  );
-  for (const [path, routes] of allowed) {
-    const allow = routes.map((route) => (route.method === "GET" ? "GET, HEAD" : route.method)).join(", ");
-    app.all(path, (c) => methodNotAllowed(c, allow));
-  }
-  return app;
+  .use("/workspaces/:workspace_id/*", findWorkspaceOfPath);
+for (const { method, path, handler } of OPERATIONS) operatorRoutes.on(method, path, handler);
+for (const [path, operations] of Map.groupBy(OPERATIONS, (operation) => operation.path)) {
+  const allow = operations.map(({ method }) => (method === "GET" ? "GET, HEAD" : method)).join(", ");
+  operatorRoutes.all(path, (c) => methodNotAllowed(c, allow));
 }

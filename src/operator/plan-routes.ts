@@ -2,13 +2,13 @@
 import * as z from "zod";
 import { listPlans, putPlan } from "../control/plans.ts";
 import { unknownWorkspaces } from "../control/workspaces.ts";
+import { refuse } from "../domain/result.ts";
 import { name } from "../http/fields.ts";
 import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
-import { answer, answerPage, camelKeys, listOf, askedPage, pageQuery } from "./answers.ts";
-import { operator } from "./environment.ts";
-import { operationsOf, validationFailed } from "./operation.ts";
+import { askedPage, camelKeys, listOf, pageQuery, toJson } from "./api-json.ts";
+import { operationsOf } from "./operation.ts";
 
-const operation = operationsOf("Plans");
+const operation = operationsOf("Plans", "plan");
 
 /** Maximum number of workspaces that may have a plan offered by name. */
 const PLAN_MAX_WORKSPACES = 200;
@@ -21,9 +21,6 @@ const terms = {
   name,
   signal_limit: z.int().min(1).max(1e12).describe("Signals per billing period (the allowance)."),
   paid: z.boolean().describe("Only paid plans can lose the extra room."),
-};
-
-const optionalTerms = {
   retention_days: retentionDays.describe(
     "Days for which a signal is kept after its receipt. Null: for ever. People, scores and scoring signals stay.",
   ),
@@ -45,63 +42,49 @@ const optionalTerms = {
     .nullable()
     .describe("Price of overages that the Usage page shows. Null: no price is shown. This service bills nothing."),
 };
-
 const planBody = z.strictObject({
   ...terms,
-  retention_days: optionalTerms.retention_days.default(null),
-  offered_to: optionalTerms.offered_to.default(null),
-  overage_price: optionalTerms.overage_price.default(null),
+  retention_days: terms.retention_days.default(null),
+  offered_to: terms.offered_to.default(null),
+  overage_price: terms.overage_price.default(null),
 });
-const planAnswer = z
-  .object({ id: z.string().meta({ example: "growth" }), ...terms, name: z.string(), ...optionalTerms })
-  .meta({ id: "Plan" });
+const plan = z.object({ id: z.string().meta({ example: "growth" }), ...terms, name: z.string() }).meta({ id: "Plan" });
 
-export const planRoutes = operator
-  .createApp()
-  .get(
-    "/plans",
-    operation({
-      summary: "List the plans",
-      query: pageQuery,
-      answers: { 200: { description: "The plans, by id.", schema: listOf(planAnswer) } },
-    }),
-    async (c) => answerPage(c, planAnswer, await listPlans(c.var.db, askedPage(c))),
-  )
-  .put(
-    "/plans/:plan_id",
-    operation({
-      summary: "Create or replace a plan",
-      description:
-        "Takes effect for each workspace on the plan within a minute of the workspace's next call. A changed retention takes " +
-        "effect with the next signal, or within a day without signals.",
-      body: planBody,
-      bodyExample: {
-        name: "Growth",
-        signal_limit: 500_000,
-        paid: true,
-        retention_days: 395,
-        overage_price: { per_thousand: 0.4, currency: "EUR" },
-      },
-      answers: {
-        200: { description: "The changed plan.", schema: planAnswer },
-        201: { description: "The new plan.", schema: planAnswer },
-      },
-    }),
-    async (c) => {
-      const { db, by } = c.var;
+export const planRoutes = [
+  operation("GET", "/plans", {
+    summary: "List the plans",
+    query: pageQuery,
+    answers: { 200: "The plans, by id." },
+    schema: listOf(plan),
+    handle: (c, { query }) => listPlans(c.var.db, askedPage(query)),
+  }),
+  operation("PUT", "/plans/:plan_id", {
+    summary: "Create or replace a plan",
+    description:
+      "Takes effect for each workspace on the plan within a minute of the workspace's next call. A changed retention takes " +
+      "effect with the next signal, or within a day without signals.",
+    body: planBody,
+    bodyExample: {
+      name: "Growth",
+      signal_limit: 500_000,
+      paid: true,
+      retention_days: 395,
+      overage_price: { per_thousand: 0.4, currency: "EUR" },
+    },
+    answers: { 200: "The changed plan.", 201: "The new plan." },
+    schema: plan,
+    async handle(c, { body: { overagePrice, ...body } }) {
       const id = c.req.param("plan_id");
       if (!PLAN_ID.test(id)) {
-        return validationFailed(c, [
-          { path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" },
-        ]);
+        return refuse([{ path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" }]);
       }
-      const { overagePrice: price, ...body } = camelKeys(c.req.valid("json"));
-      const plan = { id, ...body, overagePrice: price && camelKeys(price) };
-      const unknown = await unknownWorkspaces(db, plan.offeredTo ?? []);
+      const stored = { id, ...body, overagePrice: overagePrice && camelKeys(overagePrice) };
+      const unknown = await unknownWorkspaces(c.var.db, stored.offeredTo ?? []);
       if (unknown.length > 0) {
-        return validationFailed(c, [{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
+        return refuse([{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
       }
-      const { created } = await putPlan(db, plan, by);
-      return answer(c, planAnswer, plan, created ? 201 : 200);
+      const { created } = await putPlan(c.var.db, stored, c.var.by);
+      return created ? c.json(toJson(plan, stored) as object, 201) : stored;
     },
-  );
+  }),
+];

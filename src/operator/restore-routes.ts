@@ -4,11 +4,10 @@ import { acknowledgeRestore, listRestores } from "../control/restores.ts";
 import { counted } from "../domain/text.ts";
 import { time } from "../http/fields.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
-import { answer, count, idOf, isoInstant } from "./answers.ts";
-import { contextOf, operator, storeOf } from "./environment.ts";
-import { conflict, notFound, operationsOf } from "./operation.ts";
+import { count, idOf, isoInstant } from "./api-json.ts";
+import { conflict, contextOf, operationsOf, storeOf } from "./operation.ts";
 
-const operation = operationsOf("Workspaces");
+const operation = operationsOf("Workspaces", "restore");
 
 /** Maximum number of listed restores. A workspace hardly ever has several. */
 const LISTED = 50;
@@ -50,72 +49,57 @@ const restore = z
   .meta({ id: "Restore" });
 const restoreList = z.object({ items: z.array(restore) });
 
-export const restoreRoutes = operator
-  .createApp()
-  .post(
-    "/workspaces/:workspace_id/restore",
-    operation({
-      summary: "Roll back a workspace",
-      description:
-        "Restores counts, signals, people and notifications together to one time, with the platform's point-in-time " +
-        "recovery. Signals accepted since then are lost, and the books show how many. Deletions of people are repeated. Senders " +
-        "get 503 for some seconds. Repeat a failed call unchanged: it continues. The local runtime has no such recovery.",
-      body,
-      bodyExample: { at: "2026-11-22T03:00:00.000Z" },
-      answers: { 200: { description: "The workspace is restored.", schema: restored } },
-      conflicts: ["not_restorable", "signals_wait", "restore_unfinished"],
-    }),
-    async (c) => {
-      const { force: isForced, ...wanted } = c.req.valid("json");
+export const restoreRoutes = [
+  operation("POST", "/workspaces/:workspace_id/restore", {
+    summary: "Roll back a workspace",
+    description:
+      "Restores counts, signals, people and notifications together to one time, with the platform's point-in-time " +
+      "recovery. Signals accepted since then are lost, and the books show how many. Deletions of people are repeated. Senders " +
+      "get 503 for some seconds. Repeat a failed call unchanged: it continues. The local runtime has no such recovery.",
+    body,
+    bodyExample: { at: "2026-11-22T03:00:00.000Z" },
+    answers: { 200: "The workspace is restored." },
+    schema: restored,
+    conflicts: ["not_restorable", "signals_wait", "restore_unfinished"],
+    async handle(c, { body: { force: isForced, ...wanted } }) {
       const target = "at" in wanted ? { atMs: Date.parse(wanted.at) } : wanted;
       const done = await restoreWorkspace(contextOf(c), target, isForced);
-      if (done.ok) return answer(c, restored, { id: done.value.id, ...done.value.recovered });
+      if (done.ok) return { id: done.value.id, ...done.value.recovered };
       const { refusal } = done;
-      if (refusal.reason === "no_such_restore") return notFound(c, "restore");
-      return conflict(c, refusal.reason, detailOf(refusal));
+      return refusal.reason === "no_such_restore" ? null : conflict(c, refusal.reason, detailOf(refusal));
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/recover",
-    operation({
-      summary: "Finish a restore",
-      description:
-        "Call this after D1 was restored from a backup: deactivated keys stay deactivated, the plan takes effect again, and " +
-        "mapping rules get versions that the Signal Store has not seen yet. It also finishes a restore of the workspace that " +
-        "has restored all objects. A healthy workspace does not change.",
-      answers: { 200: { description: "What was done.", schema: recovered } },
-    }),
-    async (c) => {
-      return answer(c, recovered, await recoverWorkspace(contextOf(c)));
-    },
-  )
-  .get(
-    "/workspaces/:workspace_id/restores",
-    operation({
-      summary: "List the restores of a workspace",
-      answers: { 200: { description: `The latest ${LISTED} restores.`, schema: restoreList } },
-    }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      return answer(c, restoreList, { items: await listRestores(db, workspace.id, LISTED) });
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/restores/:restore_id/acknowledge",
-    operation({
-      summary: "Acknowledge what a restore has lost",
-      description:
-        "Health no longer shows the loss; the books still do. Payloads in R2 that the restored workspace does not know are " +
-        "deleted, so that the restore can no longer be undone completely.",
-      answers: { 200: { description: "The restore.", schema: restore } },
-    }),
-    async (c) => {
+  }),
+  operation("POST", "/workspaces/:workspace_id/recover", {
+    summary: "Finish a restore",
+    description:
+      "Call this after D1 was restored from a backup: deactivated keys stay deactivated, the plan takes effect again, and " +
+      "mapping rules get versions that the Signal Store has not seen yet. It also finishes a restore of the workspace that " +
+      "has restored all objects. A healthy workspace does not change.",
+    answers: { 200: "What was done." },
+    schema: recovered,
+    handle: (c) => recoverWorkspace(contextOf(c)),
+  }),
+  operation("GET", "/workspaces/:workspace_id/restores", {
+    summary: "List the restores of a workspace",
+    answers: { 200: `The latest ${LISTED} restores.` },
+    schema: restoreList,
+    handle: async (c) => ({ items: await listRestores(c.var.db, c.var.workspace.id, LISTED) }),
+  }),
+  operation("POST", "/workspaces/:workspace_id/restores/:restore_id/acknowledge", {
+    summary: "Acknowledge what a restore has lost",
+    description:
+      "Health no longer shows the loss; the books still do. Payloads in R2 that the restored workspace does not know are " +
+      "deleted, so that the restore can no longer be undone completely.",
+    answers: { 200: "The restore." },
+    schema: restore,
+    async handle(c) {
       const acknowledged = await acknowledgeRestore(contextOf(c), c.req.param("restore_id"));
-      if (acknowledged?.state !== "done") return notFound(c, "restore");
+      if (acknowledged?.state !== "done") return null;
       await storeOf(c).removeUnknownObjects();
-      return answer(c, restore, acknowledged);
+      return acknowledged;
     },
-  );
+  }),
+];
 
 function detailOf(refusal: Exclude<RestoreRefusal, { reason: "no_such_restore" }>): string {
   switch (refusal.reason) {

@@ -1,8 +1,8 @@
 /** Mapping rules (spec §1, design §8.5): changes, versions, import, and rules on stored signals. */
-import type { Context } from "hono";
 import * as z from "zod";
 import { createRule, restoreRule, updateRule } from "../control/rule-changes.ts";
 import { findRule, listRules, listRuleVersions } from "../control/stored-rules.ts";
+import { refuse } from "../domain/result.ts";
 import { ruleDifferences } from "../domain/rules/rule-content.ts";
 import {
   PREVIEW_DEFAULT_DAYS,
@@ -23,24 +23,10 @@ import {
 } from "../workspace/import-rules.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
-import {
-  answer,
-  answerFound,
-  answerPage,
-  camelKeys,
-  count,
-  idOf,
-  instant,
-  isoInstant,
-  listOf,
-  askedPage,
-  pageQuery,
-  type DomainValue,
-} from "./answers.ts";
-import { contextOf, operator, storeOf, type OperatorEnv } from "./environment.ts";
-import { conflict, notFound, operationsOf, refused, validationFailed } from "./operation.ts";
+import { askedPage, count, idOf, instant, isoInstant, listOf, pageQuery, type DomainValue } from "./api-json.ts";
+import { contextOf, operationsOf, storeOf } from "./operation.ts";
 
-const operation = operationsOf("Mapping rules");
+const operation = operationsOf("Mapping rules", "rule");
 
 const mappingRule = z
   .object({
@@ -134,231 +120,187 @@ type ImportResult = DomainValue<z.output<typeof importResult>>;
 const { enabled: _, ...proposedFields } = newRule.shape;
 const proposedRule = z.object(proposedFields).meta({ id: "ProposedRule" });
 
-export const ruleRoutes = operator
-  .createApp()
-  .post(
-    "/workspaces/:workspace_id/rules",
-    operation({
-      summary: "Create a mapping rule",
-      body: newRule,
-      bodyExample: {
-        name: "Asked for a demo",
-        event: "Filled Out Form",
-        match: "all",
-        conditions: [{ path: "properties.form_name", operator: "contains", value: "demo" }],
-        scoring_signal: "demo_requested",
-        points: 20,
-      },
-      answers: { 201: { description: "The new rule.", schema: mappingRule } },
-      conflicts: ["too_many_rules", "rules_too_large"],
-    }),
-    async (c) => {
-      const created = await createRule(contextOf(c), camelKeys(c.req.valid("json")));
-      return created.ok ? answer(c, mappingRule, created.value, 201) : refused(c, "rule", created.refusal);
+export const ruleRoutes = [
+  operation("POST", "/workspaces/:workspace_id/rules", {
+    summary: "Create a mapping rule",
+    body: newRule,
+    bodyExample: {
+      name: "Asked for a demo",
+      event: "Filled Out Form",
+      match: "all",
+      conditions: [{ path: "properties.form_name", operator: "contains", value: "demo" }],
+      scoring_signal: "demo_requested",
+      points: 20,
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/rules",
-    operation({
-      summary: "List the mapping rules",
-      query: pageQuery,
-      answers: { 200: { description: "The rules, newest first.", schema: listOf(mappingRule) } },
+    answers: { 201: "The new rule." },
+    schema: mappingRule,
+    conflicts: ["too_many_rules", "rules_too_large"],
+    handle: (c, { body }) => createRule(contextOf(c), body),
+  }),
+  operation("GET", "/workspaces/:workspace_id/rules", {
+    summary: "List the mapping rules",
+    query: pageQuery,
+    answers: { 200: "The rules, newest first." },
+    schema: listOf(mappingRule),
+    handle: (c, { query }) => listRules(c.var.db, c.var.workspace.id, askedPage(query)),
+  }),
+  operation("GET", "/workspaces/:workspace_id/rules/:rule_id", {
+    summary: "Get a mapping rule",
+    answers: { 200: "The rule." },
+    schema: mappingRule,
+    handle: (c) => findRule(c.var.db, c.var.workspace.id, c.req.param("rule_id")),
+  }),
+  operation("PATCH", "/workspaces/:workspace_id/rules/:rule_id", {
+    summary: "Change a mapping rule",
+    description:
+      "Takes effect with the next processed signal. Existing scoring signals keep the version of the rule that made them, " +
+      "even if the rule is disabled, until the rule is applied to stored signals.",
+    body: ruleChange,
+    bodyExample: { points: 25 },
+    answers: { 200: "The changed rule." },
+    schema: mappingRule,
+    conflicts: ["rules_too_large", "rule_changed"],
+    handle: (c, { body }) => updateRule(contextOf(c), c.req.param("rule_id"), body),
+  }),
+  operation("DELETE", "/workspaces/:workspace_id/rules/:rule_id", {
+    summary: "Delete a mapping rule",
+    description:
+      "The rule makes no further scoring signals. Its existing scoring signals keep their points, unless " +
+      "`scoring_signals=remove` removes them. They can also be removed after the rule was deleted. If they are kept, an " +
+      "application of the rule that is running continues.",
+    query: z.strictObject({
+      scoring_signals: z
+        .enum(["keep", "remove"])
+        .default("keep")
+        .describe("Whether the rule's scoring signals are kept or removed."),
     }),
-    async (c) => answerPage(c, mappingRule, await listRules(c.var.db, c.var.workspace.id, askedPage(c))),
-  )
-  .get(
-    "/workspaces/:workspace_id/rules/:rule_id",
-    operation({ summary: "Get a mapping rule", answers: { 200: { description: "The rule.", schema: mappingRule } } }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      return answerFound(c, mappingRule, "rule", await findRule(db, workspace.id, c.req.param("rule_id")));
+    answers: {
+      202: "Deleted. Its scoring signals are being removed.",
+      204: "Deleted. Its scoring signals are kept.",
     },
-  )
-  .patch(
-    "/workspaces/:workspace_id/rules/:rule_id",
-    operation({
-      summary: "Change a mapping rule",
-      description:
-        "Takes effect with the next processed signal. Existing scoring signals keep the version of the rule that made them, " +
-        "even if the rule is disabled, until the rule is applied to stored signals.",
-      body: ruleChange,
-      bodyExample: { points: 25 },
-      answers: { 200: { description: "The changed rule.", schema: mappingRule } },
-      conflicts: ["rules_too_large", "rule_changed"],
-    }),
-    async (c) => {
-      const change = camelKeys(c.req.valid("json"));
-      const updated = await updateRule(contextOf(c), c.req.param("rule_id"), change);
-      return updated.ok ? answer(c, mappingRule, updated.value) : refused(c, "rule", updated.refusal);
+    schema: ruleJob,
+    async handle(c, { query }) {
+      const ended = await endRule(contextOf(c), { ruleId: c.req.param("rule_id"), ...query });
+      if (ended === "not_found") return null;
+      return ended === "deleted" ? c.body(null, 204) : ended;
     },
-  )
-  .delete(
-    "/workspaces/:workspace_id/rules/:rule_id",
-    operation({
-      summary: "Delete a mapping rule",
-      description:
-        "The rule makes no further scoring signals. Its existing scoring signals keep their points, unless " +
-        "`scoring_signals=remove` removes them. They can also be removed after the rule was deleted. If they are kept, an " +
-        "application of the rule that is running continues.",
-      query: z.strictObject({
-        scoring_signals: z
-          .enum(["keep", "remove"])
-          .default("keep")
-          .describe("Whether the rule's scoring signals are kept or removed."),
-      }),
-      answers: {
-        202: { description: "Deleted. Its scoring signals are being removed.", schema: ruleJob },
-        204: { description: "Deleted. Its scoring signals are kept." },
-      },
-    }),
-    async (c) => {
-      const end = { ruleId: c.req.param("rule_id"), scoringSignals: c.req.valid("query").scoring_signals };
-      const ended = await endRule(contextOf(c), end);
-      if (ended === "not_found") return notFound(c, "rule");
-      return ended === "deleted" ? c.body(null, 204) : answer(c, ruleJob, ended, 202);
+  }),
+  operation("POST", "/workspaces/:workspace_id/rules/import", {
+    summary: "Import mapping rules",
+    description:
+      "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
+      "changed. Other rules of the import are added. Rules of the workspace that the import does not name are kept. Each " +
+      "rule is enabled or disabled as in the import. The import is done completely or not at all: a 422 lists the errors by " +
+      "rule. With `dry_run=true` the answer shows what the import would do.",
+    body: ruleFile,
+    bodyMaxBytes: RULES_FILE_MAX_BYTES,
+    bodyExample: {
+      items: [{ name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 }],
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/rules/import",
-    operation({
-      summary: "Import mapping rules",
-      description:
-        "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
-        "changed. Other rules of the import are added. Rules of the workspace that the import does not name are kept. Each " +
-        "rule is enabled or disabled as in the import. The import is done completely or not at all: a 422 lists the errors by " +
-        "rule. With `dry_run=true` the answer shows what the import would do.",
-      body: ruleFile,
-      bodyMaxBytes: RULES_FILE_MAX_BYTES,
-      bodyExample: {
-        items: [{ name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 }],
-      },
-      query: z.strictObject({
-        dry_run: z
-          .enum(["true", "false"])
-          .default("false")
-          .describe("Shows what the import would do, and changes nothing."),
-      }),
-      answers: { 200: { description: "What the import did, or would do.", schema: importResult } },
-      conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
+    query: z.strictObject({
+      dry_run: z
+        .enum(["true", "false"])
+        .default("false")
+        .describe("Shows what the import would do, and changes nothing."),
     }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      const imported = c.req.valid("json").items.map(importedOf);
-      if (c.req.valid("query").dry_run === "true") {
-        const plan = await planRuleImport(db, workspace.id, imported);
-        return canBeDone(plan) ? answer(c, importResult, resultOf(plan, [])) : impossible(c, plan);
+    answers: { 200: "What the import did, or would do." },
+    schema: importResult,
+    conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
+    async handle(c, { body, query }) {
+      const imported = body.items.map(importedOf);
+      if (query.dryRun === "true") {
+        const plan = await planRuleImport(c.var.db, c.var.workspace.id, imported);
+        return canBeDone(plan) ? resultOf(plan, []) : impossible(plan);
       }
       const done = await importRules(contextOf(c), imported);
-      if (done.ok) return answer(c, importResult, resultOf(done.value.plan, done.value.addedIds));
-      return done.refusal.why === "not_possible" ? impossible(c, done.refusal.plan) : conflict(c, "rules_changed");
+      if (done.ok) return resultOf(done.value.plan, done.value.addedIds);
+      return done.refusal.why === "not_possible" ? impossible(done.refusal.plan) : refuse("rules_changed" as const);
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/rules/:rule_id/versions",
-    operation({
-      summary: "List the versions of a mapping rule",
-      description:
-        `The current version and at most ${RULE_VERSIONS_KEPT} earlier versions, newest first, in one page. There are fewer ` +
-        "if the workspace's rules are very large.",
-      answers: { 200: { description: "The content of the rule in each version.", schema: listOf(version) } },
-    }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      const found = await listRuleVersions(db, workspace.id, c.req.param("rule_id"));
-      return found === null ? notFound(c, "rule") : answerPage(c, version, { items: found.versions, next: null });
+  }),
+  operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
+    summary: "List the versions of a mapping rule",
+    description:
+      `The current version and at most ${RULE_VERSIONS_KEPT} earlier versions, newest first, in one page. There are fewer ` +
+      "if the workspace's rules are very large.",
+    answers: { 200: "The content of the rule in each version." },
+    schema: listOf(version),
+    async handle(c) {
+      const found = await listRuleVersions(c.var.db, c.var.workspace.id, c.req.param("rule_id"));
+      return found && { items: found.versions, next: null };
     },
-  )
-  .post(
-    "/workspaces/:workspace_id/rules/:rule_id/versions/:version/restore",
-    operation({
-      summary: "Restore a version of a mapping rule",
-      description:
-        "Creates a new version with the content of the earlier version, including whether the rule was enabled. Stored " +
-        "signals do not change until the rule is applied to them.",
-      answers: { 200: { description: "The changed rule.", schema: mappingRule } },
-      conflicts: ["rules_too_large", "rule_changed"],
+  }),
+  operation("POST", "/workspaces/:workspace_id/rules/:rule_id/versions/:version/restore", {
+    summary: "Restore a version of a mapping rule",
+    description:
+      "Creates a new version with the content of the earlier version, including whether the rule was enabled. Stored " +
+      "signals do not change until the rule is applied to them.",
+    answers: { 200: "The changed rule." },
+    schema: mappingRule,
+    conflicts: ["rules_too_large", "rule_changed"],
+    noun: "version of a rule",
+    handle: (c) => restoreRule(contextOf(c), c.req.param("rule_id"), Number(c.req.param("version"))),
+  }),
+  operation("POST", "/workspaces/:workspace_id/rules/preview", {
+    summary: "Try a mapping rule on stored signals",
+    description:
+      "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
+      "nothing.",
+    body: newRule,
+    bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
+    query: z.strictObject({
+      days: z.coerce
+        .number()
+        .int()
+        .min(1)
+        .max(PREVIEW_MAX_DAYS)
+        .default(PREVIEW_DEFAULT_DAYS)
+        .describe("Reads signals that were received in this many last days."),
     }),
-    async (c) => {
-      const { rule_id: ruleId, version: earlier } = c.req.param();
-      const restored = await restoreRule(contextOf(c), ruleId, Number(earlier));
-      return restored.ok ? answer(c, mappingRule, restored.value) : refused(c, "version of a rule", restored.refusal);
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/rules/preview",
-    operation({
-      summary: "Try a mapping rule on stored signals",
-      description:
-        "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
-        "nothing.",
-      body: newRule,
-      bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
-      query: z.strictObject({
-        days: z.coerce
-          .number()
-          .int()
-          .min(1)
-          .max(PREVIEW_MAX_DAYS)
-          .default(PREVIEW_DEFAULT_DAYS)
-          .describe("Reads signals that were received in this many last days."),
-      }),
-      answers: { 200: { description: "What the rule matches.", schema: preview } },
-    }),
-    async (c) => {
-      const { name: _name, enabled: _enabled, ...draft } = camelKeys(c.req.valid("json"));
-      const { days } = c.req.valid("query");
-      return answer(c, preview, await previewRule(c.env, c.var.workspace.id, draft, days));
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/rules/:rule_id/apply",
-    operation({
-      summary: "Apply a mapping rule to stored signals",
-      description:
-        "Changes the rule's scoring signals as if the rule had always been as it is now: missing ones are added, those of an " +
-        "earlier version get the current name, points and version, and those that no longer match are removed. The scores " +
-        "follow. Applying a disabled rule removes all of its scoring signals. Scoring signals whose signals are no longer " +
-        "stored are kept, unless the rule is disabled. Runs in the background. A repeated call starts again with the " +
-        "rule's current version.",
-      answers: { 202: { description: "The application has started.", schema: ruleJob } },
-    }),
-    async (c) => {
-      const job = await applyRule(contextOf(c), c.req.param("rule_id"));
-      return answerFound(c, ruleJob, "rule", job, 202);
-    },
-  )
-  .get(
-    "/workspaces/:workspace_id/rules/:rule_id/apply",
-    operation({
-      summary: "Follow the application of a mapping rule",
-      description: "The latest application, even if it has finished or the rule was deleted.",
-      answers: { 200: { description: "The progress.", schema: ruleJob } },
-    }),
-    async (c) => {
-      const job = await storeOf(c).ruleJob(c.req.param("rule_id"));
-      return answerFound(c, ruleJob, "application of a rule", job);
-    },
-  )
-  .get(
-    "/workspaces/:workspace_id/signals/:signal_id/proposed-rule",
-    operation({
-      summary: "Propose a mapping rule from a stored signal",
-      description:
-        "A body for the creation of a rule that matches this signal: its event, and conditions from its payload. Works for " +
-        "signals of the signal queue with a stored payload, not for identify calls and duplicates.",
-      answers: { 200: { description: "The proposed rule.", schema: proposedRule } },
-    }),
-    async (c) => {
+    answers: { 200: "What the rule matches." },
+    schema: preview,
+    handle: (c, { body: { name: _name, enabled: _enabled, ...draft }, query }) =>
+      previewRule(c.env, c.var.workspace.id, draft, query.days),
+  }),
+  operation("POST", "/workspaces/:workspace_id/rules/:rule_id/apply", {
+    summary: "Apply a mapping rule to stored signals",
+    description:
+      "Changes the rule's scoring signals as if the rule had always been as it is now: missing ones are added, those of an " +
+      "earlier version get the current name, points and version, and those that no longer match are removed. The scores " +
+      "follow. Applying a disabled rule removes all of its scoring signals. Scoring signals whose signals are no longer " +
+      "stored are kept, unless the rule is disabled. Runs in the background. A repeated call starts again with the " +
+      "rule's current version.",
+    answers: { 202: "The application has started." },
+    schema: ruleJob,
+    handle: (c) => applyRule(contextOf(c), c.req.param("rule_id")),
+  }),
+  operation("GET", "/workspaces/:workspace_id/rules/:rule_id/apply", {
+    summary: "Follow the application of a mapping rule",
+    description: "The latest application, even if it has finished or the rule was deleted.",
+    answers: { 200: "The progress." },
+    schema: ruleJob,
+    noun: "application of a rule",
+    handle: (c) => storeOf(c).ruleJob(c.req.param("rule_id")),
+  }),
+  operation("GET", "/workspaces/:workspace_id/signals/:signal_id/proposed-rule", {
+    summary: "Propose a mapping rule from a stored signal",
+    description:
+      "A body for the creation of a rule that matches this signal: its event, and conditions from its payload. Works for " +
+      "signals of the signal queue with a stored payload, not for identify calls and duplicates.",
+    answers: { 200: "The proposed rule." },
+    schema: proposedRule,
+    noun: "signal",
+    async handle(c) {
       const found = await proposeFrom(c.env, c.var.workspace.id, [c.req.param("signal_id")]);
-      return answerFound(c, proposedRule, "signal", found && { ...found, frequency: "every_time" });
+      return found && { ...found, frequency: "every_time" as const };
     },
-  );
+  }),
+];
 
-function impossible(c: Context<OperatorEnv>, { steps, noRoom }: RuleImport): Response {
+function impossible({ steps, noRoom }: RuleImport) {
   const errors = steps.flatMap((step, index) =>
     step.what === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
   );
-  return noRoom === null || errors.length > 0 ? validationFailed(c, errors) : conflict(c, noRoom);
+  return refuse(noRoom === null || errors.length > 0 ? errors : noRoom);
 }
 
 /** @param addedIds ids of the added rules, in order; empty for a dry run. */

@@ -10,21 +10,10 @@ import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
-import {
-  answer,
-  answerPage,
-  count,
-  filteredPageQuery,
-  idOf,
-  instant,
-  listOf,
-  askedPage,
-  pageQuery,
-} from "./answers.ts";
-import { contextOf, operator, storeOf } from "./environment.ts";
-import { notFound, operationsOf } from "./operation.ts";
+import { askedPage, count, filteredPageQuery, idOf, instant, listOf, pageQuery } from "./api-json.ts";
+import { contextOf, operationsOf, storeOf } from "./operation.ts";
 
-const operation = operationsOf("Signals");
+const operation = operationsOf("Signals", "signal");
 
 const payload = z.unknown().describe("The JSON as it was sent.");
 
@@ -150,7 +139,7 @@ const underWay = z
 const replayed = z.object({ replayed: z.int(), under_way: underWay });
 const released = z.object({ released: z.int(), still_held: z.int(), under_way: underWay });
 
-const email = z
+const emailFilter = z
   .string()
   .trim()
   .toLowerCase()
@@ -160,12 +149,12 @@ const email = z
 
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().describe("Exactly this event name."),
-  email,
+  email: emailFilter,
   status: z.enum(SIGNAL_STATUSES).optional().describe("Signals in flight are not listed; follow them by id."),
 });
 
 const peopleQuery = filteredPageQuery({
-  email,
+  email: emailFilter,
   q: z
     .string()
     .trim()
@@ -177,109 +166,85 @@ const peopleQuery = filteredPageQuery({
     ),
 });
 
-export const signalRoutes = operator
-  .createApp()
-  .get(
-    "/workspaces/:workspace_id/events",
-    operation({
-      summary: "The signal queue, grouped by event name",
-      query: pageQuery,
-      answers: { 200: { description: "Event groups, latest first.", schema: listOf(eventGroup) } },
-    }),
-    async (c) => answerPage(c, eventGroup, await storeOf(c).events(askedPage(c))),
-  )
-  .get(
-    "/workspaces/:workspace_id/signals",
-    operation({
-      summary: "Find signals",
-      description:
-        "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
-        "`next`: each page reads at most 2,000 signals.",
-      query: signalQuery,
-      answers: { 200: { description: "Signals, newest first.", schema: listOf(signal) } },
-    }),
-    async (c) => {
-      const { cursor: _cursor, limit: _limit, ...filter } = c.req.valid("query");
-      return answerPage(c, signal, await storeOf(c).signals(filter, askedPage(c)));
-    },
-  )
-  .get(
-    "/workspaces/:workspace_id/signals/:signal_id",
-    operation({
-      summary: "Follow one signal",
-      description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
-      answers: { 200: { description: "The whole trace.", schema: trace } },
-    }),
-    async (c) => {
+export const signalRoutes = [
+  operation("GET", "/workspaces/:workspace_id/events", {
+    summary: "The signal queue, grouped by event name",
+    query: pageQuery,
+    answers: { 200: "Event groups, latest first." },
+    schema: listOf(eventGroup),
+    handle: (c, { query }) => storeOf(c).events(askedPage(query)),
+  }),
+  operation("GET", "/workspaces/:workspace_id/signals", {
+    summary: "Find signals",
+    description:
+      "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
+      "`next`: each page reads at most 2,000 signals.",
+    query: signalQuery,
+    answers: { 200: "Signals, newest first." },
+    schema: listOf(signal),
+    handle: (c, { query: { event, email, status, ...page } }) =>
+      storeOf(c).signals({ event, email, status }, askedPage(page)),
+  }),
+  operation("GET", "/workspaces/:workspace_id/signals/:signal_id", {
+    summary: "Follow one signal",
+    description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
+    answers: { 200: "The whole trace." },
+    schema: trace,
+    async handle(c) {
       const { db, workspace } = c.var;
       const found = await followSignal(c.env, workspace.id, c.req.param("signal_id"));
-      if (found === null) return notFound(c, "signal");
+      if (found === null) return null;
       const { keyId } = "recorded" in found ? found.recorded : found.inFlight;
       const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
-      if ("inFlight" in found) return answer(c, trace, { ...traceInFlight(found.inFlight), keyName });
+      if ("inFlight" in found) return { ...traceInFlight(found.inFlight), keyName };
       const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
-      return answer(c, trace, { ...found.recorded, keyName, emailProblem });
+      return { ...found.recorded, keyName, emailProblem };
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/people",
-    operation({
-      summary: "People and their scores",
-      description:
-        "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
-        "the order of their emails, and a page may have fewer people than requested and still a `next`.",
-      query: peopleQuery,
-      answers: { 200: { description: "People.", schema: listOf(person) } },
-    }),
-    async (c) => {
-      const { q: text, email: address } = c.req.valid("query");
-      const { items, next } = await storeOf(c).people({ email: address, text }, askedPage(c));
-      return answerPage(c, person, {
-        items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })),
-        next,
-      });
+  }),
+  operation("GET", "/workspaces/:workspace_id/people", {
+    summary: "People and their scores",
+    description:
+      "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
+      "the order of their emails, and a page may have fewer people than requested and still a `next`.",
+    query: peopleQuery,
+    answers: { 200: "People." },
+    schema: listOf(person),
+    async handle(c, { query: { q: text, email, ...page } }) {
+      const { items, next } = await storeOf(c).people({ email, text }, askedPage(page));
+      return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/dead-letters",
-    operation({
-      summary: "Signals that could not be processed",
-      query: pageQuery,
-      answers: { 200: { description: "Dead letters.", schema: listOf(deadLetter) } },
-    }),
-    async (c) => answerPage(c, deadLetter, await storeOf(c).deadLetters(askedPage(c))),
-  )
-  .post(
-    "/workspaces/:workspace_id/dead-letters/replay",
-    operation({
-      summary: "Replay dead letters",
-      description:
-        "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
-      body: z
-        .strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() })
-        .meta({ id: "DeadLetterReplay" }),
-      bodyExample: {},
-      answers: { 200: { description: "The number of replayed dead letters.", schema: replayed } },
-    }),
-    async (c) => {
-      const { ids = null } = c.req.valid("json");
-      const { isUnderWay, ...counts } = await replay(contextOf(c), ids);
-      return answer(c, replayed, { ...counts, ...(isUnderWay && { underWay: true }) });
-    },
-  )
-  .post(
-    "/workspaces/:workspace_id/held/release",
-    operation({
-      summary: "Release held signals",
-      description:
-        "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
-      answers: { 200: { description: "The numbers of released and still held signals.", schema: released } },
-    }),
-    async (c) => {
-      const { isUnderWay, ...counts } = await releaseForWorkspace(contextOf(c));
-      return answer(c, released, { ...counts, ...(isUnderWay && { underWay: true }) });
-    },
-  );
+  }),
+  operation("GET", "/workspaces/:workspace_id/dead-letters", {
+    summary: "Signals that could not be processed",
+    query: pageQuery,
+    answers: { 200: "Dead letters." },
+    schema: listOf(deadLetter),
+    handle: (c, { query }) => storeOf(c).deadLetters(askedPage(query)),
+  }),
+  operation("POST", "/workspaces/:workspace_id/dead-letters/replay", {
+    summary: "Replay dead letters",
+    description:
+      "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
+    body: z.strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() }).meta({ id: "DeadLetterReplay" }),
+    bodyExample: {},
+    answers: { 200: "The number of replayed dead letters." },
+    schema: replayed,
+    handle: async (c, { body: { ids = null } }) => withoutFalse(await replay(contextOf(c), ids)),
+  }),
+  operation("POST", "/workspaces/:workspace_id/held/release", {
+    summary: "Release held signals",
+    description:
+      "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
+    answers: { 200: "The numbers of released and still held signals." },
+    schema: released,
+    handle: async (c) => withoutFalse(await releaseForWorkspace(contextOf(c))),
+  }),
+];
+
+/** Only an answer about work that continues has `under_way`. */
+function withoutFalse<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {
+  return { ...counts, ...(isUnderWay && { underWay: true }) };
+}
 
 /** The trace of a signal in the outbox: only its admission is known. */
 function traceInFlight(admission: Admission) {

@@ -1,17 +1,17 @@
 /** Usage, books and refused calls of a workspace. */
 import * as z from "zod";
 import { keyNames } from "../control/api-keys.ts";
+import { refuse } from "../domain/result.ts";
 import { time } from "../http/fields.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { REJECTIONS_KEPT } from "../limits.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { readBooks } from "../workspace/read-health.ts";
-import { answer, answerPage, count, instant, listOf } from "./answers.ts";
-import { operator } from "./environment.ts";
-import { operationsOf, validationFailed } from "./operation.ts";
+import { count, instant, listOf } from "./api-json.ts";
+import { operationsOf } from "./operation.ts";
 
-const operation = operationsOf("Quota");
+const operation = operationsOf("Quota", "usage");
 
 const period = {
   period_start: instant,
@@ -75,48 +75,42 @@ const booksQuery = z.strictObject({
     .describe("`current`, or the start of a period. Default: since the workspace was created."),
 });
 
-export const usageRoutes = operator
-  .createApp()
-  .get(
-    "/workspaces/:workspace_id/usage",
-    operation({
-      summary: "Usage of the billing periods",
-      description: "The sum of `accepted` and `held` counts against the signal limit.",
-      answers: { 200: { description: "The current period and the closed periods.", schema: usage } },
-    }),
-    async (c) => answer(c, usage, await usageOf(c.env, c.var.db, c.var.workspace)),
-  )
-  .get(
-    "/workspaces/:workspace_id/books",
-    operation({
-      summary: "Books: where every accepted signal is",
-      description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
-      query: booksQuery,
-      answers: { 200: { description: "The books.", schema: booksAnswer } },
-    }),
-    async (c) => {
+export const usageRoutes = [
+  operation("GET", "/workspaces/:workspace_id/usage", {
+    summary: "Usage of the billing periods",
+    description: "The sum of `accepted` and `held` counts against the signal limit.",
+    answers: { 200: "The current period and the closed periods." },
+    schema: usage,
+    handle: (c) => usageOf(c.env, c.var.db, c.var.workspace),
+  }),
+  operation("GET", "/workspaces/:workspace_id/books", {
+    summary: "Books: where every accepted signal is",
+    description:
+      "accepted = processed + duplicates + held + purged + dead_lettered + lost + in_flight, at any moment. `lost` is 0 unless " +
+      "the workspace was restored from a backup.",
+    query: booksQuery,
+    answers: { 200: "The books." },
+    schema: booksAnswer,
+    async handle(c, { query: { period: asked } }) {
       const { db, workspace } = c.var;
-      const { period: asked } = c.req.valid("query");
-      if (asked === undefined) return answer(c, booksAnswer, await readBooks(c.env, workspace.id, undefined));
+      if (asked === undefined) return readBooks(c.env, workspace.id, undefined);
       const { periodStartMs, history } = await usageOf(c.env, db, workspace);
       const startMs = asked === "current" ? periodStartMs : Date.parse(asked);
       const isPeriod = startMs === periodStartMs || history.some((closed) => closed.periodStartMs === startMs);
-      if (!isPeriod) return validationFailed(c, [{ path: "period", message: "no billing period starts then" }]);
-      return answer(c, booksAnswer, await readBooks(c.env, workspace.id, startMs));
+      if (!isPeriod) return refuse([{ path: "period", message: "no billing period starts then" }]);
+      return readBooks(c.env, workspace.id, startMs);
     },
-  )
-  .get(
-    "/workspaces/:workspace_id/rejections",
-    operation({
-      summary: "Refused calls",
-      description:
-        "Calls with a known key. Calls with the same key and reason share an entry with a count. Entries are kept for 30 days, without anything of a body.",
-      query: z.strictObject({ limit: z.coerce.number().int().min(1).max(REJECTIONS_KEPT).default(REJECTIONS_KEPT) }),
-      answers: { 200: { description: "Entries, latest calls first.", schema: listOf(rejection) } },
-    }),
-    async (c) => {
+  }),
+  operation("GET", "/workspaces/:workspace_id/rejections", {
+    summary: "Refused calls",
+    description:
+      "Calls with a known key. Calls with the same key and reason share an entry with a count. Entries are kept for 30 days, without anything of a body.",
+    query: z.strictObject({ limit: z.coerce.number().int().min(1).max(REJECTIONS_KEPT).default(REJECTIONS_KEPT) }),
+    answers: { 200: "Entries, latest calls first." },
+    schema: listOf(rejection),
+    async handle(c, { query }) {
       const { db, workspace } = c.var;
-      const found = await quotaCounter(c.env, workspace.id).rejections(c.req.valid("query").limit);
+      const found = await quotaCounter(c.env, workspace.id).rejections(query.limit);
       const names = await keyNames(
         db,
         workspace.id,
@@ -125,6 +119,7 @@ export const usageRoutes = operator
       const items = found.map((entry) => {
         return { ...entry, keyName: names.get(entry.keyId) ?? null, status: REFUSALS[entry.code].status };
       });
-      return answerPage(c, rejection, { items, next: null });
+      return { items, next: null };
     },
-  );
+  }),
+];

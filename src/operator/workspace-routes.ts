@@ -1,14 +1,14 @@
 /** Workspaces. A change is written to D1 first; a counter or store that could not be reached learns of it with the next signal. */
 import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/workspaces.ts";
+import { refuse } from "../domain/result.ts";
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
-import { answer, answerPage, idOf, isoInstant, listOf, askedPage, pageQuery } from "./answers.ts";
-import { contextOf, operator } from "./environment.ts";
-import { conflict, notFound, operationsOf, validationFailed } from "./operation.ts";
+import { askedPage, idOf, isoInstant, listOf, pageQuery } from "./api-json.ts";
+import { contextOf, operationsOf } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
-const operation = operationsOf("Workspaces");
+const operation = operationsOf("Workspaces", "workspace");
 
 const slug = z
   .string()
@@ -28,7 +28,7 @@ const newWorkspace = z.strictObject({
 });
 const workspaceChange = z.strictObject({ plan, overages, name }).partial();
 
-const workspaceAnswer = z
+const workspace = z
   .object({
     id: idOf("ws", "Of the workspace."),
     slug: z.string(),
@@ -41,65 +41,51 @@ const workspaceAnswer = z
   })
   .meta({ id: "Workspace" });
 
-const PLAN_UNKNOWN = [{ path: "plan", message: "there is no such plan" }];
+const PLAN_UNKNOWN = refuse([{ path: "plan", message: "there is no such plan" }]);
 
-export const workspaceRoutes = operator
-  .createApp()
-  .post(
-    "/workspaces",
-    operation({
-      summary: "Create a workspace",
-      body: newWorkspace,
-      bodyExample: { slug: "acme", name: "Acme", plan: "growth" },
-      answers: { 201: { description: "The new workspace.", schema: workspaceAnswer } },
-      conflicts: ["slug_taken"],
-    }),
-    async (c) => {
+export const workspaceRoutes = [
+  operation("POST", "/workspaces", {
+    summary: "Create a workspace",
+    body: newWorkspace,
+    bodyExample: { slug: "acme", name: "Acme", plan: "growth" },
+    answers: { 201: "The new workspace." },
+    schema: workspace,
+    conflicts: ["slug_taken"],
+    async handle(c, { body: { anchor = new Date(c.var.by.nowMs).toISOString(), ...fields } }) {
       const { db, by } = c.var;
-      const { anchor = new Date(by.nowMs).toISOString(), ...fields } = c.req.valid("json");
       const created = await createWorkspace(db, { ...fields, anchor }, by);
-      if (!created.ok) {
-        return created.refusal === "slug_taken" ? conflict(c, "slug_taken") : validationFailed(c, PLAN_UNKNOWN);
-      }
+      if (!created.ok) return created.refusal === "plan_unknown" ? PLAN_UNKNOWN : refuse(created.refusal);
       await configureWorkspace(c.env, db, created.value.id);
-      return answer(c, workspaceAnswer, created.value, 201);
+      return created;
     },
-  )
-  .get(
-    "/workspaces",
-    operation({
-      summary: "List the workspaces",
-      query: pageQuery,
-      answers: { 200: { description: "The workspaces, newest first.", schema: listOf(workspaceAnswer) } },
-    }),
-    async (c) => answerPage(c, workspaceAnswer, await listWorkspaces(c.var.db, askedPage(c))),
-  )
-  .get(
-    "/workspaces/:workspace_id",
-    operation({
-      summary: "Get a workspace",
-      answers: { 200: { description: "The workspace.", schema: workspaceAnswer } },
-    }),
-    (c) => answer(c, workspaceAnswer, c.var.workspace),
-  )
-  .patch(
-    "/workspaces/:workspace_id",
-    operation({
-      summary: "Change plan, overages or name",
-      description:
-        "Takes effect with the next signal. If the Quota Counter cannot be reached, the change takes effect within a minute " +
-        "of the workspace's next call. Held signals stay held.",
-      body: workspaceChange,
-      bodyExample: { plan: "scale", overages: true },
-      answers: { 200: { description: "The changed workspace.", schema: workspaceAnswer } },
-    }),
-    async (c) => {
-      const { db, workspace } = c.var;
-      const updated = await updateWorkspace(contextOf(c), c.req.valid("json"));
-      if (!updated.ok) {
-        return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
-      }
-      await configureWorkspace(c.env, db, workspace.id);
-      return answer(c, workspaceAnswer, updated.value);
+  }),
+  operation("GET", "/workspaces", {
+    summary: "List the workspaces",
+    query: pageQuery,
+    answers: { 200: "The workspaces, newest first." },
+    schema: listOf(workspace),
+    handle: (c, { query }) => listWorkspaces(c.var.db, askedPage(query)),
+  }),
+  operation("GET", "/workspaces/:workspace_id", {
+    summary: "Get a workspace",
+    answers: { 200: "The workspace." },
+    schema: workspace,
+    handle: (c) => c.var.workspace,
+  }),
+  operation("PATCH", "/workspaces/:workspace_id", {
+    summary: "Change plan, overages or name",
+    description:
+      "Takes effect with the next signal. If the Quota Counter cannot be reached, the change takes effect within a minute " +
+      "of the workspace's next call. Held signals stay held.",
+    body: workspaceChange,
+    bodyExample: { plan: "scale", overages: true },
+    answers: { 200: "The changed workspace." },
+    schema: workspace,
+    async handle(c, { body }) {
+      const updated = await updateWorkspace(contextOf(c), body);
+      if (!updated.ok) return updated.refusal === "plan_unknown" ? PLAN_UNKNOWN : refuse(updated.refusal);
+      await configureWorkspace(c.env, c.var.db, c.var.workspace.id);
+      return updated;
     },
-  );
+  }),
+];

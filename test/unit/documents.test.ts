@@ -105,8 +105,8 @@ describe("a call of the operator API that a document names", () => {
   /** `GET /operator/workspaces/{}/health`, from the sources of the routes. */
   const known = new Set(
     globSync("src/operator/*-routes.ts", { cwd: ROOT }).flatMap((file) =>
-      [...read(file).matchAll(/\.(get|put|post|patch|delete)\(\s*"(\/[^"]*)"/g)].map(
-        ([, method = "", route = ""]) => `${method.toUpperCase()} /operator${route.replaceAll(/:\w+/g, "{}")}`,
+      [...read(file).matchAll(/ operation\("([A-Z]+)", "(\/[^"]*)/g)].map(
+        ([, method = "", route = ""]) => `${method} /operator${route.replaceAll(/:\w+/g, "{}")}`,
       ),
     ),
   );

@@ -5,9 +5,9 @@
 import { Hono } from "hono";
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
-import type { RouterRoute } from "hono/types";
 import type { AppEnv } from "../../env.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
+import type { Operation } from "../operation.ts";
 import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
@@ -30,10 +30,10 @@ const PAGE_HEADERS = {
   "referrer-policy": "no-referrer",
 };
 
-/** @param routes the operator API's. The document is made with the first request for it, not at the start of the Worker. */
-export function createDocumentRoutes(routes: readonly RouterRoute[]) {
+/** The document is made with the first request for it. @param operations the operator API's. */
+export function createDocumentRoutes(operations: readonly Operation[]) {
   let made: ApiDocument | undefined;
-  const document = (): ApiDocument => (made ??= openApiDocument(routes));
+  const document = (): ApiDocument => (made ??= openApiDocument(operations));
 
   const app = new Hono<AppEnv>()
     .get("/healthz", (c) => c.json({ status: "ok" }))

@@ -2,7 +2,6 @@
  * The OpenAPI 3.1 document: the operator API from the descriptions that its routes carry, the ingestion endpoints, and the
  * webhooks. The ingestion schemas only describe; domain/ validates the calls.
  */
-import type { RouterRoute } from "hono/types";
 import * as z from "zod";
 import {
   createDocument,
@@ -32,8 +31,8 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
-import { TAGS, allCodes, describedOperation, type Operation } from "../operation.ts";
-import { count, idOf, isoInstant as instant } from "../answers.ts";
+import { count, idOf, isoInstant as instant } from "../api-json.ts";
+import { TAGS, allCodes, type Operation } from "../operation.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   apiKey: z.string().meta({ description: "The full key.", example: "sk_…" }),
@@ -49,15 +48,13 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   delivery_id: idOf("dlv", "Of the delivery."),
 };
 
-/** @param routes the operator API's, as mounted at /operator. */
-export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
+/** @param operations the operator API's. */
+export function openApiDocument(operations: readonly Operation[]): ApiDocument {
   const paths: ZodOpenApiPathsObject = {};
   for (const [path, spec] of Object.entries(INGESTION)) paths[path] = ingestion(path, spec);
-  for (const { method, path, handler } of routes) {
-    const described = describedOperation(handler);
-    if (described === undefined) continue;
-    const at = `/operator${path.replace(/:(\w+)/g, "{$1}")}`;
-    paths[at] = { ...paths[at], [method.toLowerCase()]: toOpenApi(method, at, described) };
+  for (const operation of operations) {
+    const path = `/operator${operation.path.replace(/:(\w+)/g, "{$1}")}`;
+    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: toOpenApi(path, operation) };
   }
   paths["/healthz"] = { get: HEALTH };
   const document = createDocument(
@@ -101,38 +98,39 @@ function pathParameters(path: string): z.ZodObject {
   return z.object(Object.fromEntries(names.map((name) => [name, PATH_PARAMETERS[name] ?? z.string()])));
 }
 
-function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOperationObject {
+function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObject {
+  const { method, tag, summary, description, body, bodyExample, query, schema, content, conflicts } = operation;
   const parameters = pathParameters(path);
   const errors: { [status: string]: string[] } = {
     "401": ["operator_unauthorized"],
     "429": ["rate_limited"],
   };
   if (Object.keys(parameters.shape).some((name) => name !== "plan_id")) errors["404"] = ["not_found"];
-  if (spec.conflicts !== undefined) errors["409"] = spec.conflicts;
-  if (spec.body !== undefined) {
+  if (conflicts !== undefined) errors["409"] = [...conflicts];
+  if (body !== undefined) {
     errors["400"] = ["body_not_json", "body_unreadable"];
     errors["413"] = ["body_too_large"];
     errors["415"] = ["content_encoding_unsupported"];
     errors["503"] = ["unavailable"];
   }
-  if (spec.body !== undefined || spec.query !== undefined) errors["422"] = ["validation_failed"];
-  const answers = Object.entries(spec.answers).map(([status, { description, schema, content }]) => {
-    const types = schema === undefined ? content : { "application/json": schema };
-    if (types === undefined) return [status, { description }];
-    const described = Object.entries(types).map(([mediaType, type]) => [mediaType, { schema: type }]);
-    return [status, { description, content: Object.fromEntries(described) }];
-  });
+  if (body !== undefined || query !== undefined) errors["422"] = ["validation_failed"];
+  const types = Object.entries({ ...content, ...(schema !== undefined && { "application/json": schema }) });
+  const contentOf = Object.fromEntries(types.map(([mediaType, type]) => [mediaType, { schema: type }]));
+  const answers = Object.entries(operation.answers).map(([status, meaning]) => [
+    status,
+    { description: meaning, ...(status !== "204" && { content: contentOf }) },
+  ]);
   return {
-    tags: [spec.tag],
+    tags: [tag],
     operationId: method.toLowerCase() + pascalCase(path.slice("/operator".length)),
-    summary: spec.summary,
-    ...(spec.description !== undefined && { description: spec.description }),
+    summary,
+    ...(description !== undefined && { description }),
     security: [{ operator: [] }],
-    requestParams: { path: parameters, ...(spec.query !== undefined && { query: spec.query }) },
-    ...(spec.body !== undefined && {
+    requestParams: { path: parameters, ...(query !== undefined && { query }) },
+    ...(body !== undefined && {
       requestBody: {
         required: true,
-        content: { "application/json": { schema: spec.body, example: spec.bodyExample } },
+        content: { "application/json": { schema: body, example: bodyExample } },
       },
     }),
     responses: Object.fromEntries([

@@ -1,7 +1,7 @@
 /** Hostile calls: a route of the Worker, a valid request for it, and usually one error in it. */
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
-import { describedOperation } from "../../../src/operator/operation.ts";
+import { OPERATIONS } from "../../../src/operator/operator-api.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS, OPERATOR, type World } from "./world.ts";
 import type { Chance } from "./chance.ts";
@@ -29,17 +29,14 @@ const SHAPES = "method path path query query headers headers body body body noth
 /** The routes come from the routers, so that a new route is attacked automatically. */
 export const ROUTES: readonly Route[] = (() => {
   const found = new Map<string, Route>();
-  for (const { method, path, handler } of [...ingestApp.routes, ...otherRoutes.routes]) {
+  const operations = new Map(
+    OPERATIONS.map((operation) => [`${operation.method} /operator${operation.path}`, operation]),
+  );
+  for (const { method, path } of [...ingestApp.routes, ...otherRoutes.routes]) {
     if (method === "ALL") continue;
     const name = `${method} ${path}`;
     const surface = path.startsWith("/api/") ? "ingest" : path.startsWith("/operator") ? "operator" : "pages";
-    found.set(name, {
-      name,
-      method,
-      path,
-      surface,
-      operation: describedOperation(handler) ?? found.get(name)?.operation,
-    });
+    found.set(name, { name, method, path, surface, operation: operations.get(name) });
   }
   return [...found.values()];
 })();

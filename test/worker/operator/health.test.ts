@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { allHealthJson } from "../../../src/operator/health-routes.ts";
+import { summaryOf } from "../../../src/operator/health-routes.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll, healthWithin } from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
@@ -254,7 +254,7 @@ describe("GET /operator/health", () => {
       let tookMs = 0;
       const asking = healthOfAll(bindings, asked, new Map()).then((answers) => {
         tookMs = Date.now() - START;
-        return allHealthJson(answers, null);
+        return summaryOf(answers, null);
       });
       await vi.advanceTimersByTimeAsync(60_000);
       return { tookMs, answer: await asking };
@@ -269,7 +269,7 @@ describe("GET /operator/health", () => {
       expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({
         status: "stuck",
-        workspaces: { asked: 100, not_asked: 100, ok: 0, late: 0, stuck: 100 },
+        workspaces: { asked: 100, notAsked: 100, ok: 0, late: 0, stuck: 100 },
       });
       expect(answer.says).toContain("do not answer");
       expect(named(answer, "unreachable")).toEqual(slugs(50, 150));
@@ -284,7 +284,7 @@ describe("GET /operator/health", () => {
       expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({
         status: "late",
-        workspaces: { asked: 100, not_asked: 100, ok: 100, late: 0, stuck: 0 },
+        workspaces: { asked: 100, notAsked: 100, ok: 100, late: 0, stuck: 0 },
       });
       expect(answer.says).toContain("no time to ask it");
       expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(150, 200)]);
