@@ -159,7 +159,7 @@ function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books
   return good;
 }
 
-type Row = Record<string, unknown>;
+type Row = Record<string, string | number | boolean | null>;
 
 function show(title: string, items: readonly object[], columns: string[]): void {
   const cellOf = (value: unknown) => (typeof value === "number" ? value : String(value ?? ""));

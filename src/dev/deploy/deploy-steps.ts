@@ -396,7 +396,7 @@ export function missingInAccount({ config, environment }: Section, account: Clou
         how: `the Access application with the paths ${host}/w and ${host}/sign-in only`,
       });
     }
-    if (pages === "worker" && signInSettings(String(config.vars["SIGN_IN"]))?.behindAccess) {
+    if (pages === "worker" && signInSettings(textOf(config, "SIGN_IN"))?.behindAccess) {
       missing.push({
         what: `Access does not stand in front of the pages at ${host}: nobody gets to them.`,
         how: `an Access application with the paths ${host}/w and ${host}/sign-in`,
