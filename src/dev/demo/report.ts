@@ -162,7 +162,7 @@ function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books
 type Row = Record<string, string | number | boolean | null>;
 
 function show(title: string, items: readonly object[], columns: string[]): void {
-  const cellOf = (value: unknown) => (typeof value === "number" ? value : String(value ?? ""));
+  const cellOf = (value: Row[string] | undefined) => (typeof value === "number" ? value : String(value ?? ""));
   const rows = items.map((item) => columns.map((column) => cellOf((item as Row)[column])));
   console.log(`\n${bold(title)}\n${table(columns, rows)}`);
 }
