@@ -7,7 +7,7 @@ import path from "node:path";
 import * as z from "zod";
 import { execFileSync } from "node:child_process";
 import { Bencher } from "./bencher.ts";
-import { build } from "./build.ts";
+import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
 import { median } from "./figures.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import { emailOf, EVENTS, signalIdOf } from "./growth-traffic.ts";
@@ -50,9 +50,8 @@ export async function measureGrowth(
   scratch: string,
   failures: string[],
 ): Promise<{ growth: Growth[]; pages: PageTime[] }> {
-  const bench = import.meta.dirname;
-  const service = await build(path.join(bench, "../../wrangler.toml"), path.join(scratch, "build/service"));
-  const filler = await build(path.join(bench, "workers/fill.toml"), path.join(scratch, "build/fill"));
+  const service = await build(SERVICE_CONFIG, path.join(scratch, "build/service"));
+  const filler = await build(SERVICE_CONFIG, path.join(scratch, "build/fill"), benchWorker("fill.ts"));
   const stateDir = path.join(scratch, "state");
   const sizes = sizesOf(signals);
   const large = sizes.length - 1;

@@ -1,4 +1,3 @@
-/** A destination of a workspace's events, without secrets, and the rules for its target. */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import type { EventType, WantedEvents } from "./workspace-event.ts";
@@ -34,7 +33,6 @@ export interface Destination {
   oldSecretEndsAtMs: number | null;
 }
 
-/** The events that the workspace's sources must raise for these destinations. */
 export function wantedBy(
   destinations: readonly Pick<Destination, "state" | "events">[],
   thresholds: readonly number[],
@@ -71,7 +69,6 @@ export type UrlProblem =
   | "port"
   | "own_host";
 
-/** Ports below are reserved for well-known services. */
 const FIRST_FREE_PORT = 1_024;
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 /** Last labels of private names: RFC 6761, 6762, 8375, 9476, and labels common in home networks. */
@@ -86,11 +83,9 @@ export interface UrlRules {
 }
 
 /**
- * Checks the URL of a webhook. The service sends from a company's account, to targets that any workspace admin
- * chooses: they must not reach hosts that only the service can reach. A name may still resolve to a private address;
- * the platform's network sends nothing there.
- *
- * @returns the URL to use, without its fragment.
+ * The URL of a webhook, without its fragment. Any workspace admin chooses targets, and the service sends from a
+ * company's account: targets must not reach hosts that only the service can reach. A name may still resolve to a private
+ * address; the platform's network sends nothing there.
  */
 export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules): Result<string, UrlProblem> {
   if (text.length > DESTINATION_URL_MAX_LENGTH) return refuse("too_long");

@@ -22,9 +22,8 @@ import {
 } from "../../../src/limits.ts";
 import { payloadTemplate } from "../../../src/workspace/manage-keys.ts";
 import { newRule } from "../../../src/workspace/rule-schema.ts";
-import { amount } from "../../support/amount.ts";
+import { amount, note } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
-import { note } from "../../support/note.ts";
 
 const MAX_MS = 10;
 /** Takes the best of several runs, because the machine is busy with other work too. */
