@@ -65,7 +65,7 @@ export const REFUSALS = {
     when: "The body is not JSON; the detail names the position and the likely cause.",
     label: "Not JSON",
     advice:
-      "Mend the template where the detail says. Texts need quotation marks, and tokens that fill in texts need JSON encoding (in a marketing platform: Request Token Encoding JSON).",
+      "Fix the template where the detail says. Texts need quotation marks, and tokens that fill in texts need JSON encoding (in a marketing platform: Request Token Encoding JSON).",
   },
   body_unreadable: {
     status: 400,

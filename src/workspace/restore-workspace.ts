@@ -14,14 +14,13 @@ import {
   refuseRestore,
   unfinishedRestore,
   updateBefore,
+  type Restore,
+  type RestoreTarget,
 } from "../control/restores.ts";
-import type { Restore, RestoreTarget } from "../control/restores.ts";
 import { deletionsSince } from "../control/deletions.ts";
 import { raiseConfigVersion } from "../control/workspaces.ts";
-import { RESTORED_OBJECTS } from "../domain/restore.ts";
-import type { BeforeRestore, RestoredObject } from "../domain/restore.ts";
-import { ok, refuse } from "../domain/result.ts";
-import type { Result } from "../domain/result.ts";
+import { RESTORED_OBJECTS, type BeforeRestore, type RestoredObject } from "../domain/restore.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Correction } from "../quota/counter-restore.ts";
 import type { UnsettledRow } from "../quota/protocol.ts";

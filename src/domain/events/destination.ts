@@ -1,6 +1,6 @@
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse, type Result } from "../result.ts";
-import type { EventData, EventType, WantedEvents } from "./workspace-event.ts";
+import type { EventType, WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
@@ -10,7 +10,8 @@ export type DestinationType = (typeof DESTINATION_TYPES)[number];
 export type DestinationState = "active" | "paused" | "disabled";
 
 /** Why the service switched it off: the receiver answered 410, or no delivery succeeded for five days. */
-export type DisabledReason = EventData["destination.disabled"]["reason"];
+export const DISABLED_REASONS = ["gone", "failing"] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 /** Times are in milliseconds since 1970. */
 export interface Destination {

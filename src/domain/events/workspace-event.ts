@@ -17,7 +17,7 @@ type FormatName = (text: string) => string;
 
 type IsDeleted = (email: string) => boolean;
 
-/** `Data` has the field names of the JSON that is sent. Times are ISO 8601 UTC. */
+/** `Data` has the field names of the JSON that is sent. */
 interface CatalogueEntry<Data> {
   label: string;
   when: string;
@@ -297,7 +297,6 @@ export type EventData = { [Type in AnyEventType]: Catalogue[Type]["example"] };
 export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
 export type EventType = Exclude<AnyEventType, (typeof destinationEventTypes)[number]>;
 
-/** Types that a destination may subscribe to. */
 export const eventTypes = (Object.keys(EVENT_CATALOGUE) as AnyEventType[]).filter(
   (type): type is EventType => !destinationEventTypes.some((sent) => sent === type),
 );
@@ -313,7 +312,7 @@ export type WorkspaceEvent = EventOf<EventType>;
 
 export type AnyEvent = EventOf<AnyEventType>;
 
-/** The entry of an event's type. The compiler does not see that it fits the event's data. */
+/** The compiler does not see that the entry fits the event's data. */
 function entryOf({ type }: AnyEvent): CatalogueEntry<unknown> {
   return EVENT_CATALOGUE[type] as CatalogueEntry<unknown>;
 }
@@ -327,7 +326,6 @@ export function eventSentence(event: AnyEvent, formatName: FormatName = (text) =
   return entryOf(event).sentence(event.data, formatName);
 }
 
-/** The event without deleted people; null: nothing is left of it. */
 export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: IsDeleted): Event | null {
   const data = entryOf(event).withoutPeople(event.data, isDeleted);
   if (data === null) return null;
@@ -381,7 +379,6 @@ function countsInWords(counts: Record<string, number>): string {
   return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
 }
 
-/** The minute of an ISO time, such as `2026-11-22 05:10 UTC`. */
 function minuteOf(iso: string): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }
@@ -403,7 +400,6 @@ export function risenTo(before: number, after: number, thresholds: readonly numb
   return thresholds.filter((threshold) => before < threshold && threshold <= after);
 }
 
-/** The thresholds that a score has fallen below. Rising to them raises an event again. */
 export function fallenBelow(before: number, after: number, thresholds: readonly number[]): number[] {
   return risenTo(after, before, thresholds);
 }

@@ -5,7 +5,6 @@ import { Hono } from "hono";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { findKey } from "../../../src/control/api-keys.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { findKeyFacts } from "../../../src/control/key-facts.ts";
 import { createKey } from "../../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { AppEnv } from "../../../src/env.ts";
@@ -17,7 +16,14 @@ import { digestHex } from "../../../src/platform/hashes.ts";
 import { endKey } from "../../../src/workspace/manage-keys.ts";
 import { d1Failing } from "../../support/faults.ts";
 import { until } from "../../support/until.ts";
-import { askOperator, call, newWorkspace, type OperatorAnswer, type TestWorkspace } from "../../support/workspace.ts";
+import {
+  askOperator,
+  call,
+  gzip,
+  newWorkspace,
+  type OperatorAnswer,
+  type TestWorkspace,
+} from "../../support/workspace.ts";
 
 const db = controlDatabase(env.DB);
 
@@ -234,10 +240,8 @@ describe("a request body", () => {
 
   test("may be gzip; invalid compression is a 400 and too much unpacked data a 413", async () => {
     const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-encoding": "gzip" };
-    const statusOf = async (body: ArrayBuffer) =>
+    const statusOf = async (body: BodyInit) =>
       (await call("/operator/workspaces", { method: "POST", headers, body })).status;
-    const gzip = async (text: string) =>
-      new Response(new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
     expect(await statusOf(await gzip("{}"))).toBe(422);
     expect(await statusOf(await gzip(" ".repeat(2_000_000)))).toBe(413);
     expect(await statusOf(new ArrayBuffer(20))).toBe(400);
@@ -550,31 +554,6 @@ describe("§2.1, §3.1 API keys", () => {
     );
     for (const hidden of [String(key), String(key).slice(8, -4), String(secret)]) expect(stored).not.toContain(hidden);
     for (const shown of [key, secret]) expect(stored).toContain(await digestHex(String(shown)));
-  });
-
-  test("work at once and show their last use", async () => {
-    const workspace = await newWorkspace({ key: { secret: true } });
-    const before = Date.now();
-    expect((await workspace.send(SIGNAL)).status).toBe(401);
-    const { secret = "" } = workspace.key;
-    expect((await workspace.send(SIGNAL, { headers: { "x-api-secret": secret } })).status).toBe(202);
-    const [listed] = items(await workspace.ask("GET", "/keys"));
-    expect(Date.parse(String(listed?.["last_used_at"]))).toBeGreaterThanOrEqual(before);
-  });
-
-  test("are found by their hash with the facts that the edge caches", async () => {
-    const expiresAt = new Date(Date.now() + 60_000).toISOString();
-    const { id, key } = await newWorkspace({ key: { secret: true, expires_at: expiresAt } });
-    expect((await findKeyFacts(env.DB, await digestHex(key.key))).facts).toEqual({
-      keyId: key.id,
-      workspaceId: id,
-      endpointType: "signal_staging",
-      secretHash: new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key.secret))),
-      endsAtMs: Date.parse(expiresAt),
-      payloadTemplate: null,
-      configVersion: expect.any(Number),
-    });
-    expect((await findKeyFacts(env.DB, await digestHex("sk_unknown"))).facts).toBeNull();
   });
 
   test("are listed as Inactive after they expire", async () => {

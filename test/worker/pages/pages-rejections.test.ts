@@ -35,7 +35,7 @@ describe("the Rejections page", () => {
       /No event 422 event_missing test key 2 2/,
       /Invalid email 422 email_invalid test key 1 1/,
       /Not JSON 400 body_not_json Old campaign 1 1/,
-      /Mend the template where the detail says\./,
+      /Fix the template where the detail says\./,
       /No event `event` is missing or empty; .* test key 2 req_/,
       /4 refused calls with a key of this workspace in the last 30 days\./,
       /Calls with a key that does not exist belong to no workspace and are not shown\./,
