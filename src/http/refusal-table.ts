@@ -34,7 +34,7 @@ export const REFUSALS = {
     // Every cause has the same text, which tells a stranger nothing.
     detail:
       "The API key is not valid, or the X-Api-Secret header that it requires is missing or wrong. Create a key " +
-      "under Settings > API Keys and use its full webhook URL.",
+      "under Settings > API keys and use its full webhook URL.",
     headers: { "www-authenticate": 'ApiKey realm="signal ingestion"' },
     when: "The key is unknown, expired or deactivated, or its secret is missing or wrong.",
     label: "Key or secret not valid",

@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 afterAll(() => browser?.close());
 
-const create = (page: Page) => page.getByRole("button", { name: "Create API Key" });
+const create = (page: Page) => page.getByRole("button", { name: "Create API key" }).last();
 
 async function formOf(page: Page, { home }: TestWorkspace, name: string): Promise<void> {
   await page.goto(`${home}/settings/api-keys/new`);
@@ -31,7 +31,8 @@ const rowOf = (page: Page, name: string) => page.getByRole("row").filter({ hasTe
 
 async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {
   await page.goto(`${home}/settings/api-keys`);
-  return page.locator("tbody th").allInnerTexts();
+  const cells = await page.locator("tbody th").allInnerTexts();
+  return cells.map((text) => text.replace(/\s*sk_\S+$/, ""));
 }
 
 async function withPage<T>(
@@ -51,45 +52,52 @@ async function withPage<T>(
 test("an admin creates, uses and rotates a key, an owner deactivates it, and a member sees none of it", async () => {
   const workspace = await newWorkspace("life");
   const [first, second] = await withPage(workspace, workspace.admin, async (page) => {
-    await page.getByText("No API key yet").waitFor();
+    await page.getByText("No API keys yet").waitFor();
     const value = await newKey(page, workspace, "Website");
     expect(value).toMatch(/^sk_[0-9A-Za-z]{40}$/);
     expect(await send(value, FORM)).toBe(202);
 
-    await page.getByRole("link", { name: "To the list" }).click();
+    await page.getByRole("link", { name: "View all keys" }).click();
     const row = rowOf(page, "Website");
     expect(await row.innerText()).toContain("Active");
-    expect(await row.locator("code").innerText()).toBe(`${value.slice(0, 8)}…${value.slice(-4)}`);
-    expect(await row.locator("td").nth(5).innerText()).not.toBe("Never");
+    expect(await row.innerText()).toContain(`${value.slice(0, 8)}…${value.slice(-4)}`);
+    expect(await row.innerText()).toMatch(/just now|minutes? ago/);
     expect(await page.content()).not.toContain(value);
 
+    await row.getByLabel(/^Actions for API key Website/).click();
     await row.getByRole("link", { name: "Rotate" }).click();
-    await page.getByLabel("24 hours").check();
-    await page.getByRole("button", { name: "Rotate" }).click();
+    await page.getByLabel("The old key ends in").selectOption("24 hours");
+    await page.getByRole("button", { name: "Rotate key" }).click();
     const successor = await page.locator("#new-key").innerText();
     expect([await send(value, FORM), await send(successor, FORM)]).toEqual([202, 202]);
     return [value, successor] as const;
   });
   await withPage(workspace, workspace.owner, async (page) => {
-    await rowOf(page, "Replaced by").getByRole("link", { name: "Deactivate" }).click();
-    await page.getByText("cannot be undone").waitFor();
-    // The page only asks for confirmation so far: the key still works.
+    const masked = `Website (${first.slice(0, 8)}…${first.slice(-4)})`;
+    await rowOf(page, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
+    await page.getByLabel(`Deactivate ${masked}?`).click();
+    const dialog = page.getByRole("dialog", { name: `Deactivate ${masked}?` });
+    await dialog.getByText("cannot be undone").waitFor();
+    // Escape closes the question, and the key still works.
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "hidden" });
     expect(await send(first, FORM)).toBe(202);
-    await page.getByRole("button", { name: "Deactivate" }).click();
-    await page.getByText("The key is deactivated.").waitFor();
+    await rowOf(page, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
+    await page.getByLabel(`Deactivate ${masked}?`).click();
+    await dialog.getByRole("button", { name: "Deactivate" }).click();
+    await page.getByText("API key deactivated.").waitFor();
     expect([await send(first, FORM), await send(second, FORM)]).toEqual([401, 202]);
-    await page.getByText("1 inactive key").click();
     expect(await rowOf(page, "Replaced by").innerText()).toContain("Inactive");
-    const changes = page
-      .getByRole("row")
-      .filter({ hasText: "Inactive" })
-      .getByRole("link", { name: /Rotate|Deactivate/ });
-    expect(await changes.count()).toBe(0);
+    expect(
+      await rowOf(page, "Replaced by")
+        .getByLabel(/^Actions/)
+        .count(),
+    ).toBe(0);
   });
   await withPage(workspace, workspace.member, async (page) => {
     await page.getByText("Only owners and admins can see or manage API keys.").waitFor();
     expect(await page.content()).not.toContain("sk_");
-    expect(await page.getByRole("navigation", { name: "Workspace" }).innerText()).not.toContain("API Keys");
+    expect(await page.getByRole("navigation", { name: "Workspace" }).innerText()).not.toContain("API keys");
   });
 });
 
@@ -105,8 +113,8 @@ describe("the full key is shown once", () => {
       const shows = async () => (await page.content()).includes(value);
       expect(await shows()).toBe(true);
 
-      await page.getByRole("link", { name: "To the list" }).click();
-      await page.getByRole("heading", { name: "API Keys", exact: true }).waitFor();
+      await page.getByRole("link", { name: "View all keys" }).click();
+      await page.getByRole("heading", { name: "API keys", exact: true }).waitFor();
       // Chromium asks for confirmation to send the form again.
       await expect(page.goBack()).rejects.toThrow("ERR_CACHE_MISS");
       await expect.poll(shows).toBe(false);
@@ -114,7 +122,7 @@ describe("the full key is shown once", () => {
       await newKey(page, workspace, "Shop");
       const shop = await page.locator("#new-key").innerText();
       await page.reload();
-      await page.getByRole("heading", { name: "This key was created already" }).waitFor();
+      await page.getByRole("heading", { name: "This key was already created" }).waitFor();
       expect(await page.content()).not.toContain(shop);
       expect(await names(page, workspace)).toHaveLength(2);
     } finally {
@@ -152,13 +160,13 @@ async function doubleClick(page: Page, context: BrowserContext, { operator, id }
 
 describe("a test signal", () => {
   const testCall = (page: Page) => page.locator("#test-call");
-  const sendIt = (page: Page) => page.getByRole("button", { name: "Send a test signal" }).click();
+  const sendIt = (page: Page) => page.getByRole("button", { name: "Send test signal" }).click();
 
   test("sent from the page of a new key shows its answer and follows the signal until it is recorded", async () => {
     const workspace = await newWorkspace("test-signal");
     await withPage(workspace, workspace.owner, async (page) => {
       await formOf(page, workspace, "With a secret");
-      await page.getByLabel("Secret").check();
+      await page.getByLabel("Shared secret").check();
       await create(page).click();
       await sendIt(page);
       await testCall(page).getByText("202 Accepted").waitFor();
@@ -178,6 +186,7 @@ describe("a test signal", () => {
       await sendIt(page);
       await testCall(page).getByText("401 Unauthorized").waitFor();
       await page.getByLabel("Full API key").fill(key);
+      expect(await page.getByLabel("webhook URL", { exact: true }).first().innerText()).toContain(`/webhook/${key}`);
       await page.getByLabel("Body").fill('{"event":');
       await sendIt(page);
       await testCall(page).getByText("400 Bad Request").waitFor();
@@ -210,7 +219,7 @@ test("a double click without JavaScript creates one key too, and the second answ
     async (page, context) => {
       await formOf(page, workspace, "Website");
       await doubleClick(page, context, workspace);
-      await page.getByRole("heading", { name: "This key was created already" }).waitFor();
+      await page.getByRole("heading", { name: "This key was already created" }).waitFor();
       expect(await names(page, workspace)).toEqual(["Website"]);
     },
     plain,
@@ -230,13 +239,13 @@ test("a key can be created with the keyboard alone, with a visible focus", async
       }
       throw new Error(`Tab does not reach ${target}.`);
     };
-    await page.getByText("No API key yet").waitFor();
+    await page.getByText("No API keys yet").waitFor();
     await page.keyboard.press("Tab");
-    expect(await focused()).toContain("To the content");
+    expect(await focused()).toContain("Skip to content");
     await page.keyboard.press("Enter");
-    await tabTo("Create API Key");
+    await tabTo("Create API key");
     await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Create API Key" }).waitFor();
+    await page.getByRole("heading", { name: "Create API key" }).waitFor();
     // The form focuses its first field.
     await expect.poll(focused).toBe("name outlined");
     await page.keyboard.type("By keyboard");
@@ -245,10 +254,10 @@ test("a key can be created with the keyboard alone, with a visible focus", async
     await page.keyboard.press("ArrowUp");
     await tabTo("secret");
     await page.keyboard.press("Space");
-    await tabTo("Create API Key");
+    await tabTo("Create API key");
     await page.keyboard.press("Enter");
     await page.locator("#new-secret").waitFor();
-    expect(await names(page, workspace)).toEqual(["By keyboard Secret"]);
+    expect(await names(page, workspace)).toEqual(["By keyboard"]);
   });
 });
 

@@ -29,7 +29,7 @@ test("a key with a payload template is created, used and deactivated", async () 
   await page.getByLabel("Sample payload").fill('{ "company": { "id": "acct-1", "name": "Initech" } }');
   await submit(page, "Propose mappings");
   await page.getByText("acct-1").last().waitFor();
-  await submit(page, "Create API Key");
+  await page.getByRole("button", { name: "Create API key" }).last().click();
   const url = await page.locator("#url-product-orgs").innerText();
   const account = JSON.stringify({ company: { id: "acct-1", name: "Initech" } });
   expect((await fetch(url, { method: "POST", body: account })).status).toBe(202);
@@ -37,10 +37,11 @@ test("a key with a payload template is created, used and deactivated", async () 
     .poll(() => operator.get(`workspaces/${id}/accounts?external_id=acct-1`))
     .toMatchObject({ items: [{ name: "Initech" }] });
 
-  await page.getByRole("link", { name: "To the list" }).click();
-  await page.getByRole("link", { name: "Deactivate Product database" }).click();
+  await page.getByRole("link", { name: "View all keys" }).click();
+  await page.getByLabel(/^Actions for API key Product database/).click();
+  await page.getByText("Deactivate", { exact: true }).first().click();
   await submit(page, "Deactivate");
-  await page.getByText("The key is deactivated.").waitFor();
+  await page.getByText("API key deactivated.").waitFor();
   expect((await fetch(url, { method: "POST", body: account })).status).toBe(401);
 });
 

@@ -73,7 +73,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
 
   await page.goto("/w/demo/settings/api-keys/new");
   await page.getByLabel("Name", { exact: true }).fill("Online shop");
-  await page.getByRole("button", { name: "Create API Key" }).click();
+  await page.getByRole("button", { name: "Create API key" }).last().click();
   await hideKey(page);
   await take(page, "key-created");
 

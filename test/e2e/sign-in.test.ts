@@ -104,7 +104,7 @@ describe("after a session ends", () => {
     const previewed = page.waitForResponse(`**${home}/settings/api-keys/new/preview`);
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
     expect((await previewed).status()).toBe(401);
-    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     // Sent again before signing in, the form is refused again.
     await page.getByRole("button", { name: "Send again" }).click();
@@ -116,8 +116,8 @@ describe("after a session ends", () => {
     await (await opened).getByRole("heading", { name: "Signal queue" }).waitFor();
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "API key created" }).waitFor();
-    await page.getByRole("link", { name: "To the list" }).click();
-    expect(await page.locator("tbody th").allInnerTexts()).toEqual(['"Website" <1>']);
+    await page.getByRole("link", { name: "View all keys" }).click();
+    expect(await page.locator("tbody th").allInnerTexts()).toEqual([expect.stringMatching(/^"Website" <1>\s+sk_/)]);
     await context.close();
   });
 
@@ -147,7 +147,7 @@ describe("after a session ends", () => {
     const page = await signIn(context, admin, `${home}/settings/api-keys/new`);
     await operator.call("DELETE", `workspaces/${id}/members/${admin}`);
     await page.getByLabel("Name", { exact: true }).fill("Website");
-    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     expect(await operator.list(`workspaces/${id}/keys`)).toEqual([]);
     await context.close();

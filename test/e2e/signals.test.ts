@@ -55,9 +55,9 @@ test("a signal goes from the page's curl command to the score on screen", async 
 
     await page.goto(`${workspace.home}/settings/api-keys/new`);
     await page.getByLabel("Name", { exact: true }).fill("Website");
-    await page.getByLabel("Secret").check();
-    await page.getByRole("button", { name: "Create API key" }).click();
-    const answer = await inShell(await page.locator("#curl-universal").innerText());
+    await page.getByLabel("Shared secret").check();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
+    const answer = await inShell((await page.locator("#curl-universal").textContent()) ?? "");
     expect(answer).toEqual({ status: "accepted", id: expect.stringMatching(/^sig_/) });
 
     await page.getByRole("link", { name: "Signal queue" }).click();
@@ -80,16 +80,16 @@ test("each curl command of the page works, and none does after the key is deacti
   const workspace = await newWorkspace("curls");
   await withPage(workspace, "/settings/api-keys/new", async (page) => {
     await page.getByLabel("Name", { exact: true }).fill("O'Neill's key");
-    await page.getByRole("button", { name: "Create API key" }).click();
-    await page.locator("#curl-universal").waitFor();
+    await page.getByRole("button", { name: "Create API key" }).last().click();
+    await page.locator("#new-key").waitFor();
     const lines = await page.locator('pre[id^="curl-"]').allTextContents();
     expect(lines.length).toBeGreaterThan(0);
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: "accepted" });
 
     // A sender learns of the deactivation with its next call.
-    await page.goto(`${workspace.home}/settings/api-keys`);
-    await page.locator("summary", { hasText: "…" }).click();
-    await page.locator("summary", { hasText: "Deactivate" }).click();
+    await page.getByRole("link", { name: "View all keys" }).click();
+    await page.getByLabel(/^Actions for API key O'Neill's key/).click();
+    await page.getByLabel(/^Deactivate O'Neill's key .*\?$/).click();
     await page.getByRole("dialog").getByRole("button", { name: "Deactivate" }).click();
     await page.getByText("API key deactivated.").waitFor();
     for (const line of lines) expect(await inShell(line)).toMatchObject({ status: 401, code: "unauthorized" });

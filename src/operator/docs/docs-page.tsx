@@ -266,7 +266,7 @@ function FirstCall({ origin }: { origin: string }) {
     <section id="first-call">
       <h2>The first call</h2>
       <p>
-        An owner or admin creates an API key on the workspace's pages, under API Keys. The key is shown once. Replace{" "}
+        An owner or admin creates an API key on the workspace's pages, under API keys. The key is shown once. Replace{" "}
         <code>{KEY}</code> with it. If the key has a shared secret, send that in the header <code>X-Api-Secret</code>.
       </p>
       <h3>curl</h3>

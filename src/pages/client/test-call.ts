@@ -24,7 +24,7 @@ const filled = new Map<string, string>();
 /** Writes the typed key or secret where the page shows its placeholder. */
 function fill(placeholder: string, value: string): void {
   filled.set(placeholder, value);
-  for (const element of document.querySelectorAll("main :is(code, pre, output)")) {
+  for (const element of document.querySelectorAll("main :is(code, pre, output, dd)")) {
     const text = original.get(element) ?? element.textContent ?? "";
     if (!text.includes(placeholder)) continue;
     original.set(element, text);

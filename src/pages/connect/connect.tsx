@@ -122,7 +122,7 @@ function ConnectView({ home, origin, workspaceName, chosen, sender: asked, statu
       <div class="columns main-first">
         <Panel title={SENDERS[sender]}>
           <p class="quiet">
-            Replace <code>{KEY_PLACEHOLDER}</code> with the full key
+            Replace <strong>{KEY_PLACEHOLDER}</strong> with the full key
             {chosen !== null && (
               <>
                 , or enter it in the test call to fill it in. If it is lost,{" "}

@@ -2,7 +2,7 @@
  * The settings of each kind of sender (spec §4, docs/senders.md), and a test call with its trace. The page of a new key
  * fills the full key in. Elsewhere a placeholder stands for it, until somebody types the key into the test call.
  */
-import type { Child } from "hono/jsx";
+import type { PropsWithChildren } from "hono/jsx";
 import {
   composedEvent,
   CRM_BODY,
@@ -16,7 +16,7 @@ import {
   type WebhookKey,
 } from "../../domain/webhook-calls.ts";
 import { TextArea, TextField } from "../kit/forms.tsx";
-import { CopyText, Fact, FactList, Notice, Panel } from "../kit/parts.tsx";
+import { CopyText, Fact, FactList, Panel } from "../kit/parts.tsx";
 
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";
@@ -44,11 +44,23 @@ export interface SetUp extends WebhookKey {
 export interface Composer {
   status: string;
   program: string;
-  /** Parameters that the form for both keeps; undefined: without a form. */
+  /** Parameters that the form for both keeps. Undefined: no form. */
   query?: Record<string, string>;
 }
 
 export const USUAL_EVENT: Composer = { status: "Registered", program: "Spring Webinar" };
+
+/** A sentence, a text to copy, settings by name, or the form for the event. */
+type Part = string | CopyPart | { settings: Record<string, string> } | Composer;
+
+interface CopyPart {
+  copy: string;
+  label: string;
+  id?: string;
+  /** Summary of the text, which is folded. */
+  folded?: string;
+}
+type Step = readonly [title: string, ...parts: Part[]];
 
 interface Props {
   sender: Sender;
@@ -59,11 +71,13 @@ interface Props {
 export function SenderSteps(props: Props) {
   return (
     <ol class="stack">
-      {stepsOf(props).map(([title, content]) => (
+      {stepsOf(props).map(([title, ...parts], step) => (
         <li>
           <div class="stack tight">
             <h3>{title}</h3>
-            {content}
+            {parts.map((part, index) => (
+              <StepPart part={part} id={`${props.sender}-${step + 1}-${index + 1}`} />
+            ))}
           </div>
         </li>
       ))}
@@ -71,198 +85,155 @@ export function SenderSteps(props: Props) {
   );
 }
 
-type Step = readonly [title: string, content: Child];
+function StepPart({ part, id }: { part: Part; id: string }) {
+  if (typeof part === "string") return <p class="quiet small">{part}</p>;
+  if ("copy" in part) {
+    const { copy, label, folded } = part;
+    const text = <CopyText id={part.id ?? id} label={label} text={copy} block={/[\s{]/.test(copy)} />;
+    return folded === undefined ? text : <Folded summary={folded}>{text}</Folded>;
+  }
+  if ("program" in part) return <EventForm {...part} />;
+  return (
+    <FactList>
+      {Object.entries(part.settings).map(([name, value]) => (
+        <Fact name={name}>{value}</Fact>
+      ))}
+    </FactList>
+  );
+}
+
+function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
+  return (
+    <details>
+      <summary class="small">{summary}</summary>
+      {children}
+    </details>
+  );
+}
+
+function EventForm({ status, program, query = {} }: Composer) {
+  return (
+    <form method="get" class="stack tight">
+      {Object.entries(query).map(([name, value]) => (
+        <input type="hidden" name={name} value={value} />
+      ))}
+      <div class="pair">
+        <TextField name="status" label="Member status" value={status} autocomplete="off" />
+        <TextField name="program" label="Program name" value={program} autocomplete="off" />
+      </div>
+      <div class="row">
+        <button>Update event</button>
+      </div>
+    </form>
+  );
+}
 
 function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
   const { origin, key, secret } = setUp;
-  const url = `${origin}/api/signal-staging/webhook/${key}`;
+  const signals = `${origin}/api/signal-staging/webhook`;
+  const url = { copy: `${signals}/${key}`, label: "webhook URL" };
+  const header = headerOf(secret);
+  const post = { settings: { Method: "POST", "Content-Type": "application/json", Header: header } };
+  const event = composedEvent(composer.status, composer.program);
   switch (sender) {
     case "segment":
     case "rudderstack":
-      return dataPlatform({ sender, setUp }, url);
+      return [
+        [`Add a webhook destination in ${SENDERS[sender]}`, url, post, "Batching can be on or off."],
+        [
+          "Or send from a server-side SDK",
+          ...(typeof secret === "string" ? ["SDKs cannot send the secret. Use a key without one."] : []),
+          { copy: sdkLine(SENDERS[sender], origin, key), label: `${SENDERS[sender]} SDK code` },
+          "The write key can be any text.",
+        ],
+        [
+          "Send identify calls with an email",
+          "They link a visitor's anonymous signals to the person. Track and page calls need no mapping.",
+        ],
+      ];
     case "marketo":
-      return marketing(url, secret, composer);
-    case "hubspot":
       return [
         [
-          "Add a webhook action to a workflow",
-          <PostSettings id="hubspot-url" url={`${origin}/api/signal-staging/webhook/crm/${key}`} secret={secret} />,
+          "Create a webhook",
+          url,
+          {
+            settings: {
+              "Request Type": "POST",
+              "Request Token Encoding": "JSON",
+              "Response Type": "None",
+              "Custom header": header,
+            },
+          },
         ],
         [
-          "Set the JSON body",
-          <>
-            <Code id="hubspot-body" label="example body" text={JSON.stringify(CRM_BODY, null, 2)} />
-            <Hint>
-              <code>event</code> is a fixed text. Replace the other values with properties of the contact.
-            </Hint>
-          </>,
+          "Paste the payload template",
+          ...(composer.query === undefined ? [] : [composer]),
+          { copy: marketingTemplate(event), label: "payload template" },
+          "Keep the tokens as they are, spaces included. The platform adds the quotes.",
         ],
-        ["Turn the workflow on", <Hint>Other CRM suites work the same way.</Hint>],
+        ["Call the webhook in a campaign's flow", "Other marketing automation platforms work the same way."],
       ];
-    case "code":
-      return ownCode(setUp);
-    case "accounts":
-      return accounts(setUp);
+    case "hubspot":
+      return [
+        ["Add a webhook action to a workflow", { ...url, copy: `${signals}/crm/${key}` }, post],
+        [
+          "Set the JSON body",
+          { copy: JSON.stringify(CRM_BODY, null, 2), label: "example body" },
+          "The event is a fixed text. Replace the other values with properties of the contact.",
+        ],
+        ["Turn the workflow on", "Other CRM suites work the same way."],
+      ];
+    case "code": {
+      const webhooks = webhooksOf(origin, { ...setUp, endpointType: "signal_staging" });
+      return [
+        [
+          "Post to one of these URLs",
+          ...webhooks.flatMap((webhook) => [
+            `${webhook.label}: ${webhook.note}`,
+            urlOf(webhook),
+            curlOf(webhook, secret),
+          ]),
+        ],
+        ["Or start from code", ...codeOf(webhooks[0], secret)],
+      ];
+    }
+    case "accounts": {
+      const [webhook] = webhooksOf(origin, { ...setUp, endpointType: "product_org" });
+      return [
+        ["Post to the URL of the key", urlOf(webhook), post],
+        [
+          "Send the fields of the payload template",
+          { copy: JSON.stringify(webhook.body, null, 2), label: "example body", id: "accounts-body" },
+          "Fields that are missing or null keep their value. Send several accounts as an array.",
+        ],
+        ["Call it", curlOf(webhook, secret), ...codeOf(webhook, secret)],
+      ];
+    }
   }
 }
 
-function dataPlatform({ sender, setUp }: Props, url: string): Step[] {
-  const name = sender === "segment" ? "Segment" : "RudderStack";
+function headerOf(secret: SetUp["secret"]): string {
+  if (secret === null) return "None: the key has no secret";
+  return secret === undefined
+    ? `X-Api-Secret: ${SECRET_PLACEHOLDER}, if the key has a secret`
+    : `X-Api-Secret: ${secret}`;
+}
+
+function urlOf({ id, label, url }: Webhook): Part {
+  return { copy: url, label: `URL: ${label}`, id: `url-${id}` };
+}
+
+function curlOf(webhook: Webhook, secret: SetUp["secret"]): Part {
+  const { id, label } = webhook;
+  return { copy: curlLine(webhook, secret ?? null), label: `curl command: ${label}`, id: `curl-${id}`, folded: "curl" };
+}
+
+function codeOf(webhook: Webhook, secret: SetUp["secret"]): Part[] {
   return [
-    [
-      `Add a webhook destination in ${name}`,
-      <>
-        <PostSettings id={`${sender}-url`} url={url} secret={setUp.secret} />
-        <Hint>Batching can be on or off.</Hint>
-      </>,
-    ],
-    [
-      "Or send from a server-side SDK",
-      <>
-        {typeof setUp.secret === "string" && (
-          <Notice tone="warn">The SDKs cannot send a secret. Use a key without one.</Notice>
-        )}
-        <Code id={`${sender}-sdk`} label={`${name} SDK`} text={sdkLine(name, setUp.origin, setUp.key)} />
-        <Hint>The write key can be any text.</Hint>
-      </>,
-    ],
-    [
-      "Send identify calls with an email",
-      <Hint>
-        They link a visitor's anonymous signals to the person. <code>track</code> and <code>page</code> calls need no
-        mapping.
-      </Hint>,
-    ],
+    { copy: fetchCall(webhook, secret ?? null), label: "JavaScript code", folded: "JavaScript" },
+    { copy: pythonCall(webhook, secret ?? null), label: "Python code", folded: "Python" },
+    "202 means durably accepted. Any other answer says in “detail” how to fix the call.",
   ];
-}
-
-function marketing(url: string, secret: SetUp["secret"], { status, program, query }: Composer): Step[] {
-  return [
-    [
-      "Create a webhook",
-      <>
-        <CopyText id="marketo-url" label="webhook URL" text={url} />
-        <FactList>
-          <Fact name="Request Type">POST</Fact>
-          <Fact name="Request Token Encoding">JSON</Fact>
-          <Fact name="Response Type">None</Fact>
-          <SecretFact name="Custom header" secret={secret} />
-        </FactList>
-      </>,
-    ],
-    [
-      "Paste the payload template",
-      <>
-        {query !== undefined && (
-          <form method="get" class="stack tight">
-            {Object.entries(query).map(([name, value]) => (
-              <input type="hidden" name={name} value={value} />
-            ))}
-            <div class="pair">
-              <TextField name="status" label="Member status" value={status} autocomplete="off" />
-              <TextField name="program" label="Program name" value={program} autocomplete="off" />
-            </div>
-            <div class="row">
-              <button>Update event</button>
-            </div>
-          </form>
-        )}
-        <Code id="marketo-template" label="template" text={marketingTemplate(composedEvent(status, program))} />
-        <Hint>Keep the tokens as they are, spaces included. The platform adds the quotes.</Hint>
-      </>,
-    ],
-    ["Call the webhook in a campaign's flow", <Hint>Other marketing automation platforms work the same way.</Hint>],
-  ];
-}
-
-function ownCode(setUp: SetUp): Step[] {
-  const webhooks = webhooksOf(setUp.origin, { ...setUp, endpointType: "signal_staging" });
-  return [
-    [
-      "Choose a URL",
-      webhooks.map(({ id, label, note, url }) => (
-        <>
-          <span>
-            {label} <span class="hint">{note}</span>
-          </span>
-          <CopyText id={`url-${id}`} label={`URL: ${label}`} text={url} />
-        </>
-      )),
-    ],
-    ["Post JSON", <Calls webhook={webhooks[0]} secret={setUp.secret} />],
-  ];
-}
-
-function accounts(setUp: SetUp): Step[] {
-  const [webhook] = webhooksOf(setUp.origin, { ...setUp, endpointType: "product_org" });
-  return [
-    ["Post to the URL of the key", <PostSettings id={`url-${webhook.id}`} url={webhook.url} secret={setUp.secret} />],
-    [
-      "Send the fields of the payload template",
-      <>
-        <Code id="accounts-body" label="example body" text={JSON.stringify(webhook.body, null, 2)} />
-        <Hint>
-          Fields that are missing or <code>null</code> keep their value. Send several accounts as an array.
-        </Hint>
-      </>,
-    ],
-    ["Call it", <Calls webhook={webhook} secret={setUp.secret} />],
-  ];
-}
-
-function Calls({ webhook, secret = null }: { webhook: Webhook; secret: SetUp["secret"] }) {
-  return (
-    <>
-      <Code id={`curl-${webhook.id}`} label="curl command" text={curlLine(webhook, secret)} />
-      {(
-        [
-          ["JavaScript", fetchCall],
-          ["Python", pythonCall],
-        ] as const
-      ).map(([language, callIn]) => (
-        <details>
-          <summary>{language}</summary>
-          <Code id={`${language}-${webhook.id}`} label={`${language} code`} text={callIn(webhook, secret)} />
-        </details>
-      ))}
-      <Hint>
-        202 means durably accepted. Any other answer says in <code>detail</code> how to fix the call.
-      </Hint>
-    </>
-  );
-}
-
-function Code(props: { id: string; label: string; text: string }) {
-  return <CopyText block {...props} />;
-}
-
-function Hint({ children }: { children: Child }) {
-  return <p class="quiet small">{children}</p>;
-}
-
-function PostSettings({ id, url, secret }: { id: string; url: string; secret: SetUp["secret"] }) {
-  return (
-    <>
-      <CopyText id={id} label="webhook URL" text={url} />
-      <FactList>
-        <Fact name="Method">POST</Fact>
-        <Fact name="Content-Type">
-          <code>application/json</code>
-        </Fact>
-        <SecretFact name="Header" secret={secret} />
-      </FactList>
-    </>
-  );
-}
-
-function SecretFact({ name, secret }: { name: string; secret: SetUp["secret"] }) {
-  if (secret === null) return <Fact name={name}>None: the key has no secret</Fact>;
-  return (
-    <Fact name={name}>
-      <code>X-Api-Secret: {secret ?? SECRET_PLACEHOLDER}</code>
-      {secret === undefined && " if the key has a secret"}
-    </Fact>
-  );
 }
 
 /**
@@ -284,7 +255,7 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
           data-secret={secret === SECRET_PLACEHOLDER ? undefined : (secret ?? undefined)}
           data-signals={`${home}/signals/`}
         >
-          <Hint>A real call: it counts as a signal and has its effects.</Hint>
+          <p class="quiet small">A real call: it counts as a signal and has its effects.</p>
           {key === KEY_PLACEHOLDER && (
             <TextField
               name="test-key"

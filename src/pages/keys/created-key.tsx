@@ -2,13 +2,13 @@
 import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { quotaCounter } from "../../workspace/objects.ts";
 import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall, type SetUp } from "../connect/senders.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { CopyText, Fact, FactList, Notice, PageHead, Panel } from "../kit/parts.tsx";
+import { keyText } from "../key-names.tsx";
+import { CopyText, Notice, PageHead, Panel } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
 import { workspacePath } from "../pages-env.ts";
-import { Deactivate, keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LastUsed, LocalTime } from "./key-parts.tsx";
+import { keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LocalTime } from "./key-parts.tsx";
 
 /** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
 export function createdPage(c: KeyContext, created: CreatedKey, replaced: ApiKey | null) {
@@ -105,48 +105,30 @@ function ReplacedNotice({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }
   );
 }
 
-/** After a reload, a way back or a double click. */
-export async function madeBeforePage(c: KeyContext, apiKey: ApiKey) {
-  const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
-  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], nowMs: Date.now() };
-  return page(c, { ...KEYS_PAGE, title: "Key already created", status: 409 }, <MadeBeforeView {...props} />);
-}
-
-function MadeBeforeView(props: { path: string; apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
-  const { path, apiKey, usedMs, nowMs } = props;
-  const isActive = keyStatus(apiKey, nowMs) === "Active";
-  return (
+/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+export function madeBeforePage(c: KeyContext, apiKey: ApiKey) {
+  const path = keysPath(c);
+  return page(
+    c,
+    { ...KEYS_PAGE, title: "Key already created", status: 409 },
     <>
       <PageHead title="This key was already created" crumbs={keyCrumbs(path)}>
-        The same form was sent before, so no second key was created.
+        {keyText(apiKey, apiKey.id)}
       </PageHead>
       <Notice tone="warn" title="The full key was in the first answer">
-        <p>If you did not copy it, rotate this key without an overlap. The new key has the same settings.</p>
+        <p>
+          No second key was created. If you did not copy the key, rotate it without an overlap. The new key has the same
+          settings.
+        </p>
       </Notice>
-      <Panel>
-        <FactList>
-          <Fact name="Name">{apiKey.name}</Fact>
-          <Fact name="Key">
-            <code>{apiKey.maskedKey}</code>
-          </Fact>
-          <Fact name="Last used">
-            <LastUsed usedMs={usedMs} nowMs={nowMs} />
-          </Fact>
-        </FactList>
-        <div class="row">
-          {isActive && (
-            <>
-              <a class="button" href={`${path}/${apiKey.id}/rotate?overlap=none`}>
-                Rotate key
-              </a>
-              <Deactivate {...props} look="button danger" />
-            </>
-          )}
-          <a class="button" href={path}>
-            View all keys
-          </a>
-        </div>
-      </Panel>
-    </>
+      <div class="row">
+        <a class="button" href={`${path}/${apiKey.id}/rotate?overlap=none`}>
+          Rotate key
+        </a>
+        <a class="button" href={path}>
+          View all keys
+        </a>
+      </div>
+    </>,
   );
 }

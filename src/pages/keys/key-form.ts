@@ -152,11 +152,7 @@ function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadM
     if (row === undefined || ofRow === undefined) {
       errors.template =
         rows.length > TEMPLATE_MAX_MAPPINGS ? `At most ${TEMPLATE_MAX_MAPPINGS} mappings.` : sentence(message);
-    } else if (field === "path") {
-      ofRow.path = row.path === "" ? "Enter a path, or remove the mapping." : sentence(message);
-    } else if (field === "target") {
-      ofRow.target = row.target === "" ? "Enter a target, or remove the mapping." : sentence(message);
-    } else ofRow.type = sentence(message);
+    } else ofRow[field === "path" || field === "target" ? field : "type"] = sentence(message);
   }
   return null;
 }

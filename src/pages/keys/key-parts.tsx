@@ -77,43 +77,38 @@ export function LastUsed({ usedMs, nowMs }: { usedMs: number | null | undefined;
   return typeof usedMs === "number" ? <Time ms={usedMs} nowMs={nowMs} /> : <span class="quiet">Never</span>;
 }
 
-interface KeyActionProps {
-  /** Path of the list. */
+/** The actions of an active key. @param props.path the list's. @param props.usedMs last use, milliseconds since 1970. */
+export function KeyMenu({
+  path,
+  apiKey,
+  usedMs,
+  nowMs,
+}: {
   path: string;
   apiKey: ApiKey;
-  /** Last use in milliseconds since 1970. */
   usedMs: number | null | undefined;
   nowMs: number;
-}
-
-/** The actions of an active key. */
-export function KeyMenu(props: KeyActionProps) {
-  const { path, apiKey } = props;
+}) {
   const name = keyText(apiKey, apiKey.id);
   return (
     <Menu label={`Actions for API key ${name}`}>
       <a href={`${path}/${apiKey.id}/rotate`} aria-label={`Rotate ${name}`}>
         Rotate
       </a>
-      <Deactivate {...props} look="danger" />
+      <Confirm
+        label="Deactivate"
+        title={`Deactivate ${name}?`}
+        action={`${path}/${apiKey.id}/deactivate`}
+        submit="Deactivate"
+        look="danger"
+      >
+        <p>
+          Calls with this key are rejected with 401 from now on. This cannot be undone.{" "}
+          {typeof usedMs === "number" ? `The last call came ${ago(usedMs, nowMs)}.` : "No call has used it yet."}
+        </p>
+        <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
+      </Confirm>
     </Menu>
-  );
-}
-
-/** @param props.look classes of the button. */
-export function Deactivate({ path, apiKey, usedMs, nowMs, look }: KeyActionProps & { look: string }) {
-  const used = typeof usedMs === "number" ? `The last call came ${ago(usedMs, nowMs)}.` : "No call has used it yet.";
-  return (
-    <Confirm
-      label="Deactivate"
-      title={`Deactivate ${keyText(apiKey, apiKey.id)}?`}
-      action={`${path}/${apiKey.id}/deactivate`}
-      submit="Deactivate"
-      look={look}
-    >
-      <p>Calls with this key are rejected with 401 from now on. This cannot be undone. {used}</p>
-      <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
-    </Confirm>
   );
 }
 

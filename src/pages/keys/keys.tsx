@@ -24,7 +24,9 @@ const requireKeyManager = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-type Shown = "active" | "all";
+const SHOWN = { all: "All", active: "Active" } as const;
+
+type Shown = keyof typeof SHOWN;
 
 export const keyPages = pages
   .createApp()
@@ -32,7 +34,7 @@ export const keyPages = pages
   .get("/", async (c) => {
     const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
     const list = new ListAddress(keysPath(c), c.req.query());
-    const shown = list.choice<Shown>("show", null, { active: "Active", all: "All" }, "active");
+    const shown = list.choice<Shown>("show", null, SHOWN, "all");
     const slice = list.slice(PAGE_ROWS);
     const [keys, lastUsed] = await Promise.all([
       shown === "all" ? listKeys(db, id, slice) : listActiveKeys(db, id, nowMs, slice),
@@ -76,10 +78,10 @@ function KeysView(props: Props) {
       </PageHead>
       <Panel list>
         <Tabs
-          label="Keys"
+          label="Status"
           tabs={[
-            { href: path, text: "Active", current: shown === "active" },
-            { href: `${path}?show=all`, text: "All", current: shown === "all" },
+            { href: path, text: SHOWN.all, current: shown === "all" },
+            { href: `${path}?show=active`, text: SHOWN.active, current: shown === "active" },
           ]}
         />
         {isEmpty ? (
@@ -139,27 +141,20 @@ function KeyTable(props: Props) {
 
 /** Which of the two keys of a rotation is still in use (design §5). */
 function RotationNote({ apiKey, lastUsed, successors, predecessors, nowMs }: Props & { apiKey: ApiKey }) {
-  const successor = successors.get(apiKey.id);
-  const predecessor = predecessors.get(apiKey.successorOf ?? "");
+  const [successor, predecessor] = [successors.get(apiKey.id), predecessors.get(apiKey.successorOf ?? "")];
   const isActive = keyStatus(apiKey, nowMs) === "Active";
-  const isStillUsed = successor !== undefined && (lastUsed[apiKey.id] ?? 0) > Date.parse(successor.createdAt);
-  const isUnused =
-    predecessor !== undefined && lastUsed[apiKey.id] === undefined && keyStatus(predecessor, nowMs) === "Active";
+  const usedMs = lastUsed[apiKey.id] ?? 0;
+  const isStillUsed = successor !== undefined && isActive && usedMs > Date.parse(successor.createdAt);
+  const isUnused = predecessor !== undefined && usedMs === 0 && keyStatus(predecessor, nowMs) === "Active";
   return (
     <>
       {successor !== undefined && (
-        <small class={isActive && isStillUsed ? "warn toned" : undefined}>
-          {" "}
-          Replaced by <span class="mono nowrap">{successor.maskedKey}</span>
-          {isActive && (isStillUsed ? ", still in use" : ", not used since")}
+        <small class={isStillUsed ? "warn toned" : undefined}>
+          {` Replaced by ${successor.maskedKey}${isStillUsed ? ", still in use" : isActive ? ", not used since" : ""}`}
         </small>
       )}
       {predecessor !== undefined && (
-        <small>
-          {" "}
-          Replaces <span class="mono nowrap">{predecessor.maskedKey}</span>
-          {isActive && isUnused && ", not in use yet"}
-        </small>
+        <small>{` Replaces ${predecessor.maskedKey}${isActive && isUnused ? ", not in use yet" : ""}`}</small>
       )}
     </>
   );

@@ -3,12 +3,11 @@ import { createKey } from "../../control/new-keys.ts";
 import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-template.ts";
 import { proposeTemplate, readSample } from "../../domain/accounts/template-sample.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
-import { cut } from "../../domain/text.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { CheckField, Choice, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
-import { Fact, FactList, Notice, PageHead, Panel } from "../kit/parts.tsx";
+import { Json, JSON_SAMPLE_CHARACTERS, Notice, PageHead, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -279,30 +278,13 @@ function MappedRecord({ mapped }: { mapped: Mapped }) {
       {mapped.kind === "record" && (
         <>
           <h3>Mapped account</h3>
-          <FactList>
-            <Fact name="external_id">
-              <code>{mapped.record.externalId}</code>
-            </Fact>
-            {Object.entries(mapped.record.fields).map(([name, value]) => (
-              <MappedValue name={name} value={value} />
-            ))}
-            {Object.entries(mapped.record.attributes).map(([name, value]) => (
-              <MappedValue name={`attributes.${name}`} value={value} />
-            ))}
-          </FactList>
+          <Json label="Mapped account" value={recordOf(mapped)} characters={JSON_SAMPLE_CHARACTERS} />
         </>
       )}
     </div>
   );
 }
 
-/** Each of a hundred mappings may take the whole sample. */
-const VALUE_SHOWN_CHARACTERS = 300;
-
-function MappedValue({ name, value }: { name: string; value: unknown }) {
-  return (
-    <Fact name={name}>
-      <code>{cut(JSON.stringify(value), VALUE_SHOWN_CHARACTERS)}</code>
-    </Fact>
-  );
+function recordOf({ record: { externalId, fields, attributes } }: Extract<Mapped, { kind: "record" }>) {
+  return { external_id: externalId, ...fields, attributes };
 }

@@ -5,7 +5,7 @@ import { isOverlap, replaceKey, type Overlap } from "../../workspace/manage-keys
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { FormErrors, SelectField } from "../kit/forms.tsx";
-import { Empty, Fact, FactList, PageHead, Panel } from "../kit/parts.tsx";
+import { Fact, FactList, PageHead, Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -67,33 +67,18 @@ export const rotateKeyPages = pages
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    if (refusal.reason === "key_inactive") return endedPage(c);
-    return formPage(c, key, { formToken, overlap, lifetime, errors: { form: LIMIT_COPY[refusal.reason] } });
+    // formPage finds out by itself that the key is inactive.
+    const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
+    return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime, errors });
   });
 
-async function formPage(c: KeyContext, apiKey: ApiKey, form: RotationForm): Promise<Response> {
-  const nowMs = Date.now();
-  if (keyStatus(apiKey, nowMs) === "Inactive") return endedPage(c);
+async function formPage(c: KeyContext, apiKey: ApiKey, { errors, ...form }: RotationForm): Promise<Response> {
   const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
-  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], form, nowMs };
-  const status = Object.keys(form.errors).length === 0 ? 200 : 422;
+  const isActive = keyStatus(apiKey, Date.now()) === "Active";
+  const messages = isActive ? errors : { form: "This key is inactive. Create a new key instead." };
+  const status = !isActive ? 409 : Object.keys(errors).length === 0 ? 200 : 422;
+  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], form: { ...form, errors: messages } };
   return page(c, { ...KEYS_PAGE, title: "Rotate API key", status }, <RotateView {...props} />);
-}
-
-function endedPage(c: KeyContext): Promise<Response> {
-  return page(
-    c,
-    { ...KEYS_PAGE, status: 409 },
-    <>
-      <PageHead title="Rotate API key" crumbs={keyCrumbs(keysPath(c))} />
-      <Empty title="This key is inactive">
-        <p>It was deactivated or has expired. Create a new key instead.</p>
-        <a class="button" href={`${keysPath(c)}/new`}>
-          Create API key
-        </a>
-      </Empty>
-    </>,
-  );
 }
 
 interface Props {
@@ -102,10 +87,9 @@ interface Props {
   apiKey: ApiKey;
   usedMs: number | undefined;
   form: RotationForm;
-  nowMs: number;
 }
 
-function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime, errors }, nowMs }: Props) {
+function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime, errors } }: Props) {
   return (
     <>
       <PageHead title={`Rotate ${apiKey.name}`} crumbs={keyCrumbs(path, apiKey)}>
@@ -118,7 +102,7 @@ function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime
             <code>{apiKey.maskedKey}</code>
           </Fact>
           <Fact name="Last used">
-            <LastUsed usedMs={usedMs} nowMs={nowMs} />
+            <LastUsed usedMs={usedMs} nowMs={Date.now()} />
           </Fact>
         </FactList>
         <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">

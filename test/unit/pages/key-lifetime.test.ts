@@ -40,12 +40,12 @@ describe("a key's expiration", () => {
     expect(expirationOf({ lifetime, expires }, NOW)).toEqual({ ok: true, value: expiration });
   });
 
-  const INVALID = "Give a date and a time, or choose another lifetime.";
+  const INVALID = "Enter a date and a time, or choose another expiration.";
   test.each<[TypedLifetime["lifetime"], string, string]>([
     ["", "2026-12-01T00:00", "Choose when the key expires."],
     ["keep", "2026-12-01T00:00", "Choose when the key expires."],
-    ["at", "2026-11-22T10:00", "It must lie in the future."],
-    ["at", "2020-01-01T00:00", "It must lie in the future."],
+    ["at", "2026-11-22T10:00", "Enter a time in the future."],
+    ["at", "2020-01-01T00:00", "Enter a time in the future."],
     ["at", "", INVALID],
     ["at", "2027-02-29T00:00", INVALID],
     ["at", "2027-13-01T00:00", INVALID],

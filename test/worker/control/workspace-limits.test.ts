@@ -77,7 +77,7 @@ const TOO_MANY = {
   status: 409,
   body: {
     code: "too_many_keys",
-    detail: "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.",
+    detail: "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.",
   },
 };
 
@@ -145,7 +145,10 @@ describe("active API keys", () => {
 
 describe("API keys created in 24 hours", () => {
   const deactivatedAt = iso(Date.now());
-  const A_DAY = { status: 409, body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 API keys") } };
+  const A_DAY = {
+    status: 409,
+    body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 new API keys") },
+  };
 
   test("are limited; replaced and ended keys count too", async () => {
     const nowMs = Date.now();

@@ -30,39 +30,55 @@ describe("managers who connect a sender", () => {
     expect(page.targets).toContain(`${members.home}/settings/api-keys/new`);
   });
 
-  test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
-    const { id, key, masked_key } = await newKey({ name: "Campaigns" });
-    const { text, body } = await members.admin.get(`${path}?key=${id}`);
-    for (const expected of [
-      "Request Type",
-      "Request Token Encoding",
-      "Response Type",
-      "https://signals.example/api/signal-staging/webhook/YOUR_API_KEY",
+  const BASE = "https://signals.example/api/signal-staging/webhook";
+
+  test.each([
+    [
+      "segment",
+      `${BASE}/YOUR_API_KEY`,
+      'new Analytics({ writeKey: "unused", host: "https://signals.example", path: "/api/signal-staging/webhook/YOUR_API_KEY/batch" })',
+      "Content-Type application/json",
+    ],
+    [
+      "rudderstack",
+      `${BASE}/YOUR_API_KEY`,
+      'new RudderAnalytics("unused", { dataPlaneUrl: "https://signals.example", path: "/api/signal-staging/webhook/YOUR_API_KEY/batch" })',
+      "Header None: the key has no secret",
+    ],
+    [
+      "marketo",
+      `${BASE}/YOUR_API_KEY`,
+      "Request Type POST Request Token Encoding JSON Response Type None",
       '"email": {{lead.Email Address}}',
       '"event": "Registered - Spring Webinar"',
       '"company": {{company.Company Name}}',
-      "Content-Type",
-      "curl -X POST 'https://signals.example/api/signal-staging/webhook/YOUR_API_KEY'",
+    ],
+    ["hubspot", `${BASE}/crm/YOUR_API_KEY`, "Method POST", '"email": "jane@example.com"'],
+    [
+      "code",
+      `${BASE}/website/YOUR_API_KEY`,
+      `${BASE}/YOUR_API_KEY/batch`,
+      `curl -X POST '${BASE}/YOUR_API_KEY'`,
       "await fetch(",
-      masked_key,
-      "It was shown once, right after it was created.",
-      "None needed: the key has no secret",
-    ])
-      expect(text).toContain(expected);
+      "urllib.request",
+    ],
+  ])("see the settings of %s for a key, with a placeholder for its full value", async (sender, ...settings) => {
+    const { id, key, masked_key } = await newKey({ name: "Campaigns" });
+    const { text, body } = await members.admin.get(`${path}?${new URLSearchParams({ key: id, sender }).toString()}`);
+    for (const expected of [...settings, `Campaigns (${masked_key})`]) expect(text).toContain(expected);
     for (const hidden of [key, "X-Api-Secret"]) expect(body).not.toContain(hidden);
   });
 
   test("see the header of a key with a secret, and an event built from a member status and a program", async () => {
     const { secret = "-" } = await newKey({ name: "CRM", secret: true });
-    const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
+    const query = new URLSearchParams({ sender: "marketo", status: "Attended", program: '<b>"Demo" day' });
     const { text, body } = await members.owner.get(`${path}?${query.toString()}`);
-    for (const expected of [
-      "X-Api-Secret: YOUR_SHARED_SECRET",
-      "-H 'X-Api-Secret: YOUR_SHARED_SECRET'",
-      String.raw`"event": "Attended - <b>\"Demo\" day"`,
-    ])
+    for (const expected of ["X-Api-Secret: YOUR_SHARED_SECRET", String.raw`"event": "Attended - <b>\"Demo\" day"`])
       expect(text).toContain(expected);
     expect(body).not.toContain(secret);
+    const { page } = await members.owner.get(`${path}?sender=code`);
+    expect(page.only("#curl-universal").verbatim).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
+    expect((await members.owner.get(path)).text).toContain("SDKs cannot send the secret.");
   });
 
   test("see the example of a product org key, which the endpoint accepts unchanged", async () => {
@@ -95,19 +111,19 @@ describe("managers who connect a sender", () => {
       refreshes: true,
     });
     for (let n = 0; n < 3; n++) await send(SIGNAL, "wrong");
-    const wrong = "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came";
+    const wrong = "3 calls rejected: ";
     await until(async () => expect((await line()).text).toContain(wrong));
     await send("{ broken", secret);
     const refused = await line();
-    expect(refused.text).toMatch(/^4 calls came, all refused: (Not JSON; )?The secret in/);
+    expect(refused.text).toMatch(/^4 calls rejected: Not JSON; .*secret/);
     expect([refused.refreshes, refused.targets]).toEqual([true, [`${members.home}/rejections?key=${id}`]]);
     await send(SIGNAL, secret);
     const connected = await line();
-    expect(connected.text).toContain("Connected: the last call that was accepted came just now");
-    expect([connected.refreshes, connected.text.includes("refused")]).toEqual([false, false]);
+    expect(connected.text).toContain("Connected Last accepted call just now");
+    expect([connected.refreshes, connected.text.includes("ejected")]).toEqual([false, false]);
     await new Promise((resolve) => setTimeout(resolve, 2));
     await send("{ broken", secret);
-    expect((await line()).text).toContain("Calls after it were refused: Not JSON. See Rejections.");
+    expect((await line()).text).toContain("Rejected since then: Not JSON. View rejections");
   });
 
   test("see active keys only and choose among them", async () => {
@@ -119,9 +135,15 @@ describe("managers who connect a sender", () => {
     await newKey({ name: "Expired one", expires_at });
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
     const page = await members.owner.read(path);
-    const chosen = page.only("main").only('a[aria-current="true"]');
-    expect([chosen.target, chosen.text]).toEqual([`${path}?key=${newest.id}`, expect.stringContaining("Newest one")]);
-    expect(page.text).toContain("Kept <b>one");
+    expect(page.field("key").value).toBe(newest.id);
+    const names = page
+      .field("key")
+      .all("option")
+      .map(({ text }) => text);
+    expect(names).toEqual([
+      expect.stringMatching(/^Newest one \(sk_/),
+      expect.stringMatching(/^Kept <b>one<\/b> \(sk_/),
+    ]);
     for (const hidden of ["Ended one", "Expired one"]) expect(page.text).not.toContain(hidden);
     expect((await members.owner.get(`${path}?key=${ended.id}`)).status).toBe(303);
   });
@@ -129,16 +151,16 @@ describe("managers who connect a sender", () => {
 
 test("members who connect a sender see the steps and whom to ask, but no key", async () => {
   const { id, masked_key } = await newKey({ name: "Private name", secret: true });
-  const { text, body } = await members.member.get(`${path}?key=${id}`);
-  for (const expected of [
-    "Ask an owner or admin of Initech",
-    "Request Token Encoding",
-    "YOUR_API_KEY",
-    "product-orgs/webhook",
-  ])
-    expect(text).toContain(expected);
-  for (const hidden of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
-    expect(body).not.toContain(hidden);
+  for (const [sender, expected] of [
+    ["marketo", "Request Token Encoding"],
+    ["segment", "X-Api-Secret: YOUR_SHARED_SECRET, if the key has a secret"],
+    ["accounts", "product-orgs/webhook/YOUR_API_KEY"],
+  ] as const) {
+    const { text, body } = await members.member.get(`${path}?key=${id}&sender=${sender}`);
+    for (const shown of ["Ask an owner or admin of Initech", expected]) expect(text).toContain(shown);
+    for (const hidden of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
+      expect(body).not.toContain(hidden);
+  }
 });
 
 test("the lists' queries read their workspace's keys by an index", async () => {

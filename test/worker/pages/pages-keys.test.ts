@@ -1,4 +1,4 @@
-/** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins and members see it. */
+/** API keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins and members see it. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
@@ -84,8 +84,7 @@ const TEMPLATE = {
   "rows.0.target": "external_id",
   "rows.0.path": "company.id",
   "rows.0.type": "string",
-  "rows.1.target": "attributes",
-  "rows.1.attribute": "region",
+  "rows.1.target": "attributes.region",
   "rows.1.path": "company.region",
   "rows.1.type": "string",
 };
@@ -93,7 +92,7 @@ const TEMPLATE = {
 test("§5.6: a member sees an explanation instead of the keys, and no link to them", async () => {
   const { path } = await create({ name: "Hidden from members" });
   const { masked_key } = await newest();
-  for (const page of [keysPath, `${keysPath}/new`, path, `${path}/rotate`, `${path}/deactivate`]) {
+  for (const page of [keysPath, `${keysPath}/new`, path, `${path}/rotate`]) {
     const { text } = await members.member.get(page);
     expect(text).toContain("Only owners and admins can see or manage API keys.");
     expect(text).not.toContain("Hidden from members");
@@ -108,7 +107,7 @@ describe("§3.1: creating a key", () => {
     const { id, key, path, answer } = await create({ name: "Campaigns" });
     expect(answer.headers.get("cache-control")).toBe("no-store");
     expect(key).toMatch(KEY);
-    expect(answer.text).toContain("it will not be shown again");
+    expect(answer.text).toContain("Copy the key now");
     const api = "https://signals.example/api/signal-staging";
     expect(["universal", "source", "batch", "bulk"].map((url) => copied(answer, `url-${url}`))).toEqual([
       `${api}/webhook/${key}`,
@@ -117,7 +116,8 @@ describe("§3.1: creating a key", () => {
       `${api}/bulk/${key}`,
     ]);
     expect(copied(answer, "curl-universal")).toContain(`curl -X POST '${api}/webhook/${key}'`);
-    expect(answer.body).not.toContain("X-Api-Secret");
+    expect(copied(answer, "curl-universal")).not.toContain("X-Api-Secret");
+    expect(answer.text).toContain(`path: "/api/signal-staging/webhook/${key}/batch"`);
     expect(answer.page.targets).toContain(`${members.home}/connect?key=${id}`);
     expect(await statusWith(key)).toBe(202);
     for (const page of [keysPath, `${keysPath}/new`, `${members.home}/connect`, path, `${path}/rotate`])
@@ -150,12 +150,12 @@ describe("§3.1: creating a key", () => {
     const id = made[0]?.id ?? "";
     expect(await auditOf(id)).toEqual([`key.created ${members.owner.email}`]);
     const again = answers.find(({ status }) => status === 409);
-    expect(again?.text).toContain("created already");
+    expect(again?.text).toContain("This key was already created");
     expect(again?.body).not.toMatch(KEY);
     // A rotation keeps the settings and ends the key that was not shown.
     const rotate = `${keysPath}/${id}/rotate?overlap=none`;
-    expect(again?.page.targets).toEqual(expect.arrayContaining([rotate, `${keysPath}/${id}/deactivate`]));
-    expect(chosenIn(await members.owner.read(rotate), "overlap")).toBe("none");
+    expect(again?.page.targets).toContain(rotate);
+    expect((await members.owner.read(rotate)).field("overlap").value).toBe("none");
     // In another workspace the token is unknown, so that it reveals nothing.
     const otherTeam = await newMembers({ key: null });
     expect((await otherTeam.owner.post(`${keysPathOf(otherTeam)}/new`, form)).status).toBe(200);
@@ -180,21 +180,21 @@ describe("§3.1: creating a key", () => {
       secret: "on",
       "rows.0.target": "plan",
       "rows.0.path": "a..b",
-      "rows.1.attribute": "two words",
+      "rows.1.target": "attributes.two words",
       sample: '{"typed": "<script>alert(1)</script>"}',
     });
     expect(answer.status).toBe(422);
     for (const error of [
-      "Give the key a name.",
-      "It must lie in the future.",
+      "Enter a name.",
+      "Enter a time in the future.",
       "A mapping of external_id is missing.",
       "Not a dot path such as company.id.",
-      "Give the attribute a name, without spaces and dots.",
+      "or attributes.<name>.",
     ])
       expect(answer.text).toContain(error);
     const { page } = answer;
-    const kept = ["expires", "rows.0.path", "rows.1.attribute"].map((name) => page.field(name).value);
-    expect(kept).toEqual(["2020-01-01T00:00", "a..b", "two words"]);
+    const kept = ["expires", "rows.0.path", "rows.1.target"].map((name) => page.field(name).value);
+    expect(kept).toEqual(["2020-01-01T00:00", "a..b", "attributes.two words"]);
     expect([page.field("secret").isChecked, chosenIn(page, "endpoint_type")]).toEqual([true, "product_org"]);
     expect(page.inlineScripts).toHaveLength(0);
     expect(await listed()).toHaveLength(count);
@@ -205,16 +205,16 @@ describe("§3.1: creating a key", () => {
     const focused = async (fields: Form) => focusedIn((await post(fields)).body);
     expect(await focused({ name: " ", lifetime: "" })).toBe("name");
     expect(await focused({ lifetime: "at", expires: "2020-01-01T00:00" })).toBe("expires");
-    expect(await focused({ ...TEMPLATE, "rows.1.attribute": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
+    expect(await focused({ ...TEMPLATE, "rows.1.target": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
   });
 
   test.each([
-    ["without a token", { form_token: "" }, "The form was not complete."],
+    ["without a token", { form_token: "" }, "The form was incomplete."],
     ["with a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
     ["with an invisible name", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
     ["with a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["with a key for a name", { name: LOOKS_LIKE_A_KEY }, "It holds an API key or a secret"],
-    ["on a missing day", { lifetime: "at", expires: "2099-02-31T00:00" }, "Give a date and a time"],
+    ["on a missing day", { lifetime: "at", expires: "2099-02-31T00:00" }, "Enter a date and a time"],
     ["without a lifetime", { lifetime: "" }, "Choose when the key expires."],
     ["with an unknown lifetime", { lifetime: "toString" }, "Choose when the key expires."],
     ["with the lifetime of a missing old key", { lifetime: "keep" }, "Choose when the key expires."],
@@ -246,19 +246,19 @@ describe("§2.1: the payload template", () => {
     const { page: fewer } = await post({ ...typed, do: "remove.0" });
     expect(fewer.fields("rows.1.target")).toHaveLength(0);
     expect(fewer.field("rows.0.path").value).toBe("company.region");
-    expect(fewer.text).not.toContain("Nothing was saved");
+    expect(fewer.text).not.toContain("was not created");
   });
 
   test("maps a sample at once, or reports the exact error", async () => {
     const preview = (fields: Form) => post({ ...TEMPLATE, ...fields }, "/preview");
     const { text } = await preview({ sample: '{"company":{"id":42,"region":"<b>eu</b>"}}' });
-    for (const shown of ["42", "attributes.region", "<b>eu"]) expect(text).toContain(shown);
+    for (const shown of ['"external_id": "42"', '"region": "<b>eu</b>"']) expect(text).toContain(shown);
     for (const [fields, message] of [
       [{ sample: '{"company":{}}' }, "`company.id` (for `external_id`) is required"],
       [{ sample: '{"company":' }, "Not valid JSON at line 1, column 12"],
       [{ sample: "[]" }, "The body holds no signals"],
-      [{ sample: "{}", "rows.0.path": "" }, "Mapping 1: Give the path"],
-      [{ sample: "" }, "The mapped record is shown here."],
+      [{ sample: "{}", "rows.0.path": "" }, "Mapping 1: Not a dot path"],
+      [{ sample: "" }, "The mapped account appears here."],
     ] as const)
       expect((await preview(fields)).text).toContain(message);
   });
@@ -268,7 +268,7 @@ describe("§2.1: the payload template", () => {
     const { page } = await post({ ...TEMPLATE, sample, do: "fill" });
     const values = page.all("input").map(({ value }) => value);
     expect(values).toEqual(expect.arrayContaining(["account_id", "mrr", "zone"]));
-    expect(page.text).toContain("The mapped record");
+    expect(page.text).toContain("Mapped account");
   });
 });
 
@@ -284,7 +284,7 @@ describe("§2.1: the list of keys", () => {
   const deactivate = (id: string) => fresh.workspace.operator("POST", `/keys/${id}/deactivate`);
 
   test("says what to do if it is empty", async () => {
-    expect(await fresh.owner.see(path)).toContain("No API key yet");
+    expect(await fresh.owner.see(path)).toContain("No API keys yet");
   });
 
   test("shows the settings of each key and its masked value", async () => {
@@ -294,8 +294,7 @@ describe("§2.1: the list of keys", () => {
     expect([page.inlineScripts.length, html.includes(key)]).toEqual([0, false]);
     const row = page.only(`tr[id="${id}"]`).text;
     const masked = `${key.slice(0, 8)}…${key.slice(-4)}`;
-    for (const text of ["<script>alert(1)", masked, "Signal Staging", "Never", "Active", "Secret"])
-      expect(row).toContain(text);
+    for (const text of ["<script>alert(1)", masked, "Signal Staging", "Never", "Active"]) expect(row).toContain(text);
   });
 
   test("shows the last use of a key", async () => {
@@ -304,13 +303,19 @@ describe("§2.1: the list of keys", () => {
     expect((await members.owner.read(keysPath)).only(`tr[id="${id}"]`).text).toContain("just now");
   });
 
-  test("shows deactivated and expired keys as Inactive, with the time", async () => {
+  test("shows deactivated and expired keys as Inactive with the time, without actions, and active keys alone", async () => {
     await deactivate((await fresh.workspace.newKey({ name: "ends" })).id);
     const expires_at = new Date(Date.now() + 60_000).toISOString();
     await fresh.workspace.newKey({ name: "expires", expires_at });
-    expect((await fresh.owner.read(path)).text).toMatch(/expires.* Active .*ends.* Inactive .*Deactivated/);
+    const all = await fresh.owner.read(path);
+    expect(all.text).toMatch(/expires.* Active .*ends.* Inactive Deactivated just now/);
+    const active = all.link("Active").target ?? "";
+    expect((await fresh.owner.read(active)).rows.map(({ text }) => text)).toEqual([expect.stringMatching(/^expires /)]);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
-    expect((await fresh.owner.read(path)).text).toMatch(/expires.* Inactive .*Expired.*ends.* Inactive .*Deactivated/);
+    expect((await fresh.owner.read(active)).text).toContain("No active API keys");
+    const { text, rows } = await fresh.owner.read(path);
+    expect(text).toMatch(/expires.* Inactive Expired .*ends.* Inactive Deactivated/);
+    expect(rows.flatMap((row) => row.buttons())).toHaveLength(0);
   });
 
   test("has several pages", async () => {
@@ -326,7 +331,7 @@ describe("§2.1: the list of keys", () => {
     vi.useFakeTimers({ toFake: ["Date"], now });
     const add = (name: string, ms: number) =>
       fresh.workspace.newKey({ name, expires_at: new Date(now + ms).toISOString() });
-    const highlighted = async () => (await fresh.owner.read(path)).all(".warn-text").length;
+    const highlighted = async () => (await fresh.owner.read(path)).all("small.warn").length;
     await add("far", 30 * DAY);
     expect(await highlighted()).toBe(0);
     const near = await add("near", 30 * DAY - 1);
@@ -335,29 +340,35 @@ describe("§2.1: the list of keys", () => {
     expect(await highlighted()).toBe(0);
   });
 
-  test("collapses inactive keys, unless there is no active one", async () => {
-    await deactivate((await fresh.workspace.newKey({ name: "Ended" })).id);
-    const collapsed = async () => {
-      const part = (await fresh.owner.read(path)).only("details");
-      return [part.attribute("open") === undefined, part.text];
-    };
-    const ended = expect.stringMatching(/^1 inactive key(?!.*Alive).*Ended/) as string;
-    expect(await collapsed()).toEqual([false, ended]);
-    await fresh.workspace.newKey({ name: "Alive" });
-    expect(await collapsed()).toEqual([true, ended]);
+  test("tells the keys of a rotation apart in every link and button", async () => {
+    const { id } = await fresh.workspace.newKey({ name: "Website" });
+    await fresh.owner.post(`${path}/${id}/rotate`, {
+      form_token: crypto.randomUUID(),
+      overlap: "7d",
+      lifetime: "never",
+    });
+    const page = await fresh.owner.read(path);
+    const labels = page.rows.flatMap((row) =>
+      row.all("a, summary").map((part) => part.attribute("aria-label") ?? part.text),
+    );
+    expect([labels.length, new Set(labels).size]).toEqual([8, 8]);
+    for (const label of labels) expect(label).toMatch(/Website .*sk_.{5}…/);
   });
 });
 
 test("§3.1: deactivating a key asks first and names the effect; then no call is accepted, with one log entry", async () => {
   const { id, key, path } = await create({ name: "To end" });
-  const question = await members.owner.see(`${path}/deactivate`);
-  expect(question).toContain("Every webhook request with this key is rejected with 401 from then on.");
+  for (const page of [keysPath, path]) {
+    const question = (await members.owner.read(page)).form(`${path}/deactivate`).text;
+    expect(question).toContain(`Deactivate To end (${key.slice(0, 8)}…${key.slice(-4)})?`);
+    expect(question).toContain("Calls with this key are rejected with 401 from now on.");
+  }
   expect(await statusWith(key)).toBe(202);
   const answer = await members.owner.post(`${path}/deactivate`);
   expect([answer.status, await statusWith(key)]).toEqual([303, 401]);
-  expect(await members.owner.see(answer.location)).toContain("The key is deactivated.");
+  expect(await members.owner.see(answer.location)).toContain("API key deactivated.");
   expect((await members.owner.post(`${path}/deactivate`)).status).toBe(303);
-  expect((await members.owner.get(`${path}/deactivate`)).status).toBe(409);
+  expect((await members.owner.read(path)).forms(`${path}/deactivate`)).toHaveLength(0);
   const { email } = members.owner;
   expect(await auditOf(id)).toEqual([`key.created ${email}`, `key.deactivated ${email}`]);
 });
@@ -369,27 +380,28 @@ describe("the page of a key", () => {
     for (const expected of [
       `${key.slice(0, 8)}…${key.slice(-4)}`,
       "Product Org Updates",
-      "Calls must carry the shared secret",
+      "Shared secret Required",
       `by ${members.owner.email}`,
       "external_id company.id string Yes",
       "attributes.region company.region string No",
-      "Last Used Never",
-      "None in the last 30 days",
+      "Last used Never",
+      "No calls in the last 30 days",
     ])
       expect(page.text).toContain(expected);
     expect(page.text).not.toMatch(KEY);
     expect(page.targets).toContain(`${path}/rotate`);
   });
 
-  test("shows the refused calls of the key by reason, with times", async () => {
+  test("shows the rejected calls of the key by reason, with times", async () => {
     const { path, key } = await create({ name: "Sender" });
     const otherKey = await create({ name: "Other sender" });
     for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key });
     await members.workspace.send({ event: "", email: "a" }, { key: otherKey.key });
     const { text } = await members.owner.read(path);
-    expect(text).toContain("3 calls in the last 30 days: 2 × No event, 1 × Not JSON.");
-    expect(text).toMatch(/No event 2 just now just now/);
-    expect(text).not.toMatch(/Last Used Never/);
+    expect(text).toContain("0 calls accepted and 3 rejected in 30 days");
+    expect(text).toContain("3 rejected calls in 30 days");
+    expect(text).toMatch(/Not JSON 1 just now just now .*No event 2 just now just now/);
+    expect(text).not.toMatch(/Last used Never/);
   });
 
   test("links a key to its successor and back", async () => {
@@ -407,16 +419,32 @@ describe("the page of a key", () => {
     ]);
   });
 
-  test("renames the key with one audit entry; an invalid name changes nothing", async () => {
+  test("changes the name and the inactivity alert with an audit entry each; invalid input changes nothing", async () => {
     const { id, path } = await create({ name: "Before" });
-    for (const name of ["", "two\nlines", LOOKS_LIKE_A_KEY])
-      expect((await members.owner.post(`${path}/name`, { name })).status).toBe(422);
-    const renamed = await members.admin.post(`${path}/name`, { name: " After " });
-    expect([renamed.status, renamed.location]).toEqual([303, `${path}?done=saved`]);
-    await members.admin.post(`${path}/name`, { name: "After" });
-    expect((await newest()).name).toBe("After");
-    expect(await auditOf(id)).toEqual([`key.created ${members.owner.email}`, `key.renamed ${members.admin.email}`]);
-    expect((await members.owner.read(`${members.home}/settings/activity`)).text).toContain("the name “After”");
+    for (const fields of [
+      { name: "", silent_after_days: "3" },
+      { name: "two\nlines", silent_after_days: "3" },
+      { name: LOOKS_LIKE_A_KEY, silent_after_days: "3" },
+      { name: "After", silent_after_days: "0" },
+      { name: "After", silent_after_days: "soon" },
+    ]) {
+      const refused = await members.owner.post(path, fields);
+      expect([refused.status, refused.page.field("silent_after_days").value]).toEqual([422, fields.silent_after_days]);
+    }
+    expect(await auditOf(id)).toEqual([`key.created ${members.owner.email}`]);
+    const saved = await members.admin.post(path, { name: " After ", silent_after_days: "3" });
+    expect([saved.status, saved.location]).toEqual([303, `${path}?done=saved`]);
+    await members.admin.post(path, { name: "After", silent_after_days: "3" });
+    const page = await members.owner.read(path);
+    expect([page.field("name").value, page.field("silent_after_days").value]).toEqual(["After", "3"]);
+    const { email } = members.admin;
+    expect((await auditOf(id)).slice(1)).toEqual([`key.renamed ${email}`, `key.silence_changed ${email}`]);
+    await members.owner.post(`${path}/deactivate`);
+    await members.owner.post(path, { name: "Ended" });
+    expect((await auditOf(id)).slice(-2)).toEqual([
+      `key.deactivated ${members.owner.email}`,
+      `key.renamed ${members.owner.email}`,
+    ]);
   });
 });
 
@@ -440,7 +468,7 @@ describe("design §5: rotating a key", () => {
     expect([answer.status, answer.headers.get("cache-control")]).toEqual([200, "no-store"]);
     const successor = copied(answer, "new-key");
     expect(successor).not.toBe(old);
-    expect(answer.text).toContain(`It replaces ${old.slice(0, 8)}…`);
+    expect(answer.text).toContain(`Replaces ${old.slice(0, 8)}…`);
     expect((await newest()).successor_of).toBe(id);
     expect(await members.owner.see(keysPath)).toContain("not used since");
     expect(await statusWith(old)).toBe(202);
@@ -456,8 +484,9 @@ describe("design §5: rotating a key", () => {
     expect(await statusWith(old)).toBe(401);
     const count = (await listed()).length;
     const again = await rotate();
-    expect([again.status, again.text]).toEqual([409, expect.stringContaining("created already")]);
-    expect((await rotate({ form_token: crypto.randomUUID(), overlap: "1h" })).status).toBe(409);
+    expect([again.status, again.text]).toEqual([409, expect.stringContaining("This key was already created")]);
+    const ended = await rotate({ form_token: crypto.randomUUID(), overlap: "1h" });
+    expect([ended.status, ended.text]).toEqual([409, expect.stringContaining("This key is inactive.")]);
     expect(await listed()).toHaveLength(count);
   });
 
@@ -493,7 +522,7 @@ describe("design §5: rotating a key", () => {
       422,
       expect.stringContaining("Choose when the key expires."),
     ]);
-    expect(chosenIn(noExpiration.page, "overlap")).toBe("7d");
+    expect(noExpiration.page.field("overlap").value).toBe("7d");
   });
 
   test("asks for the successor's expiration if the old key has one, and offers to keep it", async () => {
@@ -511,7 +540,7 @@ describe("design §5: rotating a key", () => {
 });
 
 describe("a workspace with the maximum number of API keys", () => {
-  const LIMIT = "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.";
+  const LIMIT = "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.";
   let full: Members;
   let path: string;
   let firstId: string;
@@ -548,14 +577,13 @@ describe("a workspace with the maximum number of API keys", () => {
     expect((await rotate({ overlap: "7d", lifetime: "never" })).status).toBe(200);
     const refused = await rotate({ overlap: "1h", lifetime: "30d" });
     expect([refused.status, refused.text]).toEqual([422, expect.stringContaining(LIMIT)]);
-    expect([chosenIn(refused.page, "overlap"), refused.page.field("lifetime").value]).toEqual(["1h", "30d"]);
+    expect([refused.page.field("overlap").value, refused.page.field("lifetime").value]).toEqual(["1h", "30d"]);
     expect((await listed(full))[0]).toMatchObject({ successor_of: firstId });
   });
 
   test("refuses an oversized payload template before it checks the number of keys", async () => {
     const rows = Array.from({ length: 100 }, (_, n) => ({
-      [`rows.${n}.target`]: n === 0 ? "external_id" : "attributes",
-      [`rows.${n}.attribute`]: `a${n}`,
+      [`rows.${n}.target`]: n === 0 ? "external_id" : `attributes.a${n}`,
       [`rows.${n}.path`]: "語".repeat(255),
       [`rows.${n}.type`]: "string",
     }));
