@@ -1,6 +1,6 @@
 /**
  * `npm run assets`: makes src/pages/assets.ts, the pages' style and script as the Worker serves them, from
- * src/pages/style and src/pages/client. `--check` says whether that file is up to date.
+ * src/pages/kit/style.css and src/pages/client. `--check` says whether that file is up to date.
  */
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
@@ -11,9 +11,9 @@ import { PROJECT_DIR } from "./local-service.ts";
 const PAGES = path.join(PROJECT_DIR, "src/pages");
 const OUTPUT = path.join(PAGES, "assets.ts");
 
-const style = await bundle("style/main.css");
+const style = await bundle("kit/style.css");
 const script = await bundle("client/main.ts");
-const text = `/** Made by \`npm run assets\` from style/ and client/: do not edit. */
+const text = `/** Made by \`npm run assets\` from kit/style.css and client/: do not edit. */
 export const STYLE_PATH = "/assets/${fingerprint(style)}.css";
 export const SCRIPT_PATH = "/assets/${fingerprint(script)}.js";
 export const STYLE = ${JSON.stringify(style)};

@@ -12,7 +12,6 @@
  * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { startActions } from "./actions.ts";
-import { labelCells } from "./cards.ts";
 import { localTimes } from "./times.ts";
 import { startLive } from "./live-page.ts";
 import { startRules } from "./rule-conditions.ts";
@@ -81,10 +80,8 @@ for (const type of ["input", "change", "preview"]) {
 }
 
 localTimes(document);
-labelCells(document);
 document.addEventListener("swapped", (event) => {
   localTimes(event.target as Element);
-  labelCells(event.target as Element);
 });
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startActions();

@@ -10,7 +10,7 @@ import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { name as keyName } from "../../http/fields.ts";
 import { payloadTemplate } from "../../workspace/manage-keys.ts";
-import { formText } from "../form-text.ts";
+import { formText } from "../pages-env.ts";
 
 /** A mapping as it is typed. */
 export interface MappingRow {

@@ -11,14 +11,13 @@ import { silentAfterDays } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect/senders.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
-import { formText } from "../form-text.ts";
 import { BarLegend, DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
 import { TextField } from "../kit/forms.tsx";
 import { Fact, FactList, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath } from "../pages-env.ts";
+import { formText, contextOf, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { checkKeyName } from "./key-form.ts";
 import {

@@ -61,3 +61,12 @@ export function signed(points: number): string {
 export function authorName(actor: string): string {
   return actor === "operator" ? "the operator" : actor;
 }
+
+/** JSON text with line breaks, for people; a text that is no JSON stays as it is. */
+export function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

@@ -69,8 +69,8 @@ export function NameField({
     <>
       <TextField name={name} label={label} value={value} list={`known-${name}`} autocomplete="off" />
       <datalist id={`known-${name}`}>
-        {known.map((name) => (
-          <option value={name} />
+        {known.map((option) => (
+          <option value={option} />
         ))}
       </datalist>
     </>

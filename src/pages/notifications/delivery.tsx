@@ -5,12 +5,11 @@ import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import type { Delivery, DeliveryDetail } from "../../notifications/destination-calls.ts";
 import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
 import { PostButton } from "../kit/actions.tsx";
-import { grouped } from "../kit/format.ts";
+import { grouped, indented } from "../kit/format.ts";
 import { Badge, Clamped, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
-import { indented } from "../views/indented-json.ts";
 import {
   DeliveryStatus,
   destinationsCall,

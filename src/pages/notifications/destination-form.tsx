@@ -8,11 +8,10 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { name as nameSchema } from "../../http/fields.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { formText } from "../form-text.ts";
 import { Choice, FormErrors, TextField } from "../kit/forms.tsx";
 import { Json, PageHead, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { pages, type PagesEnv } from "../pages-env.ts";
+import { formText, pages, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import {
   destinationsCall,

@@ -8,7 +8,6 @@ import type { PageOf } from "../../platform/list-page.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { formText } from "../form-text.ts";
 import type { Done, Tone } from "../copy.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
@@ -17,7 +16,7 @@ import { ListAddress } from "../kit/list-address.ts";
 import { Badge, Empty, Fact, FactList, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv } from "../pages-env.ts";
+import { formText, pages, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { toDelivery } from "./delivery.tsx";
 import {

@@ -11,7 +11,7 @@ import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { formText } from "../form-text.ts";
+import { formText } from "../pages-env.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
 import { CheckField, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";

@@ -16,13 +16,12 @@ import {
   type RuleImportStep,
 } from "../../workspace/import-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { formText } from "../form-text.ts";
 import { counted } from "../kit/format.ts";
 import { FormErrors, TextArea } from "../kit/forms.tsx";
 import { Badge, Notice, PageHead, Stat, Stats } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { formText, contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";

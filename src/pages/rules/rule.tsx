@@ -9,14 +9,13 @@ import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.t
 import { signalStore } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
-import { formText } from "../form-text.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
 import { CheckField } from "../kit/forms.tsx";
 import { Notice, PageHead, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { contextOf, formText, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import {

@@ -1,1 +1,0 @@
-export { formText } from "./pages-env.ts";
