@@ -84,7 +84,7 @@ function signed({ secrets, event }: Parcel, body: string): Record<string, string
 
 function errorOf(status: number): string | null {
   if (status >= 200 && status < 300) return null;
-  if (status === 410) return "It answered 410 Gone: it wants nothing any more.";
+  if (status === 410) return "It answered 410 Gone.";
   if (status >= 300 && status < 400) return `It answered ${status}, a redirect, which is not followed.`;
   return `It answered ${status}.`;
 }

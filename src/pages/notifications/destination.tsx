@@ -234,7 +234,42 @@ function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
           </Empty>
         ) : (
           <>
-            <DeliveriesTable path={path} destination={destination} items={items} nowMs={nowMs} />
+            <Table
+              caption="Deliveries, latest first"
+              rows={items}
+              href={({ id }) => `${path}/deliveries/${id}`}
+              columns={[
+                { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
+                { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} nowMs={nowMs} /> },
+                {
+                  head: "Status",
+                  cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />,
+                },
+                { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
+                {
+                  head: "Last answer",
+                  kind: "text",
+                  cell({ attempts }) {
+                    const last = attempts.at(-1);
+                    return last !== undefined && (last.error ?? last.status ?? "Sent");
+                  },
+                },
+                {
+                  head: "Actions",
+                  kind: "actions",
+                  cell: ({ id, type, state }) =>
+                    state === "failed" && (
+                      <PostButton
+                        action={`${path}/deliveries/${id}/again`}
+                        look="small"
+                        label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
+                      >
+                        Deliver again
+                      </PostButton>
+                    ),
+                },
+              ]}
+            />
             <p class="quiet small">
               The latest {DELIVERIES_KEPT} deliveries of {DELIVERY_KEPT_DAYS} days are kept.
             </p>
@@ -243,51 +278,5 @@ function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
         <Pager list={list} next={next} />
       </Panel>
     </div>
-  );
-}
-
-function DeliveriesTable({
-  path,
-  destination,
-  items,
-  nowMs,
-}: Pick<Props, "path" | "destination" | "nowMs"> & { items: readonly Delivery[] }) {
-  return (
-    <Table
-      caption="Deliveries, latest first"
-      rows={items}
-      href={({ id }) => `${path}/deliveries/${id}`}
-      columns={[
-        { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
-        { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} nowMs={nowMs} /> },
-        {
-          head: "Status",
-          cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />,
-        },
-        { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
-        {
-          head: "Last answer",
-          kind: "text",
-          cell({ attempts }) {
-            const last = attempts.at(-1);
-            return last !== undefined && (last.error ?? last.status ?? "Sent");
-          },
-        },
-        {
-          head: "Actions",
-          kind: "actions",
-          cell: ({ id, type, state }) =>
-            state === "failed" && (
-              <PostButton
-                action={`${path}/deliveries/${id}/again`}
-                look="small"
-                label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-              >
-                Deliver again
-              </PostButton>
-            ),
-        },
-      ]}
-    />
   );
 }
