@@ -66,7 +66,7 @@ test("an admin creates, uses and rotates a key, an owner deactivates it, and a m
 
     await row.getByLabel(/^Actions for API key Website/).click();
     await row.getByRole("link", { name: "Rotate" }).click();
-    await page.getByLabel("The old key ends in").selectOption("24 hours");
+    await page.getByLabel("The old key ends").selectOption("In 24 hours");
     await page.getByRole("button", { name: "Rotate key" }).click();
     const successor = await page.locator("#new-key").innerText();
     expect([await send(value, FORM), await send(successor, FORM)]).toEqual([202, 202]);

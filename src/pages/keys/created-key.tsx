@@ -57,7 +57,17 @@ function CreatedView({ title, home, path, created: { record, value, secret }, se
           rotated.
         </p>
       </Notice>
-      {replaced !== null && <ReplacedNotice replaced={replaced} nowMs={nowMs} />}
+      {replaced !== null && (
+        <Notice title={`Replaces ${replaced.maskedKey}`}>
+          {replaced.endsAt !== null && keyStatus(replaced, nowMs) === "Active" ? (
+            <p>
+              The old key works until <LocalTime iso={replaced.endsAt} />. The list shows which of the two is in use.
+            </p>
+          ) : (
+            <p>The old key has ended. Calls with it are rejected.</p>
+          )}
+        </Notice>
+      )}
       <Panel>
         <h2>API key</h2>
         <CopyText id="new-key" label="API key" text={value} />
@@ -87,21 +97,6 @@ function CreatedView({ title, home, path, created: { record, value, secret }, se
         <TestCall home={home} setUp={setUp} />
       </div>
     </>
-  );
-}
-
-function ReplacedNotice({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
-  const isActive = keyStatus(replaced, nowMs) === "Active";
-  return (
-    <Notice title={`Replaces ${replaced.maskedKey}`}>
-      {isActive && replaced.endsAt !== null ? (
-        <p>
-          The old key works until <LocalTime iso={replaced.endsAt} />. The list shows which of the two is in use.
-        </p>
-      ) : (
-        <p>The old key has ended. Calls with it are rejected.</p>
-      )}
-    </Notice>
   );
 }
 

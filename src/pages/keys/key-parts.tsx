@@ -46,10 +46,7 @@ export function Expiration({ apiKey: { endsAt, deactivatedAt }, nowMs }: { apiKe
     <>
       <LocalTime iso={endsAt} precision="date" />
       {deactivatedAt === null && leftMs > 0 && (
-        <small class={leftMs < KEY_EXPIRES_SOON_MS ? "warn toned" : undefined}>
-          {" "}
-          <Time ms={Date.parse(endsAt)} nowMs={nowMs} />
-        </small>
+        <small class={leftMs < KEY_EXPIRES_SOON_MS ? "warn toned" : undefined}> {ago(nowMs + leftMs, nowMs)}</small>
       )}
     </>
   );

@@ -248,7 +248,7 @@ function RejectedPanel({ home, apiKey, calls: { rejections }, nowMs }: Props) {
           { head: "Calls", kind: "number", cell: (run) => grouped(run.calls) },
           { head: "First", drop: "narrow", cell: ({ firstAtMs }) => <Time ms={firstAtMs} nowMs={nowMs} /> },
           { head: "Last", cell: ({ lastAtMs }) => <Time ms={lastAtMs} nowMs={nowMs} /> },
-          { head: "How to fix", kind: "text", drop: "phone", cell: ({ code }) => REFUSALS[code].advice },
+          { head: "How to fix", kind: "text", cell: ({ code }) => REFUSALS[code].advice },
         ]}
       />
     </Panel>

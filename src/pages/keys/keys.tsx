@@ -109,7 +109,11 @@ function KeyTable(props: Props) {
       attributes={({ id }) => ({ id })}
       columns={[
         { head: "Name", cell: (apiKey) => <KeyTitle {...apiKey} /> },
-        { head: "Endpoint type", drop: "narrow", cell: ({ endpointType }) => ENDPOINT_LABEL[endpointType] },
+        {
+          head: "Endpoint type",
+          drop: "narrow",
+          cell: ({ endpointType }) => <span class="nowrap">{ENDPOINT_LABEL[endpointType]}</span>,
+        },
         {
           head: "Status",
           cell: (apiKey) => (

@@ -5,7 +5,7 @@ import { isOverlap, replaceKey, type Overlap } from "../../workspace/manage-keys
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { FormErrors, SelectField } from "../kit/forms.tsx";
-import { Fact, FactList, PageHead, Panel } from "../kit/parts.tsx";
+import { PageHead, Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -15,9 +15,9 @@ import { keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LastUsed, LifetimeFiel
 
 const OVERLAPS = [
   ["none", "Now: calls fail until the sender has the new key"],
-  ["1h", "1 hour"],
-  ["24h", "24 hours"],
-  ["7d", "7 days"],
+  ["1h", "In 1 hour"],
+  ["24h", "In 24 hours"],
+  ["7d", "In 7 days"],
 ] as const satisfies readonly (readonly [Overlap, string])[];
 
 interface RotationForm {
@@ -93,23 +93,16 @@ function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime
   return (
     <>
       <PageHead title={`Rotate ${apiKey.name}`} crumbs={keyCrumbs(path, apiKey)}>
-        Creates a key with the same settings{apiKey.hasSecret ? " and a new secret" : ""}, shown once.
+        The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
+        <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={usedMs} nowMs={Date.now()} />.
       </PageHead>
       <FormErrors title="The key was not rotated" errors={Object.values(errors)} />
       <Panel>
-        <FactList>
-          <Fact name="Old key">
-            <code>{apiKey.maskedKey}</code>
-          </Fact>
-          <Fact name="Last used">
-            <LastUsed usedMs={usedMs} nowMs={Date.now()} />
-          </Fact>
-        </FactList>
         <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
           <input type="hidden" name="form_token" value={formToken} />
           <SelectField
             name="overlap"
-            label="The old key ends in"
+            label="The old key ends"
             hint={
               apiKey.endsAt === null
                 ? "Until then both keys work."
