@@ -96,7 +96,7 @@ function importPage(c: Context<PagesEnv>, status: 200 | 409 | 422, content: Chil
     { title: "Import mapping rules", section: "rules", status },
     <>
       <PageHead title="Import mapping rules" crumbs={[<a href={rulesPath(c)}>Mapping rules</a>]}>
-        Use an export of this or another workspace. You see all changes before anything is imported.
+        Use an export of this or another workspace.
       </PageHead>
       {content}
     </>,

@@ -55,6 +55,12 @@ export function readRuleForm(data: FormData): RuleForm {
   };
 }
 
+/** The version that the user saw, from a hidden field. */
+export function postedVersion(data: FormData): number | undefined {
+  const text = entryText(data.get("version"));
+  return /^[1-9]\d{0,9}$/.test(text) ? Number(text) : undefined;
+}
+
 /** The entry's text with line ends as LF: browsers send CRLF. */
 function entryText(entry: File | string | null | undefined): string {
   return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";

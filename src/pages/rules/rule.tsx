@@ -27,7 +27,7 @@ import {
   TYPING_SIGNALS,
   type EditorState,
 } from "./editor.tsx";
-import { BLANK_FORM, copyOf, formOf, ruleTyped } from "./rule-form.ts";
+import { BLANK_FORM, copyOf, formOf, postedVersion, ruleTyped } from "./rule-form.ts";
 import { EnabledBadge, RuleSummary } from "./rule-text.tsx";
 
 export const oneRulePages = pages
@@ -67,8 +67,7 @@ export const oneRulePages = pages
   .post("/:rule_id", requireManager, readForm(), async (c) => {
     const [rule, editor] = [await ruleOfPath(c), await readEditor(c)];
     if (rule === null) return notFoundPage(c, "rule");
-    const seen = Number(c.get("form").get("version"));
-    const version = Number.isInteger(seen) && seen > 0 ? seen : rule.version;
+    const version = postedVersion(c.get("form")) ?? rule.version;
     if (editor.button !== "save") return rulePage(c, rule, editor, { version });
     const change = ruleTyped(editor.form, editor.source);
     if (!change.ok) return rulePage(c, rule, { ...editor, errors: change.refusal }, { version, status: 422 });

@@ -13,6 +13,7 @@ import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
+import { postedVersion } from "./rule-form.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary } from "./rule-text.tsx";
 
 export const ruleVersionPages = pages
@@ -26,13 +27,7 @@ export const ruleVersionPages = pages
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
   .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, readForm(), async (c) => {
     const [ruleId, version] = [c.req.param("rule_id"), Number(c.req.param("version"))];
-    const seen = Number(c.get("form").get("version"));
-    const restored = await restoreRule(
-      contextOf(c),
-      ruleId,
-      version,
-      Number.isInteger(seen) && seen > 0 ? seen : undefined,
-    );
+    const restored = await restoreRule(contextOf(c), ruleId, version, postedVersion(c.get("form")));
     if (restored.ok) {
       return c.redirect(`${workspacePath(c)}/rules/${ruleId}?done=rule_restored&restored=${version}`, 303);
     }
