@@ -54,6 +54,13 @@ export const workspaces = sqliteTable(
   (table) => [index("workspaces_plan").on(table.planId)],
 );
 
+/** The column of a table that belongs to a workspace. */
+function workspaceId() {
+  return text("workspace_id")
+    .notNull()
+    .references(() => workspaces.id);
+}
+
 /** The next version of a workspace's configuration, for the statement that changes the configuration. */
 export function nextConfigVersion(nowMs: number): SQL {
   return sql`max(${workspaces.configVersion} + 1, ${nowMs})`;
@@ -65,9 +72,7 @@ export const restores = sqliteTable(
   {
     /** `rst_` + UUIDv7. */
     id: text("id").primaryKey(),
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     requestedAt: text("requested_at").notNull(),
     /** The moment to restore to; null for the moment before the restore `undoes`. */
     to: text("to_time"),
@@ -91,9 +96,7 @@ export const deletions = sqliteTable(
   {
     /** Id of the receipt. */
     id: text("id").primaryKey(),
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     requestedAt: text("requested_at").notNull(),
     /** The hash by which the Signal Store remembers the email (domain/signal/identity.ts). */
     emailHash: text("email_hash").notNull(),
@@ -107,9 +110,7 @@ export const deletions = sqliteTable(
 export const members = sqliteTable(
   "members",
   {
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     email: text("email").notNull(),
     role: text("role").$type<Role>().notNull(),
     createdAt: text("created_at").notNull(),
@@ -163,9 +164,7 @@ export const apiKeys = sqliteTable(
   "api_keys",
   {
     id: text("id").primaryKey(),
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     name: text("name").notNull(),
     endpointType: text("endpoint_type").$type<EndpointType>().notNull(),
     /** SHA-256 of the whole key, hexadecimal. */
@@ -205,9 +204,7 @@ export const mappingRules = sqliteTable(
   "mapping_rules",
   {
     id: text("id").primaryKey(),
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     name: text("name").notNull(),
     event: text("event").notNull(),
     match: text("match").$type<"all" | "any">().notNull(),
@@ -232,9 +229,7 @@ export const mappingRules = sqliteTable(
 export const ruleVersions = sqliteTable(
   "rule_versions",
   {
-    workspaceId: text("workspace_id")
-      .notNull()
-      .references(() => workspaces.id),
+    workspaceId: workspaceId(),
     ruleId: text("rule_id").notNull(),
     version: integer("version").notNull(),
     /** Approximate size of the row in characters. */

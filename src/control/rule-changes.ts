@@ -36,28 +36,20 @@ export async function createRule(
   const at = iso(by.nowMs);
   const created: StoredRule = { id, ...rule, version: 1, createdAt: at, updatedAt: at, updatedBy: by.actor };
   const wasMade = wasCreated(workspaceId, id);
+  const count = db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
+  const isAllowed = sql`not ${wasMade} and ${hasRoom(db, workspaceId, id, ruleSize(rule))} and ${count} < ${WORKSPACE_MAX_RULES}`;
   const isNew = sql`not ${wasMade} and ${hasRow(mappingRules, isRule(workspaceId, id))}`;
   const [inserted] = await db.batch([
-    // INSERT … SELECT takes the columns in the order of the table.
-    db
-      .insert(mappingRules)
-      .select(
-        sql`select ${id}, ${workspaceId}, ${rule.name}, ${rule.event}, ${rule.match}, ${JSON.stringify(rule.conditions)},
-          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}, ${rule.frequency},
-          ${by.actor}
-          where not ${wasMade} and ${hasRoom(db, workspaceId, id, ruleSize(rule))}
-            and ${db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId))} < ${WORKSPACE_MAX_RULES}`,
-      )
-      .onConflictDoNothing()
-      .returning({ id: mappingRules.id }),
+    insertRules({ db, workspaceId, by }, JSON.stringify([rowOf(id, rule)]), isAllowed).returning({
+      id: mappingRules.id,
+    }),
     raiseRulesVersion(db, workspaceId, isNew),
     auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isNew),
   ]);
   if (inserted.length > 0) return ok(created);
   const [made] = await db.select({ before: sql<number>`${wasMade}` }).from(sql`(select 1)`);
   if (made?.before === 1) return ok(created);
-  const count = await db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
-  return refuse(count >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
+  return refuse((await count) >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
 }
 
 interface ChangedOn {
@@ -157,7 +149,7 @@ function applyChange(before: RuleContent, change: RuleChange): RuleContent {
   return { ...contentOf(before), ...Object.fromEntries(named) };
 }
 
-export function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
+function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
   return db
     .update(workspaces)
     .set({ rulesVersion: sql`${workspaces.rulesVersion} + 1` })
@@ -242,20 +234,22 @@ export async function writeImport(
         // The plus makes SQLite look up each row's rule by id, instead of joining all rules of the workspace.
         .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, asRead)),
     ),
-    ...inStatements(rows).map((some) =>
-      // INSERT … SELECT takes the columns in the order of the table.
-      db.insert(mappingRules).select(
-        sql`select ${ROW_ID}, ${workspaceId}, ${FIELDS.name}, ${FIELDS.event}, ${FIELDS.match}, ${FIELDS.conditions},
-          ${FIELDS.scoringSignal}, ${FIELDS.points}, ${FIELDS.enabled}, 1, ${at}, ${at}, ${FIELDS.size},
-          ${FIELDS.frequency}, ${by.actor}
-        from json_each(${some}) AS row where ${asRead}`,
-      ),
-    ),
+    ...inStatements(rows).map((some) => insertRules({ db, workspaceId, by }, some, asRead)),
     dropOldVersions(db, workspaceId),
     // Raise the version last, because all other statements check the version that was read.
     raiseRulesVersion(db, workspaceId, asRead),
   ]);
   return written.length > 0 ? rows.map(({ id }) => id) : null;
+}
+
+/** The statement that adds the rules of a JSON array, unless there is a rule with that id. @param rows from `rowOf`. */
+function insertRules({ db, workspaceId, by }: ControlContext, rows: string, onlyIf: SQL) {
+  const at = iso(by.nowMs);
+  // INSERT … SELECT takes the columns in the order of the table.
+  const select = sql`select ${ROW_ID}, ${workspaceId}, ${FIELDS.name}, ${FIELDS.event}, ${FIELDS.match},
+    ${FIELDS.conditions}, ${FIELDS.scoringSignal}, ${FIELDS.points}, ${FIELDS.enabled}, 1, ${at}, ${at}, ${FIELDS.size},
+    ${FIELDS.frequency}, ${by.actor} from json_each(${rows}) AS row where ${onlyIf}`;
+  return db.insert(mappingRules).select(select).onConflictDoNothing();
 }
 
 /** The fields of the rows that `inStatements` writes as JSON. */
@@ -272,9 +266,11 @@ const FIELDS = {
   size: sql<number>`row.value ->> 'size'`,
 };
 
-/** A rule as a row, its conditions as the text that is stored. */
-function rowOf(id: string, rule: RuleContent) {
-  return { ...rule, id, conditions: JSON.stringify(rule.conditions), size: ruleSize(rule) };
+/** A rule as a row: conditions as the text that is stored, and texts as a D1 parameter would store them. */
+function rowOf(id: string, { name, event, scoringSignal, ...rule }: RuleContent) {
+  const texts = { name: name.toWellFormed(), event: event.toWellFormed(), scoringSignal: scoringSignal.toWellFormed() };
+  const size = ruleSize({ event, conditions: rule.conditions });
+  return { ...rule, ...texts, id, conditions: JSON.stringify(rule.conditions), size };
 }
 
 /** JSON arrays of the rows, each small enough for a parameter of a statement. */

@@ -135,16 +135,9 @@ export async function findRuleVersion(
   ruleId: string,
   version: number,
 ): Promise<{ rule: StoredRule; version: RuleVersion } | null> {
-  const [[rule], [earlier]] = await db.batch([
-    db.select(RULE_COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)),
-    db
-      .select(VERSION_COLUMNS)
-      .from(ruleVersions)
-      .where(and(isOfRule(workspaceId, ruleId), eq(ruleVersions.version, version))),
-  ]);
-  if (rule === undefined) return null;
-  const found = rule.version === version ? presentVersion(rule) : earlier;
-  return found === undefined ? null : { rule, version: found };
+  const found = await listRuleVersions(db, workspaceId, ruleId);
+  const wanted = found?.versions.find((stored) => stored.version === version);
+  return found === null || wanted === undefined ? null : { rule: found.rule, version: wanted };
 }
 
 function presentVersion(rule: StoredRule): RuleVersion {

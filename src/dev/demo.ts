@@ -22,7 +22,7 @@ import { send } from "./demo/send.ts";
 import { provision } from "./demo-workspace.ts";
 import { isProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";
-import { bold, dim, Progress, red } from "./terminal.ts";
+import { bold, dim, red } from "./terminal.ts";
 
 await runCommand(run);
 // Calls may still be waiting for answers, which are no longer needed.
@@ -77,20 +77,9 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
 
   await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
-  const isSettled = await waitUntilProcessed(operator, home);
+  console.log(`\n${bold("Waiting until all are processed …")}`);
+  const isSettled = await isProcessed(operator, home);
+  if (!isSettled) console.log(red("  Not all are processed after a minute."));
   const good = await report(operator, home, { ...sent, isSettled, signalLimit: kept - BEYOND_LIMIT, startedMs });
   return (await reportCrossings(operator, home, receiver)) && good;
-}
-
-/** Waits until no signal is in flight, with a progress bar. */
-async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<boolean> {
-  console.log(`\n${bold("Waiting until all are processed")}`);
-  const progress = new Progress();
-  const isSettled = await isProcessed(operator, home, ({ accepted, in_flight }) => {
-    const done = accepted - in_flight;
-    progress.show(`  ${"█".repeat(Math.round((done / accepted) * 40)).padEnd(40, "░")} ${done} of ${accepted}`);
-  });
-  progress.end();
-  if (!isSettled) console.log(red("  Not all are processed after a minute."));
-  return isSettled;
 }

@@ -51,7 +51,6 @@ export interface WorkspaceAnswer {
   slug: string;
 }
 
-/** Answer to the creation of a key, the only one with the full key and the secret. */
 export interface CreatedKeyAnswer {
   id: string;
   key: string;
@@ -80,15 +79,9 @@ export interface UsageAnswer {
 }
 
 /** Waits until no signal is in flight. @returns false after a time limit. */
-export async function isProcessed(
-  operator: OperatorClient,
-  home: string,
-  onBooks: (books: BooksAnswer) => void = () => undefined,
-): Promise<boolean> {
+export async function isProcessed(operator: OperatorClient, home: string): Promise<boolean> {
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
-    const books = await operator.get<BooksAnswer>(`${home}/books`);
-    onBooks(books);
-    if (books.in_flight === 0) return true;
+    if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return true;
   }
   return false;
 }

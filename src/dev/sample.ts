@@ -5,7 +5,6 @@ import { createKeys, DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
 import { imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
 import { PROJECT_DIR, setClock, startService, WORKER_WITH_CLOCK } from "./local-service.ts";
 import { isProcessed, OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
-import { Progress } from "./terminal.ts";
 
 interface Target {
   origin: string;
@@ -15,27 +14,21 @@ interface Target {
   keys: DemoKeys;
 }
 
-/**
- * Sends the weeks. The Worker's clock must be set to their start; it shows the real time afterwards.
- *
- * @param watch.onProgress receives the share sent so far, from 0 to 1.
- */
+/** The Worker's clock must be set to the start of the weeks; it shows the real time afterwards. */
 export async function sendThreeWeeks(
   { origin, operator, home, keys }: Target,
   nowMs: number,
-  watch: { signal?: AbortSignal; onProgress?: (share: number) => void } = {},
+  signal?: AbortSignal,
 ): Promise<void> {
   const send = async (calls: readonly Call[]) => {
     for (const { path: callPath, ...call } of calls) {
-      watch.signal?.throwIfAborted();
+      signal?.throwIfAborted();
       const answer = await fetch(origin + callPath, { method: "POST", ...call });
       await answer.body?.cancel();
     }
     await waitUntilProcessed(operator, home);
   };
-  const hours = weeks(nowMs, keys);
-  for (const [index, { atMs, calls }] of hours.entries()) {
-    watch.onProgress?.(index / hours.length);
+  for (const { atMs, calls } of weeks(nowMs, keys)) {
     await setClock(origin, atMs);
     await send(calls);
   }
@@ -45,7 +38,6 @@ export async function sendThreeWeeks(
   await setClock(origin, "now");
 }
 
-/** Waits until no signal is in flight. @throws Error after a time limit. */
 export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
   if (!(await isProcessed(operator, home))) throw new Error("The signals are still in flight.");
 }
@@ -58,13 +50,11 @@ interface Hour {
   calls: Call[];
 }
 
-/** Creation time of the workspace. */
 export function beginOf(untilMs: number): number {
   return untilMs - DAYS * DAY_MS;
 }
 
-/** The calls of each hour, up to one hour before `untilMs`. */
-export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
+function weeks(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
   const [first, ...rest] = LEADS;
@@ -127,11 +117,7 @@ export function randomNumbers(seed: number): () => number {
   };
 }
 
-/**
- * Fills an empty state; an existing workspace is not changed.
- *
- * @returns false if the workspace exists.
- */
+/** Fills an empty state. @returns false if the workspace exists. */
 export async function fillSample(stateDir: string, token: string, signal: AbortSignal): Promise<boolean> {
   const args = ["--inspector-port", "0", ...(await withoutWaiting(stateDir))];
   const service = await startService({ stateDir, port: "0", args, signal, entry: WORKER_WITH_CLOCK });
@@ -144,13 +130,8 @@ export async function fillSample(stateDir: string, token: string, signal: AbortS
     const { workspace_id: id, key } = await seedDemoWorkspace(operator, stateDir);
     const home = `workspaces/${id}`;
     const keys = { ...(await createKeys(operator, home)), campaigns: key };
-    const progress = new Progress();
-    await sendThreeWeeks({ origin: service.origin, operator, home, keys }, nowMs, {
-      signal,
-      onProgress: (share) => progress.show(`Sending three weeks of signals: ${Math.round(100 * share)} %`),
-    });
-    progress.show("Sending three weeks of signals: done");
-    progress.end();
+    console.log("Sending three weeks of signals …");
+    await sendThreeWeeks({ origin: service.origin, operator, home, keys }, nowMs, signal);
     return true;
   } finally {
     await service.stop();

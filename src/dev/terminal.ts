@@ -26,34 +26,3 @@ export function table(headings: string[], rows: (string | number)[][]): string {
       .trimEnd();
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
-
-export function cut(text: string, width: number): string {
-  return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
-}
-
-/** Wraps a text into lines of at most `width` characters, each indented. */
-export function wrap(text: string, width: number, indent: number): string {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const line = lines.at(-1) ?? "";
-    if (line.length + word.length < width) lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
-    else lines.push(word);
-  }
-  return lines.map((line) => " ".repeat(indent) + line).join("\n");
-}
-
-/** A progress line that overwrites itself on a terminal; elsewhere each change is a new line. */
-export class Progress {
-  #shown = "";
-
-  show(text: string): void {
-    if (text === this.#shown) return;
-    this.#shown = text;
-    if (process.stdout.isTTY) process.stdout.write(`\r\u001B[2K${text}`);
-    else console.log(text);
-  }
-
-  end(): void {
-    if (process.stdout.isTTY) process.stdout.write("\n");
-  }
-}

@@ -7,8 +7,7 @@ import { networkOf } from "../domain/keys/client-network.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest } from "../platform/hashes.ts";
-import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown } from "./key-cache.ts";
-import type { KnownKey } from "./key-cache.ts";
+import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown, type KnownKey } from "./key-cache.ts";
 
 export type Authentication =
   | { ok: true; key: KnownKey }

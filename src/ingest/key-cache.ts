@@ -3,17 +3,15 @@
  * isolate's statistics of calls. No entry can make a deactivated key acceptable. Unknown keys are not cached, so a new key
  * works at once. Entries are plain data without promises, because requests of an isolate share them.
  */
-import { findKeyFacts } from "../control/key-facts.ts";
+import { findKeyFacts, type KeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
-import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { RefusedCalls } from "../domain/keys/refusal.ts";
 import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { compileTemplate } from "../domain/accounts/payload-template.ts";
-import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
+import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
 
 /** Lifetime of cached facts. A changed expiration takes effect within this time. */
 export const KEY_CACHE_MS = 60_000;

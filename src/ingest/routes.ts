@@ -22,9 +22,8 @@ import type { EndpointType } from "../domain/signal/signal.ts";
 import { controlCharacterIn, fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { onNotFound } from "../http/problem.ts";
+import { onNotFound, methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { refuseIfRemote } from "../http/loopback.ts";
-import { methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { logged } from "../http/request-log.ts";
 import {
   BATCH_MAX_BYTES,

@@ -10,10 +10,7 @@ export class DeletedPeople {
     this.#sql = sql;
   }
 
-  /**
-   * Deletes a person's data from stored notifications. A request that is already on its way to a receiver cannot be
-   * recalled.
-   */
+  /** Deletes a person's data from stored notifications. A request that is already on its way to a receiver cannot be recalled. */
   delete(email: string, atMs: number): void {
     this.#sql.exec(
       `INSERT INTO deleted_people (email_hash, at_ms) VALUES (?, ?)

@@ -1,7 +1,7 @@
 /**
- * Deliveries: one or several notifications sent to one destination, with all attempts. Scoring signals are frequent,
- * so they join the destination's newest delivery until it is full or the consumer takes it. After that its content is
- * fixed: each attempt sends the same body under the same id.
+ * Deliveries: one or several notifications sent to one destination, with all attempts. Scoring signals are frequent, so they join the
+ * destination's newest delivery until it is full or the consumer takes it. After that its content is fixed: each attempt sends the same
+ * body under the same id.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEvent, AnyEventType, EventData } from "../domain/events/workspace-event.ts";
@@ -11,8 +11,8 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import type { Delivery, DeliveryEnd, DeliveryState, Due } from "./destination-calls.ts";
 
 /**
- * Lanes of a destination do not wait for each other. Tests are sent in any state of the destination. Deliveries of
- * scoring signals leave one second apart.
+ * Lanes of a destination do not wait for each other. Tests are sent in any state of the destination. Deliveries of scoring signals leave
+ * one second apart.
  */
 export const LANES = { test: 0, event: 1, scored: 2 } as const;
 export type Lane = (typeof LANES)[keyof typeof LANES];
@@ -24,9 +24,7 @@ function laneOf(type: AnyEventType): Lane {
 
 /** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
 const DELIVERY_MAX_BYTES = 256 * 1_024;
-/**
- * Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped.
- */
+/** Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped. */
 const EVENT_MAX_CHARACTERS = 600_000;
 /** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
@@ -96,8 +94,7 @@ export class Deliveries {
   /**
    * Stores a notification for these destinations.
    *
-   * @returns the ids of the deliveries that carry it, in the same order; empty if the notification is too large to
-   * store.
+   * @returns the ids of the deliveries that carry it, in the same order; empty if the notification is too large to store.
    */
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const data = JSON.stringify(event.data);

@@ -1,6 +1,6 @@
 /**
- * Consumer of the deliveries' queue. It asks the Destinations object for the delivery, sends it, and reports the
- * result. It never asks the queue for a retry: Destinations schedules unreported deliveries again.
+ * Consumer of the deliveries' queue. It asks the Destinations object for the delivery, sends it, and reports the result. It never asks the
+ * queue for a retry: Destinations schedules unreported deliveries again.
  */
 import { Webhook } from "standardwebhooks";
 import type { AttemptResult } from "../domain/events/attempts.ts";
@@ -43,9 +43,8 @@ async function send(env: Env, workspaceId: string, parcel: Parcel): Promise<Atte
 type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
 
 /**
- * POSTs a notification to its receiver: JSON signed by the Standard Webhooks specification, or a message for a
- * Slack-compatible incoming webhook. Redirects are not followed. Never throws. Errors are worded here, because the
- * platform's error may contain the URL.
+ * POSTs a notification to its receiver: JSON signed by the Standard Webhooks specification, or a message for a Slack-compatible incoming
+ * webhook. Redirects are not followed. Never throws. Errors are worded here, because the platform's error may contain the URL.
  */
 async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
   // Check the URL at each attempt: the rules may have changed since the destination was created.

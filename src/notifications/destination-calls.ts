@@ -1,7 +1,4 @@
-/**
- * Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds
- * since 1970.
- */
+/** Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
@@ -52,10 +49,7 @@ export interface Delivery {
   state: DeliveryState;
   endReason: DeliveryEnd | null;
   createdAtMs: number;
-  /**
-   * Time of the next attempt. During an attempt: time of the retry if no report arrives. Null: the delivery has
-   * ended.
-   */
+  /** Time of the next attempt. During an attempt: time of the retry if no report arrives. Null: the delivery has ended. */
   dueAtMs: number | null;
   /** Stored attempts, latest last; at most ATTEMPTS_KEPT. */
   attempts: AttemptResult[];

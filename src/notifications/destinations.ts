@@ -1,12 +1,12 @@
 /**
- * Destinations: one Durable Object per workspace. It stores the destinations, the notifications that wait for
- * delivery, and the result of each delivery. The queue consumer sends, outside of any object.
+ * Destinations: one Durable Object per workspace. It stores the destinations, the notifications that wait for delivery, and the result of
+ * each delivery. The queue consumer sends, outside of any object.
  *
- * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report.
- * No call resolves before its writes are durable. The queue only transports. A delivery that was passed to the queue
- * stays due after a lease until its attempt is reported, so a lost message or a crashed consumer only delays it. The
- * delivery's row marks an attempt in progress, so that attempts never overlap. All attempts carry the same id and
- * body, so an unreported attempt can repeat a notification but never changes it.
+ * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report. No call resolves
+ * before its writes are durable. The queue only transports. A delivery that was passed to the queue stays due after a lease until its
+ * attempt is reported, so a lost message or a crashed consumer only delays it. The delivery's row marks an attempt in progress, so that
+ * attempts never overlap. All attempts carry the same id and body, so an unreported attempt can repeat a notification but never changes
+ * it.
  */
 import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
@@ -29,7 +29,6 @@ import { newEvent } from "./raised-events.ts";
 import {
   failingDestination,
   NO_FAILURES,
-  OldSecrets,
   Roster,
   Settings,
   shownDestination,
@@ -39,7 +38,6 @@ import {
 export class Destinations extends RestorableObject {
   readonly #sql: SqlStorage;
   readonly #roster: Roster;
-  readonly #oldSecrets: OldSecrets;
   readonly #settings: Settings;
   readonly #deliveries: Deliveries;
   readonly #deletedPeople: DeletedPeople;
@@ -54,7 +52,6 @@ export class Destinations extends RestorableObject {
     const { sql } = ctx.storage;
     createTables(sql);
     this.#sql = sql;
-    this.#oldSecrets = new OldSecrets(sql);
     const roster = (this.#roster = new Roster(sql));
     const settings = (this.#settings = new Settings(sql));
     const deliveries = (this.#deliveries = new Deliveries(sql));
@@ -105,8 +102,7 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Pauses a destination. It receives no notifications of the time in which it is paused; waiting deliveries are sent
-   * when it is resumed.
+   * Pauses a destination. It receives no notifications of the time in which it is paused; waiting deliveries are sent when it is resumed.
    */
   pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (destination) =>
@@ -127,7 +123,6 @@ export class Destinations extends RestorableObject {
     if (before === null) return null;
     await this.#runAndTell(() => {
       this.#roster.remove(id);
-      this.#oldSecrets.remove(id);
       this.#deliveries.remove(id);
     });
     return before;
@@ -141,7 +136,7 @@ export class Destinations extends RestorableObject {
     const secret = newSecret();
     const [before, nowMs] = [destination.secret, Date.now()];
     this.ctx.storage.transactionSync(() => {
-      this.#oldSecrets.add(id, before, nowMs + overlapMs, nowMs);
+      this.#roster.addOldSecret(id, before, nowMs + overlapMs, nowMs);
       this.#roster.put({ ...destination, secret });
     });
     return this.#answered(id, (rotated) => ({ destination: rotated, secret, isNew: true }));
@@ -152,15 +147,13 @@ export class Destinations extends RestorableObject {
   }
 
   /** Sets the scores whose crossing raises a notification. @param thresholds ascending, at most THRESHOLDS_MAX. */
-  async setThresholds(thresholds: number[]): Promise<void> {
-    await this.#runAndTell(() => {
-      this.#settings.thresholds = thresholds;
-    });
+  setThresholds(thresholds: number[]): Promise<void> {
+    return this.#runAndTell(() => void (this.#settings.thresholds = thresholds));
   }
 
   /** Sends the wanted notification types to the sources again: a restored source may have lost them. */
-  async tellSources(): Promise<void> {
-    await this.#runAndTell(() => undefined);
+  tellSources(): Promise<void> {
+    return this.#runAndTell(() => undefined);
   }
 
   /** Sends a test once, without retries, in any state of the destination. */
@@ -189,8 +182,8 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Repeats a delivery now, with the full retry schedule. The receiver recognises the notification by its id. An
-   * attempt in progress is not duplicated.
+   * Repeats a delivery now, with the full retry schedule. The receiver recognises the notification by its id. An attempt in progress is
+   * not duplicated.
    */
   deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const destination = this.#roster.find(destinationId);
@@ -205,10 +198,7 @@ export class Destinations extends RestorableObject {
     return this.#deliveryNow(destinationId, id);
   }
 
-  /**
-   * Returns the attempt for the consumer to make. Null: the delivery was reported, has ended, or another consumer
-   * took it.
-   */
+  /** Returns the attempt for the consumer to make. Null: the delivery was reported, has ended, or another consumer took it. */
   take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
     const nowMs = Date.now();
     const delivery = this.#deliveries.find(destinationId, id);
@@ -225,14 +215,14 @@ export class Destinations extends RestorableObject {
     this.#deliveries.take(delivery, nowMs);
     this.#dispatch.began(delivery, nowMs);
     const { type, target, secret, pagesUrl } = destination;
-    const old = this.#oldSecrets.of(destinationId, nowMs).map((before) => before.secret);
+    const old = this.#roster.oldSecrets(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
     return { destinationId, type, target, secrets, pagesUrl, event };
   }
 
   /**
-   * Records the result of an attempt. Repeated reports change nothing. A late report, after a newer attempt started,
-   * counts only if it is a success.
+   * Records the result of an attempt. Repeated reports change nothing. A late report, after a newer attempt started, counts only if it is
+   * a success.
    */
   async report({ destinationId, id, attempt }: Calls.Due, result: AttemptResult): Promise<void> {
     const delivery = this.#deliveries.find(destinationId, id);
@@ -296,7 +286,7 @@ export class Destinations extends RestorableObject {
   }
 
   #shown(destination: StoredDestination): Destination {
-    const [last] = this.#oldSecrets.of(destination.id, Date.now());
+    const [last] = this.#roster.oldSecrets(destination.id, Date.now());
     const waiting = this.#deliveries.waiting(destination.id);
     return shownDestination(destination, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
   }
@@ -345,8 +335,8 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older
-   * change cannot overtake a newer one. Never throws: the alarm retries after a failure.
+   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older change cannot
+   * overtake a newer one. Never throws: the alarm retries after a failure.
    */
   #tell(): Promise<void> {
     this.#telling = this.#telling
@@ -381,12 +371,12 @@ export class Destinations extends RestorableObject {
     ]);
     const db = controlDatabase(this.env.DB);
     for (const { destination_id, at_ms, detail } of rows) {
-      const by = { actor: "service", nowMs: at_ms };
       const entry = {
         workspaceId: this.#workspaceId,
         action: "destination.switched_off",
         target: destination_id,
       } as const;
+      const by = { actor: "service", nowMs: at_ms };
       // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
       await auditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
       this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);

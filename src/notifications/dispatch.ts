@@ -1,7 +1,7 @@
 /**
- * Decides which deliveries leave now, when the next ones may leave, and what follows from an attempt. Attempts in
- * progress are tracked in memory, only to avoid passing a delivery to the queue twice. The delivery's row prevents
- * overlapping attempts, when the consumer takes it.
+ * Decides which deliveries leave now, when the next ones may leave, and what follows from an attempt. Attempts in progress are tracked in
+ * memory, only to avoid passing a delivery to the queue twice. The delivery's row prevents overlapping attempts, when the consumer takes
+ * it.
  */
 import {
   FAILING_AFTER,
@@ -20,8 +20,8 @@ import { newEvent } from "./raised-events.ts";
 import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
 /**
- * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves
- * other receivers while one is slow.
+ * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves other receivers
+ * while one is slow.
  */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
 /** Maximum deliveries in progress per destination; one if the destination fails. Tests are not counted. */
@@ -56,10 +56,7 @@ export class Dispatch {
   /** Time when scoring signals last left, by destination. */
   readonly #scoredMs = new Map<string, number>();
   #bucket = FULL_BUCKET;
-  /**
-   * Index of the destination that is served first. It rotates, so that no destination is always last when the rate
-   * limit is reached.
-   */
+  /** Index of the destination that is served first. It rotates, so that no destination is always last when the rate limit is reached. */
   #turn = 0;
 
   constructor(sql: SqlStorage, { roster, deliveries, settings }: Tables, leaseMs: number) {
@@ -110,8 +107,8 @@ export class Dispatch {
   }
 
   /**
-   * Records the result of an attempt and decides what follows. A failed test does not count against its destination.
-   * Runs in a transaction of the object.
+   * Records the result of an attempt and decides what follows. A failed test does not count against its destination. Runs in a transaction
+   * of the object.
    */
   ended(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
     this.#underWay.delete(before.id);
@@ -211,9 +208,7 @@ function earliestEnd(underWay: readonly UnderWay[]): number {
   return Math.min(...underWay.map(({ untilMs }) => untilMs));
 }
 
-/**
- * Lanes that a destination receives now. Tests are sent in every state, so that admins can always try a destination.
- */
+/** Lanes that a destination receives now. Tests are sent in every state, so that admins can always try a destination. */
 function lanesOf({ state }: StoredDestination): Lane[] {
   return state === "active" ? [LANES.test, LANES.event, LANES.scored] : [LANES.test];
 }

@@ -1,6 +1,4 @@
-/**
- * Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows.
- */
+/** Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows. */
 import { wantedBy } from "../domain/events/destination.ts";
 import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/events/key-notices.ts";
 import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
@@ -19,9 +17,7 @@ const EVENT_SEEN_DAYS = 14;
 interface KeyNotice {
   keyId: string;
   notice: "key.expiring" | "key.silent";
-  /**
-   * Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once.
-   */
+  /** Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once. */
   of: string;
   event: WorkspaceEvent;
 }

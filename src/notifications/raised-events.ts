@@ -1,7 +1,7 @@
 /**
- * Notifications from the object that raises them to the workspace's Destinations. Each transaction that raises
- * notifications writes one row; after the commit the rows are handed on and deleted. A crash neither loses nor invents
- * a notification. Repeated notifications are harmless because each has an id.
+ * Notifications from the object that raises them to the workspace's Destinations. Each transaction that raises notifications writes one
+ * row; after the commit the rows are handed on and deleted. A crash neither loses nor invents a notification. Repeated notifications are
+ * harmless because each has an id.
  */
 import type { AnyEventType, EventData, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
@@ -12,8 +12,8 @@ import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 /** Maximum characters of a row, and of one call; a single larger notification gets its own row. */
 const RAISED_ROW_CHARACTERS = 500_000;
 /**
- * Maximum characters that wait while Destinations does not answer: about 100,000 scoring signals. Beyond it new
- * notifications are dropped and logged, while signals are still recorded.
+ * Maximum characters that wait while Destinations does not answer: about 100,000 scoring signals. Beyond it new notifications are dropped
+ * and logged, while signals are still recorded.
  */
 export const RAISED_MAX_CHARACTERS = 32_000_000;
 
@@ -36,8 +36,8 @@ type Row = { row: number; body: string };
 export class RaisedEvents {
   readonly #sql: SqlStorage;
   /**
-   * Positions of the first and last waiting characters, counted over everything ever raised. A row's number is its
-   * end position: the waiting amount needs no count, and numbers are never reused while the object lives.
+   * Positions of the first and last waiting characters, counted over everything ever raised. A row's number is its end position: the
+   * waiting amount needs no count, and numbers are never reused while the object lives.
    */
   #begin = 0;
   #end = 0;
@@ -51,9 +51,7 @@ export class RaisedEvents {
     return this.#begin === this.#end;
   }
 
-  /**
-   * Stores notifications in the transaction of the change that they report: one row, or several if they are large.
-   */
+  /** Stores notifications in the transaction of the change that they report: one row, or several if they are large. */
   raise(events: readonly WorkspaceEvent[]): void {
     if (events.length === 0) return;
     if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
@@ -102,11 +100,7 @@ export class RaisedEvents {
     this.#begin = left === undefined ? this.#end : lastRow;
   }
 
-  /**
-   * Rewrites the waiting notifications, to remove a deleted person.
-   *
-   * @param change returns null to drop a notification.
-   */
+  /** Rewrites the waiting notifications, to remove a deleted person. @param change returns null to drop a notification. */
   rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
     for (let [next] = this.#rows(); next !== undefined; [next] = this.#rows(next.row)) {
       const { events, deletion } = readBody(next.body);
@@ -165,8 +159,8 @@ export interface HandOnOptions {
 }
 
 /**
- * Hands raised notifications on after the commit, without delaying the caller. The object's alarm retries after a
- * failure or a crash, with growing pauses.
+ * Hands raised notifications on after the commit, without delaying the caller. The object's alarm retries after a failure or a crash, with
+ * growing pauses.
  */
 export class HandOn {
   readonly #raised: RaisedEvents;
@@ -187,8 +181,8 @@ export class HandOn {
   }
 
   /**
-   * Starts handing on without blocking the caller. Call it after each commit that may have raised notifications.
-   * While attempts fail, only the alarm retries.
+   * Starts handing on without blocking the caller. Call it after each commit that may have raised notifications. While attempts fail, only
+   * the alarm retries.
    */
   start(): void {
     if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;

@@ -1,7 +1,4 @@
-/**
- * Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are
- * read on each use.
- */
+/** Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on each use. */
 import type { Failing } from "../domain/events/attempts.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
@@ -9,7 +6,7 @@ import type { EventType } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
-/** A destination with its internal fields. Times are in milliseconds since 1970. */
+/** Times are in milliseconds since 1970. */
 export interface StoredDestination {
   id: string;
   name: string;
@@ -29,6 +26,11 @@ export interface StoredDestination {
   notBeforeMs: number;
   dropped: number;
 }
+
+/** Maximum old secrets per destination; those that expire first are dropped. Each old secret adds a signature to every delivery. */
+export const OLD_SECRETS_MAX = 5;
+
+type OldSecret = { secret: string; endsMs: number };
 
 /** Initial values, also set when the target changes or the destination is resumed. */
 export const NO_FAILURES = { failing: null, failures: 0, notBeforeMs: 0 } as const;
@@ -84,6 +86,28 @@ export class Roster {
 
   remove(id: string): void {
     this.#sql.exec("DELETE FROM destinations WHERE id = ?", id);
+    this.#sql.exec("DELETE FROM old_secrets WHERE destination_id = ?", id);
+  }
+
+  /** Secrets of earlier rotations that still sign, latest expiry first. */
+  oldSecrets(id: string, nowMs: number): OldSecret[] {
+    const select = `SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ?
+      ORDER BY ends_ms DESC`;
+    return this.#sql.exec<OldSecret>(select, id, nowMs).toArray();
+  }
+
+  /**
+   * Lets an old secret sign until `endsMs`; earlier secrets end no later. Several can be valid: a second rotation within the overlap must
+   * not end a secret that a receiver still verifies with. @param endsMs not after `nowMs`: all old secrets end.
+   */
+  addOldSecret(id: string, secret: string, endsMs: number, nowMs: number): void {
+    const before = this.oldSecrets(id, nowMs).map((old) => ({ ...old, endsMs: Math.min(old.endsMs, endsMs) }));
+    this.#sql.exec("DELETE FROM old_secrets WHERE destination_id = ?", id);
+    if (endsMs <= nowMs) return;
+    const insert = "INSERT INTO old_secrets (destination_id, secret, ends_ms) VALUES (?, ?, ?)";
+    for (const old of [{ secret, endsMs }, ...before].slice(0, OLD_SECRETS_MAX)) {
+      this.#sql.exec(insert, id, old.secret, old.endsMs);
+    }
   }
 }
 
@@ -116,49 +140,6 @@ export function shownDestination(
     failingSinceMs: isFailing ? (failing?.sinceMs ?? null) : null,
     lastDeliveredAtMs: destination.deliveredMs,
   };
-}
-
-/**
- * Maximum old secrets per destination; those that expire first are dropped. Each one adds a signature to every
- * delivery.
- */
-export const OLD_SECRETS_MAX = 5;
-
-/**
- * Secrets of earlier rotations, which sign until they expire. Several can be valid: a second rotation within the
- * overlap must not end a secret that a receiver still verifies with.
- */
-export class OldSecrets {
-  readonly #sql: SqlStorage;
-
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
-  }
-
-  /** Old secrets that still sign, latest expiry first. */
-  of(destinationId: string, nowMs: number): { secret: string; endsMs: number }[] {
-    const select = `SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ?
-      ORDER BY ends_ms DESC`;
-    return this.#sql.exec<{ secret: string; endsMs: number }>(select, destinationId, nowMs).toArray();
-  }
-
-  /**
-   * Lets `secret` sign until `endsMs`; earlier secrets end no later. @param endsMs not after `nowMs`: all old secrets
-   * end.
-   */
-  add(destinationId: string, secret: string, endsMs: number, nowMs: number): void {
-    const before = this.of(destinationId, nowMs).map((old) => ({ ...old, endsMs: Math.min(old.endsMs, endsMs) }));
-    this.remove(destinationId);
-    if (endsMs <= nowMs) return;
-    const insert = "INSERT INTO old_secrets (destination_id, secret, ends_ms) VALUES (?, ?, ?)";
-    for (const old of [{ secret, endsMs }, ...before].slice(0, OLD_SECRETS_MAX)) {
-      this.#sql.exec(insert, destinationId, old.secret, old.endsMs);
-    }
-  }
-
-  remove(destinationId: string): void {
-    this.#sql.exec("DELETE FROM old_secrets WHERE destination_id = ?", destinationId);
-  }
 }
 
 /** The thresholds, whether the sources must be informed of a change, and the time of the hourly run. */

@@ -1,7 +1,7 @@
 /** Destinations of a workspace's notifications, their deliveries, and the score thresholds. */
 import type { Context } from "hono";
 import * as z from "zod";
-import { DESTINATION_TYPES, type Destination } from "../domain/events/destination.ts";
+import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { name } from "../http/fields.ts";
@@ -56,7 +56,7 @@ const destination = z
     events: z.array(z.enum(eventTypes)),
     state: z.enum(["active", "paused", "disabled"]).describe("`disabled`: the service has switched it off."),
     disabled_reason: z
-      .enum(["gone", "failing"])
+      .enum(DISABLED_REASONS)
       .nullable()
       .describe("`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days."),
     created_at: instant,

@@ -7,6 +7,7 @@ import Registry from "prom-client/lib/registry.js";
 import * as z from "zod";
 import { openRestores } from "../control/restores.ts";
 import { workspacesByAge } from "../control/workspaces.ts";
+import { DISABLED_REASONS } from "../domain/events/destination.ts";
 import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/health/alarm.ts";
 import {
   HEALTH_PAGE_WORKSPACES,
@@ -60,7 +61,7 @@ const figures = {
         name: z.string(),
         since: instant.describe("No delivery has succeeded since then."),
         switched_off: z
-          .enum(["gone", "failing"])
+          .enum(DISABLED_REASONS)
           .nullable()
           .describe("`gone`: it answered 410. `failing`: no delivery succeeded for days. Null: it is still tried."),
         switched_off_at: instant.nullable(),

@@ -9,19 +9,20 @@ export function insertRow(sql: SqlStorage, table: string, row: object): void {
 /**
  * Updates the changed columns only: a statement that names an indexed column writes a row of the index, even for the same value.
  *
- * @param key column that identifies the row. @returns whether a column changed.
+ * @param keys columns that identify the row. @returns whether a column changed.
  */
 export function updateRow<Row extends object>(
   sql: SqlStorage,
   table: string,
-  key: keyof Row & string,
+  keys: readonly (keyof Row & string)[],
   before: Partial<Row>,
   now: Row,
 ): boolean {
   const columns = (Object.keys(now) as (keyof Row & string)[]).filter((column) => before[column] !== now[column]);
   if (columns.length === 0) return false;
   const set = columns.map((column) => `${column} = ?`).join(", ");
-  const values = [...columns, key].map((column) => now[column] as SqlStorageValue);
-  sql.exec(`UPDATE ${table} SET ${set} WHERE ${key} = ?`, ...values);
+  const where = keys.map((column) => `${column} = ?`).join(" AND ");
+  const values = [...columns, ...keys].map((column) => now[column] as SqlStorageValue);
+  sql.exec(`UPDATE ${table} SET ${set} WHERE ${where}`, ...values);
   return true;
 }

@@ -1,25 +1,26 @@
 /**
- * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them,
- * settles the outbox rows, then acknowledges the messages. A batch contains messages of many workspaces, so a trickle of
- * each costs no invocation of its own. A failure of one workspace delays only its own messages. Every step may be repeated.
+ * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them, settles the outbox
+ * rows, then acknowledges the messages. A batch contains messages of many workspaces, so a trickle of each costs no invocation of its own.
+ * A failure of one workspace delays only its own messages. Every step may be repeated.
  */
+import { loadTemplates } from "../control/api-keys.ts";
 import { controlDatabase } from "../control/database.ts";
 import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import { recordingTerms } from "../control/workspaces.ts";
+import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
-import { retryDelaySeconds } from "../platform/time-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { within } from "../platform/time-limit.ts";
+import { Lru } from "../platform/lru.ts";
+import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import type { RecordResult } from "../store/protocol/stored-signals.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
 import { givenUpSignal, processSignal, rowsToRecord } from "./process.ts";
 import { carriedBy } from "./queue-names.ts";
-import { templatesOf } from "./template-cache.ts";
 
 /**
- * Attempts before a message is acknowledged unprocessed. A failure that the consumer survives is a fault, not a bad signal;
- * the outbox sends the rows again. Fewer than max_retries in wrangler.toml, after which the queue drops the message.
+ * Attempts before a message is acknowledged unprocessed. A failure that the consumer survives is a fault, not a bad signal; the outbox
+ * sends the rows again. Fewer than max_retries in wrangler.toml, after which the queue drops the message.
  */
 export const MESSAGE_MAX_ATTEMPTS = 6;
 /** Maximum messages of one workspace per call of its store: up to 60 KB each, some 1,500 signals. */
@@ -128,8 +129,8 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 /**
- * Reads the terms and rules of all workspaces of a batch in one query. If that fails, for example because one workspace has
- * too many rules, each workspace reads its own.
+ * Reads the terms and rules of all workspaces of a batch in one query. If that fails, for example because one workspace has too many
+ * rules, each workspace reads its own.
  */
 function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<RecordingWorkspace> {
   const together = within(CALL_TIMEOUT_MS, rulesOfAll(env.DB, workspaceIds)).catch((error: unknown) => {
@@ -152,12 +153,10 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
   return async (env, { workspaceId, rows, low, isRepeated }) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
+    const keyIds = ofAccounts.map(({ admission }) => admission.keyId);
     const [current, templates] = await Promise.all([
       rulesFor(workspaceId),
-      within(
-        CALL_TIMEOUT_MS,
-        templatesOf(env.DB, workspaceId, new Set(ofAccounts.map(({ admission }) => admission.keyId))),
-      ),
+      within(CALL_TIMEOUT_MS, templatesOf(env.DB, workspaceId, keyIds)),
     ]);
     const { terms } = current;
     if (terms !== null && terms.restoring !== null) return RESTORING;
@@ -175,6 +174,32 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
     if (result.outcome === "recorded" && result.linksWait) await linkAtOnce(store, workspaceId);
     return result;
   };
+}
+
+/** Compiled templates of keys, up to 100 mappings each. A key's template never changes, so an entry is never stale. */
+const compiled = new Lru<string, CompiledTemplate>(1_000);
+
+/** Templates by key id. A key that has ended long ago has none: its account updates become dead letters. @throws if D1 fails. */
+async function templatesOf(
+  d1: D1Database,
+  workspaceId: string,
+  keyIds: Iterable<string>,
+): Promise<ReadonlyMap<string, CompiledTemplate>> {
+  const templates = new Map<string, CompiledTemplate>();
+  const unknown: string[] = [];
+  for (const keyId of new Set(keyIds)) {
+    const known = compiled.get(`${workspaceId} ${keyId}`);
+    if (known === undefined) unknown.push(keyId);
+    else templates.set(keyId, known);
+  }
+  if (unknown.length === 0) return templates;
+  const db = controlDatabase(d1.withSession("first-primary"));
+  for (const [keyId, template] of await loadTemplates(db, workspaceId, unknown)) {
+    const fresh = compileTemplate(template);
+    compiled.set(`${workspaceId} ${keyId}`, fresh);
+    templates.set(keyId, fresh);
+  }
+  return templates;
 }
 
 /** Links people at once as the store requests. If that fails, the store's alarm links them. */

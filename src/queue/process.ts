@@ -12,18 +12,14 @@ import { hashAtOnce } from "../platform/hashes.ts";
 import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/stored-signals.ts";
 import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
-import type { Templates } from "./template-cache.ts";
 
 /** Rules and templates for the signals of a batch. */
 export interface Workings {
   rules: CompiledRules;
-  templates: Templates;
+  templates: ReadonlyMap<string, CompiledTemplate>;
 }
 
-/**
- * Reason of the dead letter of a signal that takes too many steps (design §8.5). The rules of one signal never block the
- * next.
- */
+/** Reason of the dead letter of a signal that takes too many steps (design §8.5). The rules of one signal never block the next. */
 const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
 /** Reason of the dead letter of an account update whose API key has lost its payload template. */
@@ -34,7 +30,7 @@ export function rowsToRecord(
   rows: ReceivedRow[],
   process: (received: ReceivedSignal) => SignalToRecord,
 ): RowToRecord[] {
-  return rows.map(({ row, signals }) => ({ row: row.row, atMs: row.at, signals: signals.map(process) }));
+  return rows.map(({ row, signals }) => ({ row: row.row, signals: signals.map(process) }));
 }
 
 export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {
@@ -73,11 +69,11 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   return { ...work, evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation };
 }
 
-/**
- * An account update. The newest content wins even if it is a repetition; the same Idempotency-Key is the same call (design
- * §8.2).
- */
-function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
+/** An account update. The newest content wins even if it is a repetition; the same Idempotency-Key is the same call (design §8.2). */
+function accountWork(
+  received: ReceivedSignal,
+  templates: ReadonlyMap<string, CompiledTemplate>,
+): SignalToRecord["work"] {
   const template = templates.get(received.admission.keyId);
   if (template === undefined) return { kind: "dead", reason: NO_TEMPLATE };
   const key = idempotencyKeyOf(received);

@@ -18,13 +18,8 @@ import { People } from "./people/people.ts";
 import { insertEntries, type Entry } from "./people/timelines.ts";
 import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/identities.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
-import {
-  admissionOf,
-  deleteDeadLetter,
-  insertDeadLetter,
-  noteDeadLetters,
-  readDeadLetter,
-} from "./state/dead-letters.ts";
+import type { DeadLetterRow } from "./schema.ts";
+import { admissionOf, insertDeadLetter, noteDeadLetters } from "./state/dead-letters.ts";
 import { changeStatus, countedSignal, noteReceived, type Books } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
 
@@ -321,11 +316,11 @@ function leavesItsPlace(state: StoreState, { admission, work }: SignalToRecord, 
   if (resent === undefined) return true;
   const { from, place } = resent;
   if (from === "dead") {
-    const row = readDeadLetter(state.sql, place);
+    const [row] = state.sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", place);
     // A signal that is dead again stays in its place.
-    if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
+    if (row?.id !== id || row.status !== "dead" || work.kind === "dead") return false;
     changeStatus(state.books, { admission: admissionOf(row), group: null }, "dead", "released");
-    deleteDeadLetter(state.sql, place);
+    state.sql.exec("DELETE FROM dead_letters WHERE seq = ?", place);
     return true;
   }
   const facts = released.has(place) ? null : state.held.read(place);

@@ -105,7 +105,7 @@ async function sendPage(state: StoreState, env: Env, workspaceId: string, job: R
     next === "wait"
       ? { due_at: Date.now() + SAFETY_ALARM_MS }
       : { page: job.page + 1, cursor: through, sent, ended_at: next === "end" ? Date.now() : null };
-  updateRow(state.sql, "returns", "id", job, { ...job, ...changes });
+  updateRow(state.sql, "returns", ["id"], job, { ...job, ...changes });
 }
 
 /** The next page. It is empty if the job has no signals left. */

@@ -5,10 +5,12 @@
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { AccountField } from "../domain/accounts/payload-template.ts";
 import type { DayCounts } from "../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
+import type { RuleJobStatus } from "./protocol/store-operations.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
@@ -327,7 +329,7 @@ export const ruleJobs = sqliteTable(
     rule_version: integer(),
     /** The workspace's rules version when this rule was read. Signals evaluated with older rules are refused. */
     rules_version: integer().notNull(),
-    status: text().notNull(),
+    status: text().$type<RuleJobStatus>().notNull(),
     requested_at: integer().notNull(),
     started_at: integer(),
     finished_at: integer(),
@@ -380,8 +382,8 @@ export const deletions = sqliteTable(
     /** The email that is still searched for; null: the search is done, or there was no such person. */
     email: text(),
     person_id: integer(),
-    /** The next step, a DeletionStage, and its progress. */
-    step: text().notNull(),
+    /** The next step, and the last line or dead letter that it has processed. */
+    step: text().$type<"identities" | "lines" | "held" | "dead_letters" | "cold">().notNull(),
     position: integer().notNull(),
     people: integer().notNull(),
     identities: integer().notNull(),
@@ -437,7 +439,7 @@ export const accountChanges = sqliteTable(
   "account_changes",
   {
     account_id: integer().notNull(),
-    field: text().notNull(),
+    field: text().$type<AccountField>().notNull(),
     /** The update that carried the value after. */
     at: integer().notNull(),
     ordinal: integer().notNull(),
@@ -458,5 +460,10 @@ export const accountChanges = sqliteTable(
 export type SegmentRow = typeof signalsSegments.$inferSelect;
 export type DeadLetterRow = typeof deadLetters.$inferSelect;
 export type EventGroupRow = typeof eventGroups.$inferSelect;
+export type PersonRow = typeof people.$inferSelect;
+export type RuleJobRow = typeof ruleJobs.$inferSelect;
+export type DeletionRow = typeof deletions.$inferSelect;
+export type AccountRow = typeof accounts.$inferSelect;
+export type AccountChangeRow = typeof accountChanges.$inferSelect;
 export type RuleOutcomeRow = typeof ruleOutcomes.$inferSelect;
 export type ResendJobRow = typeof returns.$inferSelect;

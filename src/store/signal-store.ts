@@ -1,22 +1,27 @@
 /**
  * SignalStore: one Durable Object per workspace, with the log of signals, people and scores in its own database. The consumer records
- * signals; admins delete people and apply rules; queries/store-reads.ts has the reads.
+ * signals; admins delete people and apply rules; operators and pages read.
  *
  * Why this is safe: each writing method is one transaction without `await`, so methods cannot interleave. A savepoint rolls back a
  * failure; `record` without savepoint aborts the object before anything is committed. No answer leaves before its writes are durable, so
  * the consumer settles only stored signals. Memory is a copy of the tables, and is read again after a rollback.
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
+import type { MappingRule } from "../domain/rules/mapping-rule.ts";
+import type { SignalStatus } from "../domain/signal/signal.ts";
 import { storeMaxBytes } from "../env.ts";
-import { HandOn } from "../notifications/raised-events.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { Alarm } from "../platform/restorable-object.ts";
+import { HandOn } from "../notifications/raised-events.ts";
+import type { Page } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { within } from "../platform/time-limit.ts";
-import { ChoreRunner } from "./chores.ts";
+import { findAccounts, listAccounts, readAccountPage } from "./accounts/account-page.ts";
+import { ChoreRunner, failingChores } from "./chores.ts";
 import {
   beginDeletion,
   findDeletion,
+  findDeletionById,
   handedOver,
   nextDeletionMs,
   repeatDeletions,
@@ -24,34 +29,66 @@ import {
   waitsForDestinations,
 } from "./deletion/person-deletions.ts";
 import { deleteExpired, nextRetentionMs, purgeHeld, setRetention } from "./deletion/retention.ts";
-import { coldAfterMs, compareWithR2, nextColdWorkMs, removeUnknown, workOnCold, type ColdWork } from "./log/cold.ts";
+import {
+  coldAfterMs,
+  ColdObjects,
+  type ColdWork,
+  compareWithR2,
+  nextColdWorkMs,
+  removeUnknown,
+  workOnCold,
+} from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
+import type { AccountFilter, AccountsQuery, PeopleQuery, PersonTimeline } from "./protocol/people-and-accounts.ts";
 import type {
   BeforeStoreRestore,
   DeletionReceipt,
+  ExportRange,
+  PreviewRange,
   RestoredStore,
   RuleJob,
   RuleToApply,
   StoreConfig,
 } from "./protocol/store-operations.ts";
-import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/stored-signals.ts";
-import { StoreReads } from "./queries/store-reads.ts";
+import type {
+  FindFilter,
+  QueueFilter,
+  RecordOptions,
+  RecordResult,
+  RowToRecord,
+  SignalToRecord,
+} from "./protocol/stored-signals.ts";
+import { findGroup, listEventGroups, queuePage, recentNames, suggestForRule } from "./queries/event-groups.ts";
+import { findSignals, latestSignals } from "./queries/newest-signals.ts";
+import { findPeople, readPeople } from "./queries/people-search.ts";
+import { readPersonPage } from "./queries/person-page.ts";
+import { traceSignal } from "./queries/trace.ts";
 import { recordSignals } from "./record-signals.ts";
 import {
   beginResend,
   nextResendMs,
   resendProgress,
-  stepResends,
   type ResendProgress,
   type ResendScope,
+  stepResends,
 } from "./resend-jobs.ts";
-import { findRuleJob, hasRuleJobs, nextRuleJobMs, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
-import { nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
+import { previewPage } from "./rules/preview.ts";
+import {
+  appliedVersions,
+  findRuleJob,
+  hasRuleJobs,
+  nextRuleJobMs,
+  ruleFacts,
+  startRuleJob,
+  stepRuleJob,
+} from "./rules/rule-jobs.ts";
+import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import { isStale } from "./state/rule-outcomes.ts";
-import { recordedByPeriod } from "./state/status-change.ts";
 import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
+import { isStale } from "./state/rule-outcomes.ts";
+import { readTotals, recordedByPeriod, updateGroups } from "./state/status-change.ts";
+import { StoreState, transact } from "./state/store-state.ts";
 
 /** Steps of linking in one turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -62,27 +99,29 @@ const RESEND_TURN_MS = 5_000;
 /** A full store notes this once per interval, because each note writes a row. */
 const FULL_NOTED_MS = 3_600_000;
 
-export class SignalStore extends StoreReads {
+export class SignalStore extends RestorableObject {
+  readonly #workspaceId = this.ctx.id.name ?? "";
+  #loadedState: StoreState | null = null;
   /** One alarm for all chores. */
   readonly #alarm = new Alarm(this.ctx);
   #handingOn: HandOn | null = null;
   /** The work of the alarm, in this order, since chores share lines. */
-  readonly #chores = new ChoreRunner(this.workspaceId, this.ctx.storage.kv, [
+  readonly #chores = new ChoreRunner(this.#workspaceId, this.ctx.storage.kv, [
     {
       name: "purge",
       due: () => this.state.held.nextToEnd()?.endMs ?? null,
-      step: (nowMs) => this.transact(() => purgeHeld(this.state, nowMs)),
+      step: (nowMs) => this.#transact(() => purgeHeld(this.state, nowMs)),
     },
     {
       name: "apply_rules",
       // A rule job adds entries to timelines, so it waits while the store is full.
-      due: () => (this.isFull() ? null : nextRuleJobMs(this.state.sql)),
+      due: () => (this.#isFull() ? null : nextRuleJobMs(this.state.sql)),
       step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
     },
     {
       name: "deletion",
       due: (nowMs) => nextDeletionMs(this.state, nowMs),
-      step: (nowMs) => this.transact(() => stepDeletions(this.state, nowMs)),
+      step: (nowMs) => this.#transact(() => stepDeletions(this.state, nowMs)),
     },
     { name: "retention", due: () => nextRetentionMs(this.state), step: (nowMs) => this.#deleteExpired(nowMs) },
     {
@@ -94,13 +133,13 @@ export class SignalStore extends StoreReads {
     {
       name: "recount",
       due: (nowMs) => (hasRecounts(this.state.sql) ? nowMs : null),
-      step: () => this.transact(() => stepRecounts(this.state)),
+      step: () => this.#transact(() => stepRecounts(this.state)),
     },
     {
       name: "replace",
       // Rule jobs come first: they remove and add scores that a replacement would count.
       due: (nowMs) => (hasReplacements(this.state.sql) && !hasRuleJobs(this.state.sql) ? nowMs : null),
-      step: (nowMs) => this.transact(() => stepReplacements(this.state, nowMs)),
+      step: (nowMs) => this.#transact(() => stepReplacements(this.state, nowMs)),
     },
     {
       name: "cold",
@@ -110,16 +149,50 @@ export class SignalStore extends StoreReads {
     {
       name: "tell_dead_letters",
       due: () => nextDeadLetterNewsMs(this.state),
-      step: (nowMs) => this.transact(() => raiseDeadLetters(this.state, nowMs)),
+      step: (nowMs) => this.#transact(() => raiseDeadLetters(this.state, nowMs)),
     },
     {
       name: "send_again",
       failureEvent: "send_again_failed",
       due: () => nextResendMs(this.state.sql),
-      step: (nowMs) => stepResends(this.state, this.env, this.workspaceId, nowMs + RESEND_TURN_MS),
+      step: (nowMs) => stepResends(this.state, this.env, this.#workspaceId, nowMs + RESEND_TURN_MS),
     },
     { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
   ]);
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    void ctx.blockConcurrencyWhile(async () => {
+      const { drizzle } = await import("drizzle-orm/durable-sqlite");
+      const { migrate } = await import("drizzle-orm/durable-sqlite/migrator");
+      const { default: migrations } = await import("../../migrations/signal-store/migrations.js");
+      await migrate(drizzle(ctx.storage), migrations);
+    });
+  }
+
+  protected get state(): StoreState {
+    return (this.#loadedState ??= new StoreState(this.ctx.storage.sql));
+  }
+
+  /** The state with the pending changes of event groups written to their rows. */
+  get #stateWithGroups(): StoreState {
+    const { state } = this;
+    if (Object.keys(state.books.groups).length > 0) {
+      this.#transact(() => {
+        updateGroups(state);
+        state.signals.flush();
+      });
+    }
+    return state;
+  }
+
+  #transact<T>(act: () => T): T {
+    return transact(this.ctx.storage, this.state, act);
+  }
+
+  protected coldObjects(): ColdObjects {
+    return new ColdObjects(this.env.COLD, this.#workspaceId);
+  }
 
   /**
    * Records the signals of outbox rows. Idempotent: rows that were recorded before change nothing. If a signal cannot be recorded,
@@ -137,7 +210,7 @@ export class SignalStore extends StoreReads {
     }
     const nowMs = Date.now();
     if (retentionDays !== undefined) setRetention(this.state.sql, { retentionDays }, nowMs);
-    if (this.isFull()) {
+    if (this.#isFull()) {
       this.#noteFull(nowMs);
       return { outcome: "full" };
     }
@@ -149,10 +222,10 @@ export class SignalStore extends StoreReads {
     if (fresh.length > 0) {
       try {
         const record = (): void => recordSignals(this.state, signals, nowMs, rulesVersion);
-        if (carefully) this.transact(record);
+        if (carefully) this.#transact(record);
         else record();
       } catch (error) {
-        logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
+        logEvent("record_failed", { workspace: this.#workspaceId, signals: signals.length, error: errorText(error) });
         // Abort the object, so that nothing is committed. An exception alone would not roll back.
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
         for (const row of fresh) this.#recordAlone(row, nowMs);
@@ -184,7 +257,7 @@ export class SignalStore extends StoreReads {
    * @param email trimmed and lower-cased.
    */
   async deletePerson(id: string, email: string): Promise<DeletionReceipt> {
-    this.transact(() => beginDeletion(this.state, id, email, Date.now()));
+    this.#transact(() => beginDeletion(this.state, id, email, Date.now()));
     this.#alarmForNext();
     if (waitsForDestinations(this.state.sql, email)) {
       await within(HAND_OVER_WAIT_MS, this.#handOn.run()).catch(() => undefined);
@@ -201,7 +274,7 @@ export class SignalStore extends StoreReads {
    * @param auditId entry of the audit log that gets the numbers.
    */
   async sendAgain(auditId: string, scope: ResendScope): Promise<ResendProgress> {
-    const id = this.transact(() => beginResend(this.state, auditId, scope, Date.now()));
+    const id = this.#transact(() => beginResend(this.state, auditId, scope, Date.now()));
     const turn = this.#runNow("send_again");
     this.#alarmForNext();
     await within(RESEND_TURN_MS, turn).catch(() => undefined);
@@ -210,7 +283,7 @@ export class SignalStore extends StoreReads {
 
   /** Starts to apply a rule to stored signals, see rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
-    this.transact(() => {
+    this.#transact(() => {
       startRuleJob(this.state, rule, Date.now());
       this.state.signals.flush();
     });
@@ -222,7 +295,7 @@ export class SignalStore extends StoreReads {
 
   /** Sets which events are raised from the next transaction on. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
-    this.transact(() => {
+    this.#transact(() => {
       wantEvents(this.state, wanted);
       this.state.signals.flush();
     });
@@ -239,7 +312,7 @@ export class SignalStore extends StoreReads {
     // Rows that were unsettled at the moment of the restore have lower numbers than the lost rows.
     const firstLost = Math.max(0, ...unsettled) + 1;
     const nowMs = Date.now();
-    this.transact(() => {
+    this.#transact(() => {
       loseRows(state.books, firstLost, highestRow);
       repeatDeletions(state, deletions, nowMs);
       state.signals.flush();
@@ -279,7 +352,7 @@ export class SignalStore extends StoreReads {
 
   get #handOn(): HandOn {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
-      workspaceId: this.workspaceId,
+      workspaceId: this.#workspaceId,
       destinations: this.env.DESTINATIONS,
       handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
@@ -291,10 +364,10 @@ export class SignalStore extends StoreReads {
     const { controlDatabase } = await import("../control/database.ts");
     const { recordingTerms } = await import("../control/workspaces.ts");
     const db = controlDatabase(this.env.DB.withSession("first-primary"));
-    const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [this.workspaceId]));
+    const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [this.#workspaceId]));
     // If D1 does not have the workspace, signals are kept for ever.
-    const retentionDays = terms.get(this.workspaceId)?.retentionDays ?? null;
-    this.transact(() => {
+    const retentionDays = terms.get(this.#workspaceId)?.retentionDays ?? null;
+    this.#transact(() => {
       setRetention(this.state.sql, { retentionDays }, nowMs);
       deleteExpired(this.state, nowMs);
     });
@@ -312,7 +385,7 @@ export class SignalStore extends StoreReads {
     const { state } = this;
     const rules = async () => {
       const { rulesOf } = await import("../control/rules-cache.ts");
-      return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.workspaceId));
+      return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.#workspaceId));
     };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     let waits = true;
@@ -328,11 +401,11 @@ export class SignalStore extends StoreReads {
 
   /** Records each signal of a row separately. A signal that fails becomes a dead letter. */
   #recordAlone(row: RowToRecord, nowMs: number): void {
-    this.transact(() => {
+    this.#transact(() => {
       takeFreshRows(this.state.books, [row]);
       for (const signal of row.signals) {
         try {
-          this.transact(() => recordSignals(this.state, [signal], nowMs));
+          this.#transact(() => recordSignals(this.state, [signal], nowMs));
         } catch (error) {
           const work = { kind: "dead" as const, reason: `Could not be recorded: ${errorText(error)}` };
           takeFreshRows(this.state.books, [row]);
@@ -349,5 +422,142 @@ export class SignalStore extends StoreReads {
     } finally {
       this.#alarm.by(this.#chores.nextMs(Date.now()));
     }
+  }
+
+  // Reads. They write only pending changes of event groups, and wait only for R2.
+
+  ruleVersions() {
+    return appliedVersions(this.state.sql);
+  }
+
+  health() {
+    const { sql, originals, books } = this.state;
+    return {
+      totals: readTotals(books.totals, undefined),
+      deadLetterMs: latestDeadLetterMs(sql),
+      failingJobs: failingChores(this.ctx.storage.kv),
+      // Freed database pages do not count, so deletions make room at once.
+      bytes: sql.databaseSize,
+      maxBytes: storeMaxBytes(this.env),
+      duplicatesCoveredMs: originals.coveredMs(Date.now()),
+    };
+  }
+
+  #isFull(): boolean {
+    return this.state.sql.databaseSize >= storeMaxBytes(this.env);
+  }
+
+  totals(periodStartMs?: number) {
+    return readTotals(this.state.books.totals, periodStartMs);
+  }
+
+  events(page: Page) {
+    return listEventGroups(this.#stateWithGroups, this.coldObjects(), page);
+  }
+
+  signals(filter: FindFilter, page: Page) {
+    return findSignals(this.state, filter, page);
+  }
+
+  latest(cursor: string | null, limit: number) {
+    return latestSignals(this.state, cursor, limit);
+  }
+
+  signal(id: string) {
+    return traceSignal(this.state, this.coldObjects(), id);
+  }
+
+  queuePage(filter: QueueFilter, page: Page) {
+    const { sources } = recentNames(this.#stateWithGroups.sql);
+    const groups = queuePage(this.state.sql, filter, page);
+    return { groups, sources, totals: this.totals(), isFull: this.#isFull() };
+  }
+
+  /** The store's part of the overview page. @param sinceDay first day (days since 1970) on which the people were seen. */
+  overview(sinceDay: number, people: number) {
+    const top = findPeople(this.state, { sort: "score", minScore: 1, sinceDay }, { cursor: null, limit: people });
+    const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
+    const { totals, bytes, maxBytes } = this.health();
+    return { totals, bytes, maxBytes, isFull: this.#isFull(), hasPeople: anybody !== undefined, top };
+  }
+
+  /** The latest people, event groups and accounts that match a text: `limit` of each, and one more where there are more. */
+  search(text: string, limit: number) {
+    const page = { cursor: null, limit: limit + 1 };
+    return {
+      people: findPeople(this.state, { sort: "last_seen", text }, page).items,
+      events: queuePage(this.#stateWithGroups.sql, { search: text }, page).items,
+      accounts: findAccounts(this.state.sql, { prefix: text }, page).items,
+    };
+  }
+
+  /** A group of the signal queue with its signals; null: there is none. */
+  queueGroup(event: string, source: string, status: SignalStatus | undefined, page: Page) {
+    const { sql } = this.#stateWithGroups;
+    // Signals whose source names a person are in the group without a source.
+    const group = findGroup(sql, event, source) ?? findGroup(sql, event, "");
+    const filter = { event, source: group?.source ?? "", ...(status === undefined ? {} : { status }) };
+    return group && { group, signals: findSignals(this.state, filter, page) };
+  }
+
+  suggestForRule(pattern: string) {
+    return suggestForRule(this.#stateWithGroups, this.coldObjects(), pattern);
+  }
+
+  recentNames() {
+    return recentNames(this.#stateWithGroups.sql);
+  }
+
+  people(filter: { email?: string | undefined; text?: string | undefined }, page: Page) {
+    return readPeople(this.state, filter, page);
+  }
+
+  findPeople(query: PeopleQuery, page: Page) {
+    return findPeople(this.state, query, page);
+  }
+
+  personPage(email: string, timeline: PersonTimeline, page: Page) {
+    return readPersonPage(this.state, email, timeline, page);
+  }
+
+  deletion(email: string) {
+    return findDeletion(this.state.sql, email);
+  }
+
+  deletionById(id: string) {
+    return findDeletionById(this.state.sql, id);
+  }
+
+  accounts(filter: AccountFilter, page: Page) {
+    return listAccounts(this.state.sql, filter, page);
+  }
+
+  findAccounts(query: AccountsQuery, page: Page) {
+    return findAccounts(this.state.sql, query, page);
+  }
+
+  accountPage(externalId: string, page: Page) {
+    return readAccountPage(this.state.sql, this.state.signals, externalId, page);
+  }
+
+  deadLetters(page: Page) {
+    return listDeadLetters(this.state.sql, page);
+  }
+
+  async exportPage(range: ExportRange) {
+    const { exportPage } = await import("./queries/exports.ts");
+    return exportPage(this.state, this.coldObjects(), range);
+  }
+
+  previewPage(rule: MappingRule, range: PreviewRange) {
+    return previewPage(this.state, this.coldObjects(), rule, range);
+  }
+
+  ruleJob(ruleId: string) {
+    return findRuleJob(this.state.sql, ruleId);
+  }
+
+  ruleFacts(ruleIds: string[]) {
+    return ruleFacts(this.state, ruleIds);
   }
 }

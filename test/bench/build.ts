@@ -16,33 +16,42 @@ export interface BuiltWorker {
   gzippedBytes: number;
 }
 
-const wranglerPackage = createRequire(import.meta.url).resolve("wrangler/package.json");
-const WRANGLER = path.join(path.dirname(wranglerPackage), "bin/wrangler.js");
+export const ROOT = path.join(import.meta.dirname, "../..");
+export const SERVICE_CONFIG = path.join(ROOT, "wrangler.toml");
 
-/** @param entry its main module, where it is not the configuration's. */
+/** The configuration of another Worker of the bench, or its main module. */
+export const benchWorker = (name: string): string => path.join(import.meta.dirname, "workers", name);
+
+/** @param entry a main module other than the configuration's. It runs with the same bindings. */
 export async function build(configPath: string, outDir: string, entry?: string): Promise<BuiltWorker> {
   const main = entry === undefined ? [] : [entry];
-  await promisify(execFile)(
-    process.execPath,
-    [WRANGLER, "deploy", ...main, "--config", configPath, "--dry-run", "--minify", "--outdir", outDir],
-    { env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" } },
-  );
+  await wrangler(["deploy", ...main, "--config", configPath, "--dry-run", "--minify", "--outdir", outDir]);
   return readBuilt(configPath, outDir);
+}
+
+const wranglerPackage = createRequire(import.meta.url).resolve("wrangler/package.json");
+
+export async function wrangler(args: string[], cwd = ROOT): Promise<void> {
+  await promisify(execFile)(process.execPath, [path.join(path.dirname(wranglerPackage), "bin/wrangler.js"), ...args], {
+    cwd,
+    env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" },
+  });
 }
 
 const builds = new Map<string, Promise<BuiltWorker>>();
 
 /** The built Worker, for all test files that this process runs. */
-export function buildOnce(configPath: string): Promise<BuiltWorker> {
-  const built = builds.get(configPath) ?? buildInMemory(configPath);
-  builds.set(configPath, built);
+export function buildOnce(configPath: string, entry?: string): Promise<BuiltWorker> {
+  const name = `${configPath} ${entry}`;
+  const built = builds.get(name) ?? buildInMemory(configPath, entry);
+  builds.set(name, built);
   return built;
 }
 
-async function buildInMemory(configPath: string): Promise<BuiltWorker> {
+async function buildInMemory(configPath: string, entry?: string): Promise<BuiltWorker> {
   const outDir = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-built-"));
   try {
-    return await build(configPath, outDir);
+    return await build(configPath, outDir, entry);
   } finally {
     await rm(outDir, { recursive: true, force: true });
   }
@@ -56,11 +65,8 @@ export async function readBuilt(configPath: string, outDir: string): Promise<Bui
       .toSorted((a, b) => Number(b.endsWith(".js")) - Number(a.endsWith(".js")))
       .map(async (name) => {
         const file = path.join(outDir, name);
-        return {
-          type: name.endsWith(".js") ? ("ESModule" as const) : ("Text" as const),
-          path: file,
-          contents: await readFile(file, "utf8"),
-        };
+        const type = name.endsWith(".js") ? ("ESModule" as const) : ("Text" as const);
+        return { type, path: file, contents: await readFile(file, "utf8") };
       }),
   );
   const gzippedBytes = gzipSync(modules.map((module) => module.contents).join("\n"), { level: 9 }).byteLength;

@@ -1,13 +1,12 @@
 /** The contestants: how each is started, provisioned, awaited, and audited. */
 import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { BuiltWorker } from "./build.ts";
-import { OperatorApi } from "./operator-api.ts";
+import { OperatorApi, until } from "./operator-api.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
-import { applySql, start } from "./start.ts";
+import { applySql, start, startEmpty } from "./start.ts";
 import type { RunningWorker } from "./start.ts";
 
 /** `admission` is this service with a consumer that drops its messages. */
@@ -51,8 +50,6 @@ const SIGNAL_LIMIT = 1_000_000_000;
 /** For contestants without key management. */
 const SOME_KEY = composeKey(randomBytes);
 const NO_REFUSED_KEYS: RefusedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
-const POLL_MS = 20;
-const SETTLE_TIMEOUT_MS = 120_000;
 
 /** Contestants that accept everything. */
 export async function startYardstick(
@@ -78,7 +75,7 @@ export async function startStraightforward(
 ): Promise<Contestant> {
   const built = workers.straightforward;
   const running = await start(built, { stateDir: path.join(stateDir, "straightforward") });
-  await applySql(running, "DB", built.configPath.replace(/\.toml$/, ".sql"));
+  await applySql(running, built.configPath.replace(/\.toml$/, ".sql"));
   const database = await running.miniflare.getD1Database("DB", "worker");
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(SOME_KEY));
   const insertRule = database.prepare("INSERT INTO mapping_rules (id, workspace_id, rule) VALUES (?, 'bench', ?)");
@@ -99,7 +96,7 @@ export async function startStraightforward(
     refused: NO_REFUSED_KEYS,
     refusals: [401],
     accepted: 0,
-    settle: () => settled(async () => (await rows()) >= contestant.accepted),
+    settle: () => until(async () => (await rows()) >= contestant.accepted),
     audit: async () => {
       const stored = await rows();
       return stored === contestant.accepted ? [] : [`${contestant.accepted} signals accepted, ${stored} stored`];
@@ -114,14 +111,13 @@ export async function startService(
   stateDir: string,
   vars: Record<string, string> = {},
 ): Promise<Contestant> {
-  const running = await start(workers.service, {
+  const running = await startEmpty(workers.service, {
     stateDir: path.join(stateDir, name),
     vars: { ...SERVICE_VARS, ...vars },
     ...(name === "admission" ? { consumer: workers.sink } : {}),
   });
-  await applySql(running, "DB", path.join(path.dirname(workers.service.configPath), "migrations/d1"));
   const api = new OperatorApi(running.origin, SERVICE_VARS.OPERATOR_TOKEN);
-  const { workspaceId, key } = await api.provision(SIGNAL_LIMIT, RULES);
+  const { id: workspaceId, key } = await api.provision({ rules: RULES });
   const refused = await refusedKeys(api, running.origin, workspaceId);
   const contestant: Contestant = {
     name,
@@ -131,10 +127,9 @@ export async function startService(
     // 429: the address has failed too often.
     refusals: [401, 429],
     accepted: 0,
-    settle:
-      name === "admission"
-        ? () => Promise.resolve()
-        : () => settled(async () => (await api.books(workspaceId)).in_flight === 0),
+    settle: async () => {
+      if (name === "service") await api.settled(workspaceId);
+    },
     audit: async () => {
       const books = await api.books(workspaceId);
       const taken = name === "admission" ? books.in_flight : books.processed;
@@ -148,7 +143,7 @@ export async function startService(
 async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string): Promise<RefusedKeys> {
   const ended = await api.newKey(workspaceId);
   await api.deactivate(workspaceId, ended.id);
-  const full = await api.provision(1, [], "full", undefined, "full");
+  const full = await api.provision({ slug: "full", signalLimit: 1 });
   // The second is held; the third has no room.
   for (let sent = 0; sent < 2; sent++) {
     const url = `${origin}/api/signal-staging/webhook/${full.key}`;
@@ -157,12 +152,4 @@ async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string
   }
   const guarded = await api.newKey(workspaceId, { secret: true });
   return { deactivated: ended.key, guarded: guarded.key, overQuota: full.key };
-}
-
-async function settled(done: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-  while (!(await done())) {
-    if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
-    await sleep(POLL_MS);
-  }
 }

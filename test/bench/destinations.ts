@@ -2,25 +2,24 @@
  * `npm run bench -- destinations`: the same traffic in a workspace with two destinations for every scoring signal and
  * in a workspace without, in turn. The deliveries finish before the next round and are not measured.
  */
-import { createServer } from "node:http";
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { listenAndAccept } from "../support/listen.ts";
+import type { Listener } from "../support/listen.ts";
 import { Bencher } from "./bencher.ts";
-import { build } from "./build.ts";
+import { until } from "./operator-api.ts";
+import { SERVICE_CONFIG, build } from "./build.ts";
 import { VARS } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
 import { median } from "./figures.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
-import { applySql, start } from "./start.ts";
+import { startEmpty } from "./start.ts";
 import type { StorePart } from "./figures.ts";
 
 const CALLS = 100;
 const BATCH = 100;
 const CONNECTIONS = 8;
-const SIGNAL_LIMIT = 1_000_000_000;
 const POLL_MS = 10;
 /** Number of polls without waiting notifications: gathered deliveries are a second apart. */
 const QUIET_POLLS = 6;
@@ -42,17 +41,15 @@ interface Round {
 }
 
 export async function measureDestinations(rounds: number, scratch: string, failures: string[]): Promise<StorePart> {
-  const wrangler = path.join(import.meta.dirname, "../../wrangler.toml");
-  const service = await build(wrangler, path.join(scratch, "build/service"));
+  const service = await build(SERVICE_CONFIG, path.join(scratch, "build/service"));
   // A short pace, because it is chance whether the last message waits for it.
-  const running = await start(service, {
+  const running = await startEmpty(service, {
     stateDir: path.join(scratch, "state"),
     vars: { ...VARS, SIGN_IN: "local", DRAIN_PACE_MS: "50" },
   });
   const generator = new LoadGenerator();
-  const receivers = await Promise.all([listen(), listen()]);
+  const receivers = await Promise.all([listenAndAccept(), listenAndAccept()]);
   try {
-    await applySql(running, "DB", path.join(path.dirname(wrangler), "migrations/d1"));
     const bencher = new Bencher("destinations", running, generator, failures);
     const plain = await provision(bencher, "plain", []);
     const telling = await provision(bencher, "telling", receivers);
@@ -87,15 +84,10 @@ export async function measureDestinations(rounds: number, scratch: string, failu
   }
 }
 
-async function provision({ api }: Bencher, slug: string, receivers: readonly Server[]): Promise<Telling> {
-  const { workspaceId: id, key } = await api.provision(SIGNAL_LIMIT, RULES, slug);
-  const destinations: string[] = [];
-  for (const [index, receiver] of receivers.entries()) {
-    const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-    const wanted = { name: `Receiver ${index}`, type: "webhook", target, events: ["person.scored"] };
-    destinations.push((await api.post<{ id: string }>(`workspaces/${id}/destinations`, wanted)).id);
-  }
-  return { id, key, sent: 0, destinations };
+async function provision({ api }: Bencher, slug: string, receivers: readonly Listener[]): Promise<Telling> {
+  const { id, key } = await api.provision({ slug, rules: RULES });
+  const targets = receivers.map(({ origin }) => origin);
+  return { id, key, sent: 0, destinations: await api.addWebhooks(id, targets, ["person.scored"]) };
 }
 
 async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
@@ -109,7 +101,7 @@ async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
   const startedAt = performance.now();
   await bencher.load(calls, CONNECTIONS);
   const ingestMs = performance.now() - startedAt;
-  while ((await api.books(workspace.id)).in_flight > 0) await sleep(POLL_MS);
+  await until(async () => (await api.books(workspace.id)).in_flight === 0, POLL_MS);
   const processedMs = performance.now() - startedAt;
   const cpuMicroseconds = running.cpuMicroseconds() - cpu;
   const waiting = async (id: string): Promise<number> =>
@@ -120,14 +112,4 @@ async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
       await sleep(QUIET_POLL_MS);
   }
   return { ingestMs, processedMs, cpuMicroseconds };
-}
-
-/** Takes everything. */
-function listen(): Promise<Server> {
-  const server = createServer((request, response) => {
-    request.resume().once("end", () => response.end());
-  });
-  return new Promise((resolve) => {
-    server.listen(0, "127.0.0.1", () => resolve(server));
-  });
 }

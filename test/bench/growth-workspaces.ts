@@ -1,5 +1,4 @@
 /** Workspaces of a given size, created and filled before the measurement. */
-import path from "node:path";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { BuiltWorker } from "./build.ts";
@@ -7,7 +6,7 @@ import type { FillOrder, FillerCall, StoreSize, TrafficName, Written } from "./f
 import { rulesOf } from "./growth-traffic.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
-import { applySql, start } from "./start.ts";
+import { start, startEmpty } from "./start.ts";
 import type { RunningWorker } from "./start.ts";
 
 export interface FilledWorkspace {
@@ -37,7 +36,6 @@ export const VARS = {
   OPERATOR_TOKEN: "bench",
   SIGN_IN: "local",
 };
-const SIGNAL_LIMIT = 1_000_000_000;
 /** Age of the billing period of the growth bench and of its signals. */
 const AGE_MS = 20 * DAY_MS;
 /** Signals per call of the filler. */
@@ -60,7 +58,7 @@ export async function fillWorkspaces(
     return { size, traffic: "visits", rules: rulesOf(size.rules), startMs: endMs - AGE_MS, endMs };
   });
   const workspaces = await provision(service, stateDir, wanted);
-  const filling = await Filler.start(service, filler, stateDir);
+  const filling = await Filler.start(filler, stateDir);
   try {
     for (const workspace of workspaces) {
       await filling.record(workspace.order);
@@ -80,8 +78,8 @@ export class Filler {
     this.running = running;
   }
 
-  static async start(service: BuiltWorker, filler: BuiltWorker, stateDir: string): Promise<Filler> {
-    return new Filler(await start({ ...filler, configPath: service.configPath }, { stateDir }));
+  static async start(filler: BuiltWorker, stateDir: string): Promise<Filler> {
+    return new Filler(await start(filler, { stateDir }));
   }
 
   /** @returns the rows that the store wrote. */
@@ -128,18 +126,16 @@ export async function provision(
   stateDir: string,
   wanted: readonly WantedWorkspace[],
 ): Promise<FilledWorkspace[]> {
-  const running = await start(service, { stateDir, vars: VARS });
+  const running = await startEmpty(service, { stateDir, vars: VARS });
   try {
-    await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
     const api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
     const workspaces: FilledWorkspace[] = [];
     for (const [index, { size, traffic, rules, startMs, endMs }] of wanted.entries()) {
       const slug = `bench-${index}`;
-      const anchor = new Date(startMs).toISOString();
-      const { workspaceId, keyId, key } = await api.provision(SIGNAL_LIMIT, rules, slug, anchor);
+      const { id, keyId, key } = await api.provision({ slug, rules, anchorMs: startMs });
       const range = { from: 0, to: size.signals, startMs, endMs };
-      const order = { workspaceId, keyId, traffic, size, ...range, batch: FILL_BATCH, alarms: false };
-      workspaces.push({ size, id: workspaceId, slug, key, order, sent: size.signals });
+      const order = { workspaceId: id, keyId, traffic, size, ...range, batch: FILL_BATCH, alarms: false };
+      workspaces.push({ size, id, slug, key, order, sent: size.signals });
     }
     return workspaces;
   } finally {

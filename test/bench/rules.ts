@@ -1,4 +1,4 @@
-/** The 20 mapping rules that this service and the straightforward Worker evaluate for every signal. */
+/** The mapping rules of the benches and of the tests of the built Worker. */
 
 export interface BenchRule {
   name: string;
@@ -24,6 +24,10 @@ const longerThan = (value: number): Condition => ({
   value,
 });
 
+/** One point for each visit: the score is the number of signals sent. */
+export const VISIT_RULE: BenchRule = rule("Visit", "visit", 1);
+
+/** The 20 rules that this service and the straightforward Worker evaluate for every signal. */
 export const RULES: BenchRule[] = [
   rule("Filled Out Form", "Asked to be contacted", 30, form("Contact us")),
   rule("Filled Out Form", "Started a trial", 50, form("Free trial")),

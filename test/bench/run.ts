@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { build } from "./build.ts";
+import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-memory.ts";
 import type { BulkMemory } from "./bulk-memory.ts";
@@ -113,16 +113,16 @@ async function all(): Promise<void> {
 
 async function buildAll(): Promise<BuiltWorkers> {
   return {
-    service: await buildIn("service", "../../wrangler.toml"),
-    bare: await buildIn("bare", "workers/bare.toml"),
-    oneRow: await buildIn("one-row", "workers/one-row.toml"),
-    straightforward: await buildIn("straightforward", "workers/straightforward.toml"),
-    sink: await buildIn("sink", "workers/sink.toml"),
+    service: await buildIn("service", SERVICE_CONFIG),
+    bare: await buildIn("bare", benchWorker("bare.toml")),
+    oneRow: await buildIn("one-row", benchWorker("one-row.toml")),
+    straightforward: await buildIn("straightforward", benchWorker("straightforward.toml")),
+    sink: await buildIn("sink", benchWorker("sink.toml")),
   };
 }
 
-function buildIn(name: string, config: string): Promise<BuiltWorker> {
-  return build(path.join(import.meta.dirname, config), path.join(scratch, "build", name));
+function buildIn(name: string, config: string, entry?: string): Promise<BuiltWorker> {
+  return build(config, path.join(scratch, "build", name), entry);
 }
 
 async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; figures: Figures }[]> {
@@ -151,8 +151,8 @@ async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; fig
 }
 
 async function bulkMemory(workers: BuiltWorkers): Promise<void> {
-  // The service's bindings, and a counter that stores nothing.
-  const edge = { ...(await buildIn("edge", "workers/edge.toml")), configPath: workers.service.configPath };
+  // A counter that stores nothing.
+  const edge = await buildIn("edge", SERVICE_CONFIG, benchWorker("edge.ts"));
   const ofEdge = await measureBulks("edge", { ...workers, service: edge });
   const ofAll = await measureBulks("whole", workers);
   console.log(

@@ -5,11 +5,12 @@
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
-import { readFile, readdir } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { Miniflare, NoOpLog, convertV4MiniflareOptions } from "miniflare";
 import type { V4WorkerOptions } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_splitSqlQuery } from "wrangler";
+import { ROOT } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 
 export interface RunningWorker {
@@ -115,19 +116,26 @@ function beside({ durableObjects = {}, ...options }: V4WorkerOptions): V4WorkerO
   return { ...options, durableObjects: Object.fromEntries(objects) };
 }
 
-/** Applies the `.sql` files of a folder, or one file, to the Worker's D1 database. */
-export async function applySql(running: RunningWorker, binding: string, source: string): Promise<void> {
-  const files = source.endsWith(".sql")
-    ? [source]
-    : (await readdir(source))
-        .filter((name) => name.endsWith(".sql"))
-        .toSorted()
-        .map((name) => path.join(source, name));
-  const database = await running.miniflare.getD1Database(binding, "worker");
-  for (const file of files) {
-    const statements = unstable_splitSqlQuery(await readFile(file, "utf8"));
-    await database.batch(statements.map((statement) => database.prepare(statement)));
-  }
+const MIGRATIONS = path.join(ROOT, "migrations/d1");
+
+/** Starts this service, or a Worker with its bindings, on an empty D1 database. */
+export async function startEmpty(built: BuiltWorker, options: StartOptions): Promise<RunningWorker> {
+  const running = await start(built, options);
+  await createTables(running);
+  return running;
+}
+
+/** Creates the tables of this service in the Worker's empty D1 database. */
+export async function createTables(running: RunningWorker): Promise<void> {
+  const files = readdirSync(MIGRATIONS).filter((name) => name.endsWith(".sql"));
+  for (const file of files.toSorted()) await applySql(running, path.join(MIGRATIONS, file));
+}
+
+/** Applies a file of statements to the Worker's D1 database. */
+export async function applySql(running: RunningWorker, file: string): Promise<void> {
+  const database = await running.miniflare.getD1Database("DB", "worker");
+  const statements = unstable_splitSqlQuery(await readFile(file, "utf8"));
+  await database.batch(statements.map((statement) => database.prepare(statement)));
 }
 
 /** The workerd processes that this process has started. */

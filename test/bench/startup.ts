@@ -2,25 +2,19 @@
  * The CPU time of an isolate before its first request, by `wrangler check startup`: this service compared with the
  * bare Worker.
  */
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import path from "node:path";
-import { promisify } from "node:util";
+import { SERVICE_CONFIG, benchWorker, wrangler } from "./build.ts";
 import { median } from "./figures.ts";
 
 /** Maximum ratio to the bare Worker. */
 export const STARTUP_MAX_RATIO = 2.5;
 
 const CONFIGS = {
-  bare: "workers/bare.toml",
-  straightforward: "workers/straightforward.toml",
-  service: "../../wrangler.toml",
+  bare: benchWorker("bare.toml"),
+  straightforward: benchWorker("straightforward.toml"),
+  service: SERVICE_CONFIG,
 };
-const WRANGLER = path.join(
-  path.dirname(createRequire(import.meta.url).resolve("wrangler/package.json")),
-  "bin/wrangler.js",
-);
 
 type Name = keyof typeof CONFIGS;
 
@@ -48,12 +42,8 @@ export async function measureStartup(rounds: number, scratch: string): Promise<R
 }
 
 async function busyMs(name: Name, outFile: string): Promise<number> {
-  const config = path.join(import.meta.dirname, CONFIGS[name]);
-  await promisify(execFile)(
-    process.execPath,
-    [WRANGLER, "check", "startup", `--args=--config=${path.basename(config)}`, "--outfile", outFile],
-    { cwd: path.dirname(config), env: { ...process.env, WRANGLER_SEND_METRICS: "false", CI: "true" } },
-  );
+  const { dir, base } = path.parse(CONFIGS[name]);
+  await wrangler(["check", "startup", `--args=--config=${base}`, "--outfile", outFile], dir);
   const { nodes, samples, timeDeltas } = JSON.parse(await readFile(outFile, "utf8")) as Profile;
   const idle = new Set(nodes.filter(({ callFrame }) => callFrame.functionName === "(idle)").map(({ id }) => id));
   const microseconds = samples.reduce((sum, id, index) => sum + (idle.has(id) ? 0 : (timeDeltas[index] ?? 0)), 0);

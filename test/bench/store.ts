@@ -7,7 +7,7 @@ import path from "node:path";
 import { execFileSync } from "node:child_process";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { Bencher } from "./bencher.ts";
-import { build } from "./build.ts";
+import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 import { startStraightforward } from "./contestants.ts";
 import type { StoreFigure, StorePart } from "./figures.ts";
@@ -51,19 +51,17 @@ export async function measureStore(
   failures: string[],
   onPart: (part: StorePart) => void,
 ): Promise<StorePart[]> {
-  const bench = import.meta.dirname;
-  const buildIn = (name: string, config: string): Promise<BuiltWorker> =>
-    build(path.join(bench, config), path.join(scratch, "build", name));
-  const service = await buildIn("service", "../../wrangler.toml");
-  const filler = await buildIn("fill", "workers/fill.toml");
-  const straightforward = await buildIn("straightforward", "workers/straightforward.toml");
+  const buildTo = (name: string): string => path.join(scratch, "build", name);
+  const service = await build(SERVICE_CONFIG, buildTo("service"));
+  const filler = await build(SERVICE_CONFIG, buildTo("fill"), benchWorker("fill.ts"));
+  const straightforward = await build(benchWorker("straightforward.toml"), buildTo("straightforward"));
   const stateDir = path.join(scratch, "state");
   const parts: StorePart[] = [];
   const note = (part: StorePart): void => {
     parts.push(part);
     onPart(part);
   };
-  const startFiller = (): Promise<Filler> => Filler.start(service, filler, stateDir);
+  const startFiller = (): Promise<Filler> => Filler.start(filler, stateDir);
   const workspaces = await provisionAll(service, stateDir, signals);
 
   const segments = await fillAndCount(workspaces, startFiller, note);

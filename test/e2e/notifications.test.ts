@@ -21,7 +21,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await context?.close();
-  await receiver.close();
+  receiver.close();
 });
 
 afterAll(() => browser?.close());

@@ -10,22 +10,20 @@ import type { DemoKeys } from "../../src/dev/demo/senders.ts";
 import { sendThreeWeeks, waitUntilProcessed, beginOf } from "../../src/dev/sample.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/local-service.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
-import { build } from "../bench/build.ts";
-import { applySql, start } from "../bench/start.ts";
+import { SERVICE_CONFIG, build } from "../bench/build.ts";
+import { startEmpty } from "../bench/start.ts";
 import { launch } from "./support/chromium.ts";
 
-const ROOT = path.resolve(import.meta.dirname, "../..");
 const PICTURES = path.join(import.meta.dirname, "pictures");
 const TOKEN = "pictures-operator";
 const WHO = "joanna@example.com";
 
 const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-pictures-"));
-const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"), WORKER_WITH_CLOCK);
+const built = await build(SERVICE_CONFIG, path.join(scratch, "worker"), WORKER_WITH_CLOCK);
 const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
-const running = await start(built, { stateDir: path.join(scratch, "state"), vars });
+const running = await startEmpty(built, { stateDir: path.join(scratch, "state"), vars });
 const browser = await launch();
 try {
-  await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
   const operator = new OperatorClient(running.origin, TOKEN);
   const { home, keys } = await fill(operator);
   await mkdir(PICTURES, { recursive: true });

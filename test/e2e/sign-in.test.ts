@@ -2,7 +2,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startProvider } from "../sign-in/support/provider.ts";
-import { removeScratch, startService } from "../sign-in/support/service.ts";
+import { startWithMembers } from "../sign-in/support/members.ts";
 import { launch, newContext, signIn } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
@@ -14,7 +14,6 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await browser?.close();
-  removeScratch();
 });
 
 const account = (page: Page) => page.locator(".account");
@@ -37,7 +36,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
 
   test("by an OpenID provider", async () => {
     const provider = await startProvider();
-    const service = await startService({
+    const { service } = await startWithMembers({
       vars: { SIGN_IN: "oidc", OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: "signal-ingestion" },
     });
     provider.serve({
@@ -63,17 +62,17 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       await page.getByRole("heading", { name: "You are not a member of any workspace" }).waitFor();
     } finally {
       await context.close();
-      await service.stop();
+      await service.remove();
       provider.close();
     }
   });
 
   test("by Cloudflare Access, which has already asked", async () => {
-    const service = await startService({
+    const { service } = await startWithMembers({
       vars: { ACCESS_AUD: "an application" },
       access: { aud: "an application", identity: { email: "owner@acme.example" } },
     });
-    const { origin } = await service.miniflare.ready;
+    const { origin } = await service.running.miniflare.ready;
     const context = await newContext(browser, { baseURL: origin });
     try {
       const page = await context.newPage();
@@ -85,7 +84,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       await ended;
     } finally {
       await context.close();
-      await service.stop();
+      await service.remove();
     }
   });
 });

@@ -2,31 +2,30 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { BenchRule } from "../bench/rules.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
 import { Receiver } from "./support/receiver.ts";
-import { EventService, type Delivery, type EventWorkspace } from "./support/service.ts";
+import type { BenchRule } from "../bench/rules.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
+import { Service } from "../support/service.ts";
 
-const RULE: BenchRule = {
-  name: "visits",
-  event: "Visit",
-  match: "all",
-  conditions: [],
-  scoring_signal: "visit",
-  points: 1,
-};
+interface Delivery {
+  id: string;
+  state: "waiting" | "delivered" | "failed";
+  end_reason: string | null;
+  attempts: { ms: number; status: number | null; error: string | null; answer: string | null }[];
+}
 
-let service: EventService;
+let service: Service;
+let workspaces = 0;
 const open: Receiver[] = [];
 
 beforeAll(async () => {
-  service = await EventService.start();
+  service = await Service.make({ vars: { SIGN_IN: "local" } });
 });
 
-afterAll(() => service?.stop());
+afterAll(() => service?.remove());
 
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((receiver) => receiver.close()));
-});
+afterEach(() => open.splice(0).forEach((receiver) => receiver.close()));
 
 async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
   const receiver = await Receiver.listen();
@@ -35,10 +34,24 @@ async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
   return receiver;
 }
 
+function newWorkspace(rules: BenchRule[] = []): Promise<ProvisionedWorkspace> {
+  return service.api.provision({ slug: `events-${workspaces++}`, rules });
+}
+
+async function send({ key }: ProvisionedWorkspace, signals: object[]): Promise<void> {
+  const response = await service.post(`signal-staging/bulk/${key}`, signals);
+  expect(response.status, await response.text()).toBe(202);
+}
+
+async function deliveries({ home }: ProvisionedWorkspace, destination: string): Promise<Delivery[]> {
+  return (await service.api.get<{ items: Delivery[] }>(`${home}/destinations/${destination}/deliveries?limit=200`))
+    .items;
+}
+
 /** The result of the only attempt of a test delivery. */
-async function tested(workspace: EventWorkspace, destination: string): Promise<Delivery> {
-  const { id } = await workspace.test(destination);
-  const find = async () => (await workspace.deliveries(destination)).find((delivery) => delivery.id === id);
+async function tested(workspace: ProvisionedWorkspace, destination: string): Promise<Delivery> {
+  const { id } = await service.api.post<Delivery>(`${workspace.home}/destinations/${destination}/test`);
+  const find = async () => (await deliveries(workspace, destination)).find((delivery) => delivery.id === id);
   await expect.poll(async () => (await find())?.state).not.toBe("waiting");
   const delivery = await find();
   if (delivery === undefined) throw new Error("the test is gone");
@@ -46,10 +59,10 @@ async function tested(workspace: EventWorkspace, destination: string): Promise<D
 }
 
 test("a threshold crossing is notified within seconds, and the library verifies its signature", async () => {
-  const [workspace, receiver] = [await service.newWorkspace([{ ...RULE, points: 50 }]), await newReceiver()];
-  await workspace.call("PUT", "/thresholds", { thresholds: [50] });
-  await workspace.tell(receiver);
-  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  const [workspace, receiver] = [await newWorkspace([{ ...VISIT_RULE, points: 50 }]), await newReceiver()];
+  await service.api.call("PUT", `${workspace.home}/thresholds`, { thresholds: [50] });
+  await receiver.subscribe(service.api, workspace);
+  await send(workspace, [{ email: "jane@example.com", event: "Visit" }]);
   await expect.poll(() => receiver.received.length).toBe(2);
   expect(receiver.ofType("person.score_crossed")[0]?.body).toMatchObject({
     workspace: workspace.id,
@@ -62,10 +75,10 @@ test("a threshold crossing is notified within seconds, and the library verifies 
 });
 
 test("after a rotation both secrets verify until the overlap ends", async () => {
-  const [workspace, receiver] = [await service.newWorkspace(), await newReceiver()];
-  const id = await workspace.tell(receiver);
+  const [workspace, receiver] = [await newWorkspace(), await newReceiver()];
+  const id = await receiver.subscribe(service.api, workspace);
   const old = receiver.secret;
-  const { secret } = await workspace.call<{ secret: string }>("POST", `/destinations/${id}/rotate-secret`, {
+  const { secret } = await service.api.post<{ secret: string }>(`${workspace.home}/destinations/${id}/rotate-secret`, {
     overlap: "1h",
   });
   await tested(workspace, id);
@@ -73,7 +86,7 @@ test("after a rotation both secrets verify until the overlap ends", async () => 
   await tested(workspace, id);
   expect(secret).not.toBe(old);
   expect(receiver.received.map(({ signatures }) => signatures)).toEqual([2, 2]);
-  await workspace.call("POST", `/destinations/${id}/rotate-secret`, { overlap: "none" });
+  await service.api.post(`${workspace.home}/destinations/${id}/rotate-secret`, { overlap: "none" });
   expect(receiver.forged).toEqual([]);
   await tested(workspace, id);
   expect(receiver.received.at(-1)?.signatures).toBe(1);
@@ -81,9 +94,9 @@ test("after a rotation both secrets verify until the overlap ends", async () => 
 });
 
 test("a Slack-compatible webhook receives a sentence with a link", async () => {
-  const [workspace, receiver] = [await service.newWorkspace([RULE]), await newReceiver()];
-  await workspace.tell(receiver, ["person.scored"], "slack");
-  await workspace.send([{ email: "b&c@example.com", event: "Visit" }]);
+  const [workspace, receiver] = [await newWorkspace([VISIT_RULE]), await newReceiver()];
+  await receiver.subscribe(service.api, workspace, ["person.scored"], "slack");
+  await send(workspace, [{ email: "b&c@example.com", event: "Visit" }]);
   await expect.poll(() => receiver.received.length).toBe(1);
   expect(JSON.parse(receiver.received[0]?.text ?? "")).toEqual({
     text: `1 scoring signal, +1 points: \`b&amp;c@example.com\`. <${service.origin}/w/${workspace.slug}/people/b%26c%40example.com|Show>`,
@@ -95,13 +108,13 @@ test("a failed delivery is repeated with the same id and body, and reports the f
     response.statusCode = nth === 1 ? 500 : 200;
     response.end(nth === 1 ? "not now <b>" : "ok");
   });
-  const workspace = await service.newWorkspace([RULE]);
-  const id = await workspace.tell(receiver, ["person.scored"]);
-  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  const workspace = await newWorkspace([VISIT_RULE]);
+  const id = await receiver.subscribe(service.api, workspace, ["person.scored"]);
+  await send(workspace, [{ email: "jane@example.com", event: "Visit" }]);
   await expect.poll(() => receiver.received.length).toBe(2);
   expect(receiver.received[0]).toEqual(receiver.received[1]);
-  await expect.poll(async () => (await workspace.deliveries(id))[0]?.state).toBe("delivered");
-  const attempts = (await workspace.deliveries(id))[0]?.attempts;
+  await expect.poll(async () => (await deliveries(workspace, id))[0]?.state).toBe("delivered");
+  const attempts = (await deliveries(workspace, id))[0]?.attempts;
   expect(attempts).toMatchObject([
     { status: 500, error: "It answered 500.", answer: "not now <b>" },
     { status: 200, error: null, answer: "ok" },
@@ -113,8 +126,8 @@ test("a redirect counts as a failure, says so, and is not followed", async () =>
   const receiver = await newReceiver((response) => {
     response.writeHead(307, { location: elsewhere.url }).end();
   });
-  const workspace = await service.newWorkspace();
-  const delivery = await tested(workspace, await workspace.tell(receiver));
+  const workspace = await newWorkspace();
+  const delivery = await tested(workspace, await receiver.subscribe(service.api, workspace));
   expect(delivery).toMatchObject({ state: "failed", attempts: [{ status: 307 }] });
   expect(delivery.attempts[0]?.error).toMatch(/redirect, which is not followed/);
   expect(elsewhere.received).toEqual([]);
@@ -122,13 +135,16 @@ test("a redirect counts as a failure, says so, and is not followed", async () =>
 
 test("a hanging receiver fails after ten seconds and delays no other destination", async () => {
   const [hanging, swift] = [await newReceiver(() => undefined), await newReceiver()];
-  const workspace = await service.newWorkspace([RULE]);
-  const [id] = [await workspace.tell(hanging, ["person.scored"]), await workspace.tell(swift, ["person.scored"])];
-  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  const workspace = await newWorkspace([VISIT_RULE]);
+  const [id] = [
+    await hanging.subscribe(service.api, workspace, ["person.scored"]),
+    await swift.subscribe(service.api, workspace, ["person.scored"]),
+  ];
+  await send(workspace, [{ email: "jane@example.com", event: "Visit" }]);
   await expect.poll(() => swift.received.length).toBe(1);
-  expect((await workspace.deliveries(id))[0]?.attempts).toEqual([]);
-  await expect.poll(async () => (await workspace.deliveries(id))[0]?.attempts.length).toBe(1);
-  const attempt = (await workspace.deliveries(id))[0]?.attempts[0];
+  expect((await deliveries(workspace, id))[0]?.attempts).toEqual([]);
+  await expect.poll(async () => (await deliveries(workspace, id))[0]?.attempts.length).toBe(1);
+  const attempt = (await deliveries(workspace, id))[0]?.attempts[0];
   expect(attempt).toMatchObject({ status: null, error: "No answer within 10 seconds." });
   expect(attempt?.ms).toBeGreaterThanOrEqual(9_900);
 });
@@ -145,8 +161,8 @@ test("the first KB of a 10 MB answer is kept, and the rest is not read", async (
     }
     response.end();
   });
-  const workspace = await service.newWorkspace();
-  const delivery = await tested(workspace, await workspace.tell(receiver));
+  const workspace = await newWorkspace();
+  const delivery = await tested(workspace, await receiver.subscribe(service.api, workspace));
   expect(delivery).toMatchObject({ state: "delivered", attempts: [{ status: 200, answer: "x".repeat(1_024) }] });
   await expect.poll(() => written).toBeLessThan(10 * 1024 * 1024);
 });
@@ -154,26 +170,33 @@ test("the first KB of a 10 MB answer is kept, and the rest is not read", async (
 test("a 410 answer switches the destination off, and the other destinations are notified", async () => {
   const gone = await newReceiver((response) => void response.writeHead(410).end("no such hook"));
   const otherReceiver = await newReceiver();
-  const workspace = await service.newWorkspace([RULE]);
-  const id = await workspace.tell(gone, ["person.scored"]);
-  await workspace.tell(otherReceiver, ["usage.level"]);
-  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  const workspace = await newWorkspace([VISIT_RULE]);
+  const id = await gone.subscribe(service.api, workspace, ["person.scored"]);
+  await otherReceiver.subscribe(service.api, workspace, ["usage.level"]);
+  await send(workspace, [{ email: "jane@example.com", event: "Visit" }]);
   await expect.poll(() => otherReceiver.received.length).toBe(1);
   expect(otherReceiver.received[0]?.body).toMatchObject({
     type: "destination.disabled",
     data: { destination_id: id, destination_name: "Receiver", reason: "gone" },
   });
-  expect(await workspace.destination(id)).toMatchObject({ state: "disabled", disabled_reason: "gone", waiting: 0 });
-  expect(await workspace.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
-  await workspace.send([{ email: "joe@example.com", event: "Visit" }]);
-  await expect.poll(async () => (await workspace.call<{ balanced: boolean }>("GET", "/books")).balanced).toBe(true);
+  expect(await service.api.get<{ waiting: number }>(`${workspace.home}/destinations/${id}`)).toMatchObject({
+    state: "disabled",
+    disabled_reason: "gone",
+    waiting: 0,
+  });
+  expect(await deliveries(workspace, id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
+  await send(workspace, [{ email: "joe@example.com", event: "Visit" }]);
+  await expect.poll(async () => (await service.api.books(workspace.id)).balanced).toBe(true);
   expect(gone.received).toHaveLength(1);
 });
 
 test("10,000 scoring signals are notified once to each of two destinations, with at most one delivery a second", async () => {
   const [first, second] = [await newReceiver(), await newReceiver()];
-  const workspace = await service.newWorkspace([RULE]);
-  const ids = [await workspace.tell(first, ["person.scored"]), await workspace.tell(second, ["person.scored"])];
+  const workspace = await newWorkspace([VISIT_RULE]);
+  const ids = [
+    await first.subscribe(service.api, workspace, ["person.scored"]),
+    await second.subscribe(service.api, workspace, ["person.scored"]),
+  ];
   const signals = Array.from({ length: 10_000 }, (_, n) => ({
     email: `p${n % 100}@example.com`,
     event: "Visit",
@@ -188,7 +211,7 @@ test("10,000 scoring signals are notified once to each of two destinations, with
     return times;
   });
   const sentMs = Date.now();
-  await workspace.send(signals);
+  await send(workspace, signals);
   const notified = ({ received }: Receiver): string[] =>
     received.flatMap(({ body }) =>
       ((body?.data["scoring_signals"] as { signal_id: string }[] | undefined) ?? []).map((signal) => signal.signal_id),
@@ -206,5 +229,8 @@ test("10,000 scoring signals are notified once to each of two destinations, with
     const seconds = ((times.at(-1) ?? 0) - sentMs) / 1_000;
     expect(times.length).toBeLessThanOrEqual(Math.ceil(seconds) + 1);
   }
-  for (const id of ids) await expect.poll(async () => (await workspace.destination(id)).waiting).toBe(0);
+  for (const id of ids)
+    await expect
+      .poll(async () => (await service.api.get<{ waiting: number }>(`${workspace.home}/destinations/${id}`)).waiting)
+      .toBe(0);
 }, 180_000);

@@ -2,46 +2,32 @@
  * Invariant 4 over HTTP: no call that begins after a deactivation has returned is answered with 202, although two
  * isolates cache the key and 32 senders use it. `npm run test:races -- --trials 1000` for longer.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import os from "node:os";
-import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { randomNumbers } from "../../src/dev/sample.ts";
-import { buildOnce } from "../bench/build.ts";
+import { SERVICE_CONFIG, buildOnce } from "../bench/build.ts";
 import { OperatorApi } from "../bench/operator-api.ts";
-import { applySql, start } from "../bench/start.ts";
-import type { RunningWorker } from "../bench/start.ts";
-import { amount, seedOr } from "../support/amount.ts";
-import { note } from "../support/note.ts";
+import { amount, seedOr, note } from "../support/amount.ts";
+import { Service } from "../support/service.ts";
 
 const TRIALS = Number(process.env["RACES_TRIALS"] ?? amount(1, 10));
 const FIRST_SEED = seedOr(process.env["RACES_SEED"]);
-const ROOT = path.resolve(import.meta.dirname, "../..");
-const TOKEN = "races-operator";
 const SENDERS = 32;
 /** Calls that each sender makes after the refusal of the deactivated key. */
 const CALLS_AFTER = 2;
 
-let scratch: string;
-let running: RunningWorker;
+let service: Service;
 /** Two Workers with the same database and the same objects, each an isolate with a separate cache of keys. */
 let origins: [string, string];
 let workspaceId: string;
 
 beforeAll(async () => {
-  scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-races-"));
-  const built = await buildOnce(path.join(ROOT, "wrangler.toml"));
-  const vars = { OPERATOR_TOKEN: TOKEN, REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" };
-  running = await start(built, { stateDir: path.join(scratch, "state"), vars, consumer: built });
-  await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
-  origins = [running.origin, running.besideOrigin];
-  ({ workspaceId } = await new OperatorApi(running.origin, TOKEN).provision(100_000_000, []));
+  const vars = { REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" };
+  service = await Service.make({ vars, consumer: await buildOnce(SERVICE_CONFIG) });
+  origins = [service.origin, service.running.besideOrigin];
+  ({ id: workspaceId } = await service.api.provision());
 }, 120_000);
 
-afterAll(async () => {
-  await running.stop();
-  rmSync(scratch, { recursive: true, force: true });
-});
+afterAll(() => service.remove());
 
 interface Made {
   sent: number;
@@ -54,7 +40,7 @@ interface Made {
 async function trial(seed: number): Promise<Made> {
   const random = randomNumbers(seed);
   const [firstOrigin, secondOrigin] = random() < 0.5 ? origins : [origins[1], origins[0]];
-  const api = new OperatorApi(firstOrigin, TOKEN);
+  const api = new OperatorApi(firstOrigin, service.token);
   const { id, key } = await api.newKey(workspaceId);
   const enough = SENDERS + Math.floor(random() * 200);
   const isRotated = random() < 0.25;
@@ -114,9 +100,7 @@ test(
     note(
       `races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${all.sent} calls, ${all.accepted} signals accepted, ${all.after.length} calls after a deactivation, none accepted`,
     );
-    const usage = await new OperatorApi(running.origin, TOKEN).get<{ accepted: number }>(
-      `workspaces/${workspaceId}/usage`,
-    );
+    const usage = await service.api.get<{ accepted: number }>(`workspaces/${workspaceId}/usage`);
     expect(usage.accepted).toBe(all.accepted);
   },
   60_000 + TRIALS * 5_000,

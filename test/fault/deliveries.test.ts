@@ -4,18 +4,11 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { BenchRule } from "../bench/rules.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
 import { Receiver, type Received } from "../events/support/receiver.ts";
-import { Service, chances } from "./support/service.ts";
+import { Service, chances } from "../support/service.ts";
 
-const RULE: BenchRule = {
-  name: "visits",
-  event: "Visit",
-  match: "all",
-  conditions: [],
-  scoring_signal: "visit",
-  points: 1,
-};
 const ROUNDS = 6;
 const SIGNALS_A_ROUND = 60;
 const PEOPLE = 12;
@@ -27,24 +20,19 @@ const VARS = { SIGN_IN: "local", DELIVERY_LEASE_MS: String(LEASE_MS) };
 const random = chances("kill -9 while events are delivered");
 let service: Service;
 let receiver: Receiver;
-let workspaceId = "";
-let key = "";
+let workspace: ProvisionedWorkspace;
 
 beforeAll(async () => {
-  service = await Service.make(VARS);
+  service = await Service.makeShifted(VARS);
   receiver = await Receiver.listen();
-  ({ workspaceId, key } = await service.api.provision(1_000_000, [RULE]));
-  const workspace = `workspaces/${workspaceId}`;
-  await service.api.call("PUT", `${workspace}/thresholds`, { thresholds: [THRESHOLD] });
-  const events = ["person.scored", "person.score_crossed"];
-  const wanted = { name: "Receiver", type: "webhook", target: receiver.url, events };
-  const { secret } = await service.api.post<{ secret: string }>(`${workspace}/destinations`, wanted);
-  receiver.secret = secret;
+  workspace = await service.api.provision({ rules: [VISIT_RULE] });
+  await service.api.call("PUT", `${workspace.home}/thresholds`, { thresholds: [THRESHOLD] });
+  await receiver.subscribe(service.api, workspace, ["person.scored", "person.score_crossed"]);
 });
 
 afterAll(async () => {
   await service.remove();
-  await receiver.close();
+  receiver.close();
 });
 
 /** Whether the service dies at the receiver's next request: before its answer, or just after. */
@@ -73,7 +61,7 @@ async function sendUntilKilled(round: number): Promise<string[]> {
     if (n >= SIGNALS_A_ROUND) await sleep(100);
     const signal = { email: `p${Math.floor(random() * PEOPLE)}@example.com`, event: "Visit", properties: { round, n } };
     try {
-      const answer = await service.post(`signal-staging/webhook/${key}`, JSON.stringify(signal));
+      const answer = await service.post(`signal-staging/webhook/${workspace.key}`, signal);
       if (answer.status === 202) ids.push((JSON.parse(await answer.text()) as { id: string }).id);
     } catch {
       return ids;
@@ -97,7 +85,7 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
     const [ids] = await Promise.all([sendUntilKilled(round), dead]);
     sent.push(...ids);
     receiver.answer = (response) => void response.end();
-    await service.start(0, VARS);
+    await service.start();
   }
   expect(sent.length).toBeGreaterThan(ROUNDS);
   const notified = () => new Set(receiver.received.flatMap(scoringSignals));
@@ -114,9 +102,7 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
   expect([...bodies.values()].filter(({ size }) => size > 1)).toEqual([]);
   expect([...idsOf].filter(([, ids]) => ids.size > 1)).toEqual([]);
 
-  const { items } = await service.api.get<{ items: { email: string; score: number }[] }>(
-    `workspaces/${workspaceId}/people?limit=200`,
-  );
+  const items = await service.api.list<{ email: string; score: number }>(`${workspace.home}/people`);
   const over = items.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email);
   const crossings = receiver.received.filter(({ body }) => body?.type === "person.score_crossed");
   const crossingIds = Map.groupBy(crossings, ({ body }) => String(body?.data["email"]));
@@ -125,6 +111,6 @@ test("after kill -9 at every step every scoring signal and crossing is notified 
 }, 600_000);
 
 async function waiting(): Promise<number> {
-  const { items } = await service.api.get<{ items: { waiting: number }[] }>(`workspaces/${workspaceId}/destinations`);
+  const items = await service.api.list<{ waiting: number }>(`${workspace.home}/destinations`);
   return items.reduce((sum, destination) => sum + destination.waiting, 0);
 }

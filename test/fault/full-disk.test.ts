@@ -6,9 +6,10 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { BooksAnswer } from "../../src/dev/operator-client.ts";
-import { Service } from "./support/service.ts";
-import { note } from "../support/note.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
+import { expectProcessed } from "./support/until-killed.ts";
+import { Service } from "../support/service.ts";
+import { note } from "../support/amount.ts";
 
 const DISK = process.env["CRASH_DISK"];
 const CONNECTIONS = 8;
@@ -18,7 +19,7 @@ const LEFT_BYTES = 6 * 1024 * 1024;
 const PAYLOAD_BYTES = 20_000;
 
 let service: Service | undefined;
-let [workspaceId, key] = ["", ""];
+let workspace: ProvisionedWorkspace;
 let sent = 0;
 const acknowledged: string[] = [];
 
@@ -36,11 +37,11 @@ function mount(directory: string, size: string): boolean {
 
 beforeAll(async () => {
   if (DISK === undefined) return;
-  const built = await Service.build();
+  const built = await Service.shifted();
   if (!mount(built.stateDir, DISK)) return built.remove();
   service = built;
-  await service.migrate(0, {});
-  ({ workspaceId, key } = await service.api.provision(1_000_000, []));
+  await service.startEmpty();
+  workspace = await service.api.provision();
 });
 
 afterAll(async () => {
@@ -54,8 +55,8 @@ async function post(): Promise<number> {
   if (service === undefined) throw new Error("there is no service");
   const text = Buffer.from(crypto.getRandomValues(new Uint8Array((PAYLOAD_BYTES * 3) / 4))).toString("base64");
   const n = sent++;
-  const body = JSON.stringify({ email: `p${n % 20}@example.com`, event: "Visit", messageId: `message ${n}`, text });
-  const answer = await service.post(`signal-staging/webhook/${key}`, body);
+  const signal = { email: `p${n % 20}@example.com`, event: "Visit", messageId: `message ${n}`, text };
+  const answer = await service.post(`signal-staging/webhook/${workspace.key}`, signal);
   const answerText = await answer.text();
   expect([202, 503], answerText).toContain(answer.status);
   if (answer.status === 202) acknowledged.push((JSON.parse(answerText) as { id: string }).id);
@@ -74,7 +75,7 @@ async function postMany(calls: number): Promise<number[]> {
 
 test("a full disk answers 503, loses no acknowledged signal, and recovers once there is room", async ({ skip }) => {
   if (service === undefined) return skip("needs --disk, and the right to mount");
-  const { api, stateDir } = service;
+  const { stateDir } = service;
   const ballast = path.join(stateDir, "ballast");
   await postMany(50);
   const { bavail, bsize } = statfsSync(stateDir);
@@ -88,19 +89,7 @@ test("a full disk answers 503, loses no acknowledged signal, and recovers once t
 
   rmSync(ballast);
   await expect.poll(post, { timeout: 120_000, interval: 500 }).toBe(202);
-  await expect
-    .poll(async () => (await api.get<BooksAnswer>(`workspaces/${workspaceId}/books`)).in_flight, {
-      timeout: 180_000,
-      interval: 500,
-    })
-    .toBe(0);
-  const signals = await api.list<{ id: string; status: string }>(`workspaces/${workspaceId}/signals`);
-  const places = new Map(signals.map(({ id, status }) => [id, status]));
-  const lost = acknowledged.filter((id) => places.get(id) !== "processed").length;
   const refused = [...filling, ...whileFull].filter((status) => status === 503).length;
-  note(`full disk: ${acknowledged.length} answered with 202, ${lost} lost, ${refused} with 503`);
-  expect(lost).toBe(0);
-  expect(places.size).toBe(signals.length);
-  const books = await api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
-  expect(books).toMatchObject({ accepted: signals.length, in_flight: 0, balanced: true });
+  note(`full disk: ${acknowledged.length} answered with 202, ${refused} with 503`);
+  await expectProcessed(service, workspace, acknowledged);
 }, 600_000);

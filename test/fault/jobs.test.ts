@@ -10,9 +10,10 @@ import { DAY_MS } from "../../src/domain/duration.ts";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
-import { Service, chances } from "./support/service.ts";
-import { VISIT_RULE } from "./support/visit-rule.ts";
+import { Service, chances } from "../support/service.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
 import { readStored } from "./support/stored.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
 /** Kills of each job, at random moments. */
@@ -32,10 +33,7 @@ const BEGUN = { timeout: 20_000, interval: 1 };
 const PEOPLE = 20;
 const LARGE_TEXT_BYTES = 8_000;
 
-interface Workspace {
-  id: string;
-  key: string;
-}
+type Workspace = Pick<ProvisionedWorkspace, "id" | "key" | "home">;
 
 interface Exported {
   id: string;
@@ -62,8 +60,8 @@ const EXPIRED_BULKS = 2;
 const texts = Array.from({ length: 1_200 }, () => randomBytes(LARGE_TEXT_BYTES * 0.75).toString("base64"));
 
 beforeAll(async () => {
-  service = await Service.make();
-  await service.start(LONG_AGO_MS);
+  service = await Service.makeShifted();
+  await service.start({ aheadMs: LONG_AGO_MS });
   for (const [slug, workspace] of Object.entries(old)) Object.assign(workspace, await provision(slug));
   const identify = { type: "identify", ...GONE, email: undefined, traits: { email: GONE.email, name: "Zoe Gone" } };
   const signals = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
@@ -84,7 +82,7 @@ beforeAll(async () => {
 afterAll(() => service.remove());
 
 /** By the real clock again. */
-afterEach(() => service.start());
+afterEach(async () => void (await service.start()));
 
 test("spec §6: after kill -9 during the linking of a visitor's earlier signals, each belongs to the person and scores once", async () => {
   const workspace = await provision("link");
@@ -94,7 +92,7 @@ test("spec §6: after kill -9 during the linking of a visitor's earlier signals,
   const score = async () => (await scores(workspace)).get(email) ?? 0;
   const identify = { type: "identify", messageId: "once", anonymousId, traits: { email } };
   await killWhileUnderWay(
-    () => service.post(`signal-staging/webhook/${workspace.key}`, JSON.stringify(identify)),
+    () => service.post(`signal-staging/webhook/${workspace.key}`, identify),
     async () => stageOf(await score(), sent),
   );
   await expect.poll(score, PATIENCE).toBe(sent);
@@ -107,8 +105,8 @@ test("design §8.5: after kill -9 during the application of a rule to the past, 
   const sent = 8_000;
   const ids = await send(workspace, visits(sent));
   const rule = { ...VISIT_RULE, name: "On the past", scoring_signal: "looked_back", points: 3 };
-  const { id } = await service.api.post<{ id: string }>(`workspaces/${workspace.id}/rules`, rule);
-  const path = `workspaces/${workspace.id}/rules/${id}/apply`;
+  const { id } = await service.api.post<{ id: string }>(`${workspace.home}/rules`, rule);
+  const path = `${workspace.home}/rules/${id}/apply`;
   const job = () => service.api.get<{ status: string; scanned: number; added: number }>(path);
   await service.api.post(path);
   await killWhileUnderWay(
@@ -129,7 +127,7 @@ test("design §8.5: after kill -9 during the application of a rule to the past, 
 test("design §8: after kill -9 during a person's deletion, all of their data is gone, and all other data is intact", async () => {
   const { deletion: workspace } = old;
   const before = await scores(workspace);
-  const person = `workspaces/${workspace.id}/people/${GONE.email}`;
+  const person = `${workspace.home}/people/${GONE.email}`;
   await service.api.call("DELETE", person);
   const receipt = () => service.api.get<{ complete: boolean; signals: number }>(`${person}/deletion`);
   await killWhileUnderWay(
@@ -153,7 +151,7 @@ test("after kill -9 during retention, expired data is gone, all other data is th
   const { retention: workspace } = old;
   const fresh = await send(workspace, visits(1_000));
   const [first, last] = [sentLongAgo.retention[0] ?? "", sentLongAgo.retention.at(-1) ?? ""];
-  const isThere = async (id: string) => (await service.get(`workspaces/${workspace.id}/signals/${id}`)).status === 200;
+  const isThere = async (id: string) => (await service.get(`${workspace.home}/signals/${id}`)).status === 200;
   await killWhileUnderWay(
     () => setPlan("retention", { retention_days: RETENTION_DAYS }),
     async () => {
@@ -173,23 +171,22 @@ test("design §6: after kill -9 during the release of held signals, each is rele
   const limit = 1_500;
   await setPlan("held", { signal_limit: limit });
   const ids = await send(workspace, visits(2 * limit));
-  expect(await books(workspace)).toMatchObject({ processed: limit, held: limit });
-  await service.api.call("PATCH", `workspaces/${workspace.id}`, { overages: true });
-  const release = () => service.api.post<{ still_held: number }>(`workspaces/${workspace.id}/held/release`);
+  expect(await service.api.books(workspace.id)).toMatchObject({ processed: limit, held: limit });
+  await service.api.call("PATCH", workspace.home, { overages: true });
+  const release = () => service.api.post<{ still_held: number }>(`${workspace.home}/held/release`);
   await killOncePressed(release);
   await expect.poll(async () => (await release()).still_held, PATIENCE).toBe(0);
   const all = await expectBooks(workspace, ids, { accepted: 2 * limit, processed: 2 * limit, held: 0 });
   expect(all).toHaveLength(2 * limit);
   expect(new Set((await scores(workspace)).values())).toEqual(new Set([(2 * limit) / PEOPLE]));
-  const usage = await service.api.get(`workspaces/${workspace.id}/usage`);
+  const usage = await service.api.get(`${workspace.home}/usage`);
   expect(usage).toMatchObject({ accepted: 2 * limit, held: 0, overage: limit });
 }, 120_000);
 
 test("design §8: after kill -9 during a replay of dead letters, requested twice each time, each is recorded once", async () => {
   const workspace = await provision("dead");
   const attributes = Array.from({ length: 24 }, (_, n) => `a${n}`);
-  const { key } = await service.api.post<{ key: string }>(`workspaces/${workspace.id}/keys`, {
-    name: "Accounts",
+  const { key } = await service.api.newKey(workspace.id, {
     endpoint_type: "product_org",
     payload_template: [
       { target: "external_id", path: "id", type: "string" },
@@ -197,10 +194,13 @@ test("design §8: after kill -9 during a replay of dead letters, requested twice
     ],
   });
   const update = (values: object[]) =>
-    service.post(`product-orgs/webhook/${key}`, JSON.stringify(values.map((value) => ({ id: "acme", ...value }))));
+    service.post(
+      `product-orgs/webhook/${key}`,
+      values.map((value) => ({ id: "acme", ...value })),
+    );
   const bytesEach = Math.floor(ROW_MAX_BYTES / attributes.length) - 400;
   expect((await update(attributes.map((name) => ({ [name]: "x".repeat(bytesEach) })))).status).toBe(202);
-  await settled(workspace);
+  await service.api.settled(workspace.id);
   // None of these fits until one of the others becomes smaller.
   const dead = 1_000;
   const extra = (n: number) => `${n} ${"y".repeat(ROW_MAX_BYTES - attributes.length * bytesEach)}`;
@@ -209,22 +209,22 @@ test("design §8: after kill -9 during a replay of dead letters, requested twice
     const answer = await update(Array.from({ length: 250 }, (_, n) => ({ extra: extra(from + n) })));
     answers.push((await answer.json()) as { results: { id: string }[] });
   }
-  await settled(workspace);
-  expect(await books(workspace)).toMatchObject({ dead_lettered: dead });
+  await service.api.settled(workspace.id);
+  expect(await service.api.books(workspace.id)).toMatchObject({ dead_lettered: dead });
   await update([{ a0: "small" }]);
-  await settled(workspace);
+  await service.api.settled(workspace.id);
 
-  const replay = () => service.api.post(`workspaces/${workspace.id}/dead-letters/replay`);
+  const replay = () => service.api.post(`${workspace.home}/dead-letters/replay`);
   const twice = () => Promise.all([replay(), replay()]);
   await killOncePressed(twice);
   await twice();
-  await expect.poll(async () => (await books(workspace)).dead_lettered, PATIENCE).toBe(0);
+  await expect.poll(async () => (await service.api.books(workspace.id)).dead_lettered, PATIENCE).toBe(0);
   const ids = answers.flatMap(({ results }) => results.map(({ id }) => id));
   const sent = attributes.length + dead + 1;
   const all = await expectBooks(workspace, ids, { accepted: sent, processed: sent, dead_lettered: 0 });
   expect(all).toHaveLength(sent);
   const { items } = await service.api.get<{ items: { attributes: Record<string, string> }[] }>(
-    `workspaces/${workspace.id}/accounts?external_id=acme`,
+    `${workspace.home}/accounts?external_id=acme`,
   );
   expect(items).toHaveLength(1);
   expect(items[0]?.attributes).toMatchObject({ a0: "small", extra: extra(dead - 1) });
@@ -267,7 +267,7 @@ test("an export cut off by kill -9 has no regular end; a second request returns 
     texts.map((text, n) => ({ email: "p@example.com", event: "Visit", properties: { n, text } })),
   );
   for (let kills = 0; kills < KILLS; kills++) {
-    const reader = (await service.get(`workspaces/${workspace.id}/export/signals`)).body?.getReader();
+    const reader = (await service.get(`${workspace.home}/export/signals`)).body?.getReader();
     expect((await reader?.read())?.done).toBe(false);
     await sleep(random() * LATEST_KILL_MS);
     await service.kill();
@@ -282,23 +282,20 @@ test("an export cut off by kill -9 has no regular end; a second request returns 
 }, 120_000);
 
 function nowhere(): Workspace {
-  return { id: "", key: "" };
+  return { id: "", key: "", home: "" };
 }
 
 async function provision(slug: string): Promise<Workspace> {
-  await setPlan(slug, {});
-  const { id } = await service.api.post<{ id: string }>("workspaces", { slug, name: slug, plan: slug });
-  const { key } = await service.api.post<{ key: string }>(`workspaces/${id}/keys`, { name: "Key" });
-  await service.api.post(`workspaces/${id}/rules`, VISIT_RULE);
-  provisioned.set(slug, { id, key });
-  return { id, key };
+  const workspace = await service.api.provision({ slug, rules: [VISIT_RULE], anchorMs: service.nowMs });
+  provisioned.set(slug, workspace);
+  return workspace;
 }
 
 /** Each workspace has its own. Setting it tells the workspace's objects, which wakes their alarms. */
 async function setPlan(slug: string, terms: { signal_limit?: number; retention_days?: number }): Promise<void> {
   await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
   const workspace = provisioned.get(slug);
-  if (workspace !== undefined) await service.api.call("PATCH", `workspaces/${workspace.id}`, { plan: slug });
+  if (workspace !== undefined) await service.api.call("PATCH", workspace.home, { plan: slug });
 }
 
 /** @param bulk those of one are others than those of another. */
@@ -313,20 +310,12 @@ async function send(workspace: Workspace, signals: readonly object[]): Promise<s
   const answer = await service.post(`signal-staging/bulk/${workspace.key}`, body);
   expect(answer.status).toBe(202);
   const { results, id } = (await answer.json()) as { results?: { id: string }[]; id?: string };
-  await settled(workspace);
+  await service.api.settled(workspace.id);
   return results?.map((result) => result.id) ?? [id ?? ""];
 }
 
-function books({ id }: Workspace): Promise<BooksAnswer> {
-  return service.api.get(`workspaces/${id}/books`);
-}
-
-async function settled(workspace: Workspace): Promise<void> {
-  await vi.waitFor(async () => expect((await books(workspace)).in_flight).toBe(0), PATIENCE);
-}
-
-async function scores({ id }: Workspace): Promise<Map<string, number>> {
-  const people = await service.api.list<{ email: string; score: number }>(`workspaces/${id}/people`);
+async function scores({ home }: Workspace): Promise<Map<string, number>> {
+  const people = await service.api.list<{ email: string; score: number }>(`${home}/people`);
   return new Map(people.map(({ email, score }) => [email, score]));
 }
 
@@ -338,9 +327,11 @@ async function expectBooks(
   { hasDropped = false } = {},
 ): Promise<Exported[]> {
   // Released signals are held until they are recorded.
-  await expect.poll(() => books(workspace), PATIENCE).toMatchObject({ ...expected, in_flight: 0, balanced: true });
+  await expect
+    .poll(() => service.api.books(workspace.id), PATIENCE)
+    .toMatchObject({ ...expected, in_flight: 0, balanced: true });
   await readStored(service, workspace.id, (state) => expectStateToAddUp(state, { hasDropped }));
-  const text = await (await service.get(`workspaces/${workspace.id}/export/signals`)).text();
+  const text = await (await service.get(`${workspace.home}/export/signals`)).text();
   const all = text
     .trimEnd()
     .split("\n")
@@ -384,7 +375,7 @@ async function killWhileUnderWay(
 
 /** An upload to R2 in progress at the kill may still arrive, and is removed only after a while. */
 async function waitForAbandoned(slug: string): Promise<void> {
-  await service.start(COLD_ABANDONED_MS);
+  await service.start({ aheadMs: COLD_ABANDONED_MS });
   await setPlan(slug, {});
 }
 

@@ -3,12 +3,12 @@
  * signal, and returns to normal soon after. `npm run test:overload -- --seconds 60` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { BooksAnswer } from "../../src/dev/operator-client.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
 import { callSteadily } from "./support/open-loop.ts";
 import type { Answered, Call } from "./support/open-loop.ts";
-import { Service } from "./support/service.ts";
-import { VISIT_RULE } from "./support/visit-rule.ts";
-import { note } from "../support/note.ts";
+import { Service } from "../support/service.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
+import { note } from "../support/amount.ts";
 
 const SECONDS = Number(process.env["OVERLOAD_SECONDS"] ?? 6);
 /** Duration of the measurement of the capacity. */
@@ -29,17 +29,16 @@ const USUAL_PER_SECOND = 1_500;
 const ALLOWED = 1 / 4;
 
 let service: Service;
-let workspaceId = "";
+let workspace: ProvisionedWorkspace;
 let keys: string[] = [];
 let sent = 0;
 const accepted: string[] = [];
 
 beforeAll(async () => {
-  service = await Service.make();
-  const made = await service.api.provision(1_000_000_000, [VISIT_RULE]);
-  ({ workspaceId } = made);
-  keys = [made.key];
-  while (keys.length < KEYS) keys.push((await service.api.newKey(workspaceId)).key);
+  service = await Service.makeShifted();
+  workspace = await service.api.provision({ rules: [VISIT_RULE] });
+  keys = [workspace.key];
+  while (keys.length < KEYS) keys.push((await service.api.newKey(workspace.id)).key);
 });
 
 afterAll(() => service.remove());
@@ -59,7 +58,7 @@ function countAccepted(_: Call, answer: Answered): Answered {
 async function capacity(): Promise<number> {
   const before = accepted.length;
   const options = {
-    origin: service.running.origin,
+    origin: service.origin,
     connections: BUSY_CONNECTIONS,
     next: nextCall,
     answered: countAccepted,
@@ -74,7 +73,7 @@ test(
     const perSecond = await capacity();
     const slowness = Math.max(1, USUAL_PER_SECOND / perSecond);
     const rate = Math.ceil((perSecond * ALLOWED) / KEYS);
-    await service.start(0, { REQUEST_RATE_PER_SECOND: String(rate), REQUEST_BURST: String(rate) });
+    await service.start({ vars: { REQUEST_RATE_PER_SECOND: String(rate), REQUEST_BURST: String(rate) } });
 
     const statuses = new Map<number, number>();
     const wrong: string[] = [];
@@ -84,7 +83,7 @@ test(
       const isRefused = status === 429 || status === 503;
       if (status !== 202 && !(isRefused && retryAfter !== null && retryAfter > 0)) wrong.push(`${status}: ${text}`);
     };
-    const options = { origin: service.running.origin, connections: CONNECTIONS, next: nextCall, answered };
+    const options = { origin: service.origin, connections: CONNECTIONS, next: nextCall, answered };
     const { due } = await callSteadily(options, TIMES_CAPACITY * perSecond, SECONDS * 1_000);
     const stoppedAt = performance.now();
     expect(wrong.slice(0, 5)).toEqual([]);
@@ -100,7 +99,7 @@ test(
           const answer = await service.post(path.slice("/api/".length), body);
           const text = await answer.text();
           if (answer.status === 202) accepted.push((JSON.parse(text) as { id: string }).id);
-          const books = await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
+          const books = await service.api.books(workspace.id);
           return answer.status === 202 && performance.now() - askedAt < PROMPT_MS * slowness && books.in_flight < 10;
         },
         { timeout: RECOVERED_MS * slowness, interval: 100 },
@@ -112,16 +111,11 @@ test(
         `as before after ${Math.round(recoveredMs)} ms`,
     );
 
-    await expect
-      .poll(async () => (await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`)).in_flight, {
-        timeout: 60_000,
-      })
-      .toBe(0);
-    const books = await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
+    const books = await service.api.settled(workspace.id);
     const all = accepted.length;
     expect(new Set(accepted).size).toBe(all);
     expect(books).toMatchObject({ accepted: all, processed: all, balanced: true });
-    const people = await service.api.list<{ score: number }>(`workspaces/${workspaceId}/people`);
+    const people = await service.api.list<{ score: number }>(`${workspace.home}/people`);
     expect(people.reduce((sum, { score }) => sum + score, 0)).toBe(all);
   },
   60_000 + SECONDS * 3_000,

@@ -7,18 +7,18 @@ import { cpSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { DAY_MS } from "../../src/domain/duration.ts";
-import { readBuilt } from "../bench/build.ts";
+import { ROOT, SERVICE_CONFIG, readBuilt } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
+import { OperatorApi, signIn } from "../bench/operator-api.ts";
 import { applySql } from "../bench/start.ts";
 import { Receiver } from "../events/support/receiver.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
 import { leftVersions, migrationsNow, PARTS, unpackLeft } from "./support/left-state.ts";
 import type { Left } from "./support/left-state.ts";
-import { ROOT, Service, withBindings } from "./support/service.ts";
-import type { Workers } from "./support/service.ts";
+import { Service } from "../support/service.ts";
+import type { ServiceOptions } from "../support/service.ts";
 import { readStored } from "./support/stored.ts";
 
-const VARS = { SIGN_IN: "local", DRAIN_PACE_MS: "50" };
 const PATIENCE = { timeout: 20_000, interval: 50 };
 const PAGES = [
   "signals",
@@ -95,7 +95,7 @@ describe.each(leftVersions())("data left by version %s", (version) => {
   test("a delivery that waited for a paused destination is sent when it resumes, signed with the secret of that time", async () => {
     const upgrade = await Upgrade.of(version);
     const receiver = await Receiver.listen();
-    ends.push(() => receiver.close());
+    ends.push(async () => receiver.close());
     const { id, secret } = upgrade.left.destination;
     receiver.secret = secret;
     const { api } = await upgrade.start();
@@ -170,7 +170,7 @@ class Upgrade {
   }
 
   static async of(version: string): Promise<Upgrade> {
-    const service = await Service.build();
+    const service = await Service.shifted();
     ends.push(() => service.remove());
     const folder = path.join(service.scratch, "left");
     const left = unpackLeft(version, folder);
@@ -180,7 +180,7 @@ class Upgrade {
     const forD1 = added.filter((file) => file.startsWith("migrations/d1/"));
     if (forD1.length === 0) return upgrade;
     await upgrade.start();
-    for (const file of forD1) await applySql(service.running, "DB", path.join(ROOT, file));
+    for (const file of forD1) await applySql(service.running, path.join(ROOT, file));
     return upgrade;
   }
 
@@ -188,13 +188,14 @@ class Upgrade {
     return `workspaces/${this.left.workspaceId}`;
   }
 
-  async start(workers: Workers = {}, laterMs = 0): Promise<Service> {
-    await this.service.start(this.left.atMs - this.#atMs + laterMs, VARS, workers);
+  async start(options: ServiceOptions = {}, laterMs = 0): Promise<Service> {
+    const aheadMs = this.left.atMs - this.#atMs + laterMs;
+    await this.service.start({ aheadMs, vars: { SIGN_IN: "local" }, ...options });
     return this.service;
   }
 
   before(): Promise<BuiltWorker> {
-    return readBuilt("", path.join(this.#folder, PARTS.worker)).then(withBindings);
+    return readBuilt(SERVICE_CONFIG, path.join(this.#folder, PARTS.worker));
   }
 
   async queue(message: string): Promise<void> {
@@ -219,7 +220,7 @@ class Upgrade {
   }
 
   books(): Promise<BooksAnswer> {
-    return this.service.api.get(`${this.home}/books`);
+    return this.service.api.books(this.left.workspaceId);
   }
 
   async inFlight(): Promise<number> {
@@ -233,7 +234,7 @@ class Upgrade {
 
   /** As the second Worker reports it. */
   async scoreAtBeside(email: string): Promise<number | undefined> {
-    return (await this.scores(this.service.apiAt(this.service.running.besideOrigin)))[email];
+    return (await this.scores(new OperatorApi(this.service.running.besideOrigin, this.service.token)))[email];
   }
 
   async expectArrived(): Promise<void> {
@@ -254,14 +255,8 @@ class Upgrade {
 
   /** Pages with unexpected answers. */
   async pageStatuses(pages: readonly string[]): Promise<string[]> {
-    const { origin } = this.service.running;
-    const signedIn = await fetch(`${origin}/sign-in/local`, {
-      method: "POST",
-      headers: { origin, "content-type": "application/x-www-form-urlencoded" },
-      body: new URLSearchParams({ email: this.left.owner }).toString(),
-      redirect: "manual",
-    });
-    const cookie = signedIn.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+    const { origin } = this.service;
+    const cookie = await signIn(origin, this.left.owner);
     const failed: string[] = [];
     for (const page of pages) {
       const answer = await fetch(`${origin}/w/${this.left.slug}/${page}`, { headers: { cookie }, redirect: "manual" });

@@ -8,8 +8,10 @@ import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { BATCH_MAX_BYTES, BULK_MAX_BYTES } from "../../src/limits.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
 import { FORM_ROUTES } from "../support/access.ts";
-import { Service } from "./support/service.ts";
+import { signIn } from "../bench/operator-api.ts";
+import { Service } from "../support/service.ts";
 import {
   anyFormBodies,
   importForms,
@@ -47,10 +49,12 @@ const BODIES_OF_AN_ADMIN = 15;
 vi.setConfig({ testTimeout: 1_800_000 });
 
 beforeAll(async () => {
-  service = await Service.make({ SIGN_IN: "local", REQUEST_RATE_PER_SECOND: "500", REQUEST_BURST: "1000" });
+  service = await Service.make({
+    vars: { SIGN_IN: "local", REQUEST_RATE_PER_SECOND: "500", REQUEST_BURST: "1000" },
+  });
   token = service.token;
-  ({ workspaceId } = await service.api.provision(1_000_000, [], SLUG));
-  ({ key: neighbourKey } = await service.api.provision(1_000_000, [], "neighbour"));
+  ({ id: workspaceId } = await service.api.provision({ slug: SLUG }));
+  ({ key: neighbourKey } = await service.api.provision({ slug: "neighbour" }));
   await sendAsNeighbour();
 });
 
@@ -190,15 +194,7 @@ async function bear(calls: readonly Call[]): Promise<string[]> {
 /** Signs a person in. @returns the headers of the person's browser. */
 async function browser(email: string): Promise<Record<string, string>> {
   const { origin } = service.running;
-  const answer = await fetch(`${origin}/sign-in/local`, {
-    method: "POST",
-    headers: { origin, "content-type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams({ email }).toString(),
-    redirect: "manual",
-  });
-  const cookie = answer.headers.getSetCookie()[0]?.split(";")[0] ?? "";
-  expect([answer.status, cookie.startsWith("session=")]).toEqual([303, true]);
-  return { origin, cookie };
+  return { origin, cookie: await signIn(origin, email) };
 }
 
 /** Adds a member and signs the member in: each route gets a new one, because the number of forms per person is limited. */
@@ -213,18 +209,8 @@ async function formPaths(): Promise<string[]> {
   const api = service.api;
   const base = `workspaces/${workspaceId}`;
   const { id: keyId } = await api.newKey(workspaceId);
-  const { id: ruleId } = await api.post<{ id: string }>(`${base}/rules`, {
-    name: "Visit",
-    event: "Visit",
-    scoring_signal: "visit",
-    points: 1,
-  });
-  const { id } = await api.post<{ id: string }>(`${base}/destinations`, {
-    name: "Hook",
-    type: "webhook",
-    target: "https://hooks.example.com/x",
-    events: ["usage.level"],
-  });
+  const { id: ruleId } = await api.post<{ id: string }>(`${base}/rules`, VISIT_RULE);
+  const [id = ""] = await api.addWebhooks(workspaceId, ["https://hooks.example.com/x"], ["usage.level"]);
   const known: Record<string, string> = { slug: SLUG, key_id: keyId, rule_id: ruleId, id, version: "1" };
   // A test call to a destination reads no body, and would look for a receiver that is not there.
   const paths = FORM_ROUTES.filter((path) => !path.endsWith("/test")).map((path) =>
@@ -364,11 +350,11 @@ test.each(ENDPOINTS)(
     const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
     // Building them takes seconds, in which the runtime closes the kept connections.
     await sleep(100);
-    const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
+    const sender = await service.api.provision({ slug: `sender-${path.replaceAll("/", "-").toLowerCase()}` });
     const wrong: string[] = [];
     for (const worst of bodies) {
       // A new key for each body, because the request rate is counted for each key.
-      const { key } = await service.api.newKey(sender.workspaceId, options);
+      const { key } = await service.api.newKey(sender.id, options);
       wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
     }
     const unknown = `sk_${"x".repeat(neighbourKey.length - 3)}`;

@@ -410,13 +410,13 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
         if (meanwhile === "restart") await restart(workspaceId);
         if (number % 3 === 2) deliveries.push(...(await sendAgain(workspaceId, signals)));
         await withBindings(workspaceId, faults.forStore());
-        const mend = brokenAt === null ? null : await breakRecording(workspaceId, brokenAt);
+        const repair = brokenAt === null ? null : await breakRecording(workspaceId, brokenAt);
         await Promise.all([
           ...sizes.map((size) => consumeUntilDone(workspaceId, deliveries.splice(0, size), faults)),
           meanwhileDo(meanwhile, rules),
         ]);
         // The reads of the test itself update rows, too.
-        mend?.();
+        repair?.();
       }
       fromCold += (await coldState(workspaceId)).cold.length;
       await withBindings(workspaceId);

@@ -4,10 +4,9 @@
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
-import { amount } from "../support/amount.ts";
+import { amount, note } from "../support/amount.ts";
 import { FaultyLife, expectAsPromised } from "../support/faulty-life.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
-import { note } from "../support/note.ts";
 
 const SEEDS = Number(env.FAULTS_SEEDS ?? amount(1, 2));
 const FIRST_SEED = Number(env.FAULTS_SEED ?? 20_261_122);

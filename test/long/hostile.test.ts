@@ -6,14 +6,13 @@
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import { isWellFormedKey } from "../../src/domain/keys/api-key.ts";
-import { amount, seedOr } from "../support/amount.ts";
+import { amount, seedOr, note } from "../support/amount.ts";
 import { FORMS, forgetAllBut, newBystander, newWorld, scoreOfNewSignal, type World } from "../support/hostile/world.ts";
 import { Chance } from "../support/hostile/chance.ts";
 import { hostileCase, ROUTES, type HostileCase } from "../support/hostile/requests.ts";
 import "../support/destination-harness.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { call } from "../support/workspace.ts";
-import { note } from "../support/note.ts";
 
 /** Calls on one workspace before it is checked and a new one is created. */
 const CASES_OF_A_WORLD = 250;

@@ -8,14 +8,13 @@ import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
 import type { UsageAnswer } from "../../src/dev/operator-client.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
-import { amount, seedOr } from "../support/amount.ts";
+import { amount, seedOr, note } from "../support/amount.ts";
 import { ring, ringUntilQuiet } from "../support/cold.ts";
 import { Chance } from "../support/hostile/chance.ts";
 import { newMembers, type Members } from "../support/members.ts";
 import type { Browser } from "../support/members.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { concurrently, newPlan, newWorkspace } from "../support/workspace.ts";
-import { note } from "../support/note.ts";
 
 const TRIALS = Number(env.RACES_TRIALS ?? amount(1, 5));
 const FIRST_SEED = seedOr(env.RACES_SEED);

@@ -13,9 +13,8 @@ import { heapBytes } from "../bench/heap.ts";
 import { median } from "../bench/figures.ts";
 import { callSteadily } from "../fault/support/open-loop.ts";
 import type { Answered, Call } from "../fault/support/open-loop.ts";
-import { Service } from "../fault/support/service.ts";
-import { VISIT_RULE } from "../fault/support/visit-rule.ts";
-import type { BooksAnswer } from "../../src/dev/operator-client.ts";
+import { Service } from "../support/service.ts";
+import { VISIT_RULE } from "../bench/rules.ts";
 import { FingerprintTable } from "../../src/store/log/originals.ts";
 import { countAsked } from "./run-longer.ts";
 
@@ -40,12 +39,11 @@ const { values } = parseArgs({
 const minutes = Number(countAsked("minutes", values.minutes, 10_000));
 const rate = Number(countAsked("rate", values.rate, 10_000));
 
-const service = await Service.make();
-await service.start(0, {}, { inspected: true });
+const service = await Service.makeShifted();
+await service.start({ inspected: true });
 const failures: string[] = [];
 try {
-  const { workspaceId, key } = await service.api.provision(1_000_000_000, [VISIT_RULE]);
-  const home = `workspaces/${workspaceId}`;
+  const { id, home, key } = await service.api.provision({ rules: [VISIT_RULE] });
   const due = new Map<string, number>();
   const counted = { signals: 0, duplicates: 0 };
   /** As large as the memory of the store, which remembers the same number of signals. */
@@ -68,7 +66,7 @@ try {
     for (let n = 0; n < call.signals; n++) remembered.add(counted.signals - n, 0);
   };
   const load = callSteadily(
-    { origin: service.running.origin, connections: CONNECTIONS, next: calls(key), answered },
+    { origin: service.origin, connections: CONNECTIONS, next: calls(key), answered },
     rate,
     minutes * 60_000,
   );
@@ -79,14 +77,14 @@ try {
   for (let isOver = false; !isOver; isOver = await Promise.race([sleep(SAMPLE_MS, false), load.then(() => true)])) {
     held.push((await heapBytes(service.running.miniflare, "worker")) - remembered.bytes);
     resident.push(service.running.residentBytes());
-    outbox.push((await service.api.get<BooksAnswer>(`${home}/books`)).in_flight);
+    outbox.push((await service.api.books(id)).in_flight);
   }
 
   const endsAt = Date.now() + DRAINED_MS;
-  let books = await service.api.get<BooksAnswer>(`${home}/books`);
+  let books = await service.api.books(id);
   while (books.in_flight > 0 && Date.now() < endsAt) {
     await sleep(100);
-    books = await service.api.get<BooksAnswer>(`${home}/books`);
+    books = await service.api.books(id);
   }
   const people = await service.api.list<{ email: string; score: number }>(`${home}/people`);
   const scores = new Map(people.map(({ email, score }) => [email, score]));

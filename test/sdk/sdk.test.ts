@@ -1,29 +1,18 @@
 /** Spec §4.2, §6: unmodified SDKs of two CDPs post to the built service over HTTP, and every event is stored. */
-import { mkdtempSync, rmSync } from "node:fs";
-import os from "node:os";
-import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildOnce } from "../bench/build.ts";
-import type { BuiltWorker } from "../bench/build.ts";
 import type { BenchRule } from "../bench/rules.ts";
 import { VENDORS } from "./support/senders.ts";
-import { ROOT, startService } from "./support/service.ts";
-import type { Service, Workspace } from "./support/service.ts";
+import { RelayedService } from "./support/relayed-service.ts";
+import type { Workspace } from "./support/relayed-service.ts";
 
-const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-sdk-"));
-let built: BuiltWorker;
-let service: Service;
+let service: RelayedService;
 
 beforeAll(async () => {
-  built = await buildOnce(path.join(ROOT, "wrangler.toml"));
-  service = await startService(built, path.join(scratch, "state"));
+  service = await RelayedService.start();
 });
 
-afterAll(async () => {
-  await service?.stop();
-  rmSync(scratch, { recursive: true, force: true });
-});
+afterAll(() => service?.stop());
 
 interface Listed<T> {
   items: T[];
@@ -243,11 +232,10 @@ describe("§4.2 a batch in the SDKs' format with one bad event", () => {
 });
 
 describe("§7, §8.7 429", () => {
-  let slow: Service;
+  let slow: RelayedService;
 
   beforeAll(async () => {
-    const vars = { REQUEST_RATE_PER_SECOND: "0.4", REQUEST_BURST: "1" };
-    slow = await startService(built, path.join(scratch, "slow"), vars);
+    slow = await RelayedService.start({ REQUEST_RATE_PER_SECOND: "0.4", REQUEST_BURST: "1" });
   });
 
   afterAll(() => slow?.stop());

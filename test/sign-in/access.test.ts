@@ -1,33 +1,43 @@
 /** Design §10: sign-in by Cloudflare Access, as the runtime simulates it: the service reads the real `ctx.access`. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Browser, location } from "./support/browser.ts";
-import { removeScratch, startService } from "./support/service.ts";
-import type { Service } from "./support/service.ts";
+import { startWithMembers } from "./support/members.ts";
+import type { Service } from "../support/service.ts";
 
 const services: Service[] = [];
 
 const AUDIENCE = "an application";
 
-/** A client whose requests all have passed Access with this identity, and its address behind Access. */
+interface BehindAccess {
+  service: Service;
+  /** The path of the workspace's members. */
+  members: string;
+  /** The Worker's own socket, without Access in front of it. */
+  origin: string;
+  /** The address behind Access. */
+  address: string;
+}
+
+/** A service whose requests all have passed Access with this identity. */
 async function behindAccess(
   identity: Record<string, string> | undefined,
   vars: Record<string, string> = { ACCESS_AUD: AUDIENCE },
-): Promise<Service & { address: string }> {
-  const service = await startService({ vars, access: { aud: AUDIENCE, ...(identity && { identity }) } });
+): Promise<BehindAccess> {
+  const started = await startWithMembers({ vars, access: { aud: AUDIENCE, ...(identity && { identity }) } });
+  const { service } = started;
   services.push(service);
-  const address = (await service.miniflare.ready).origin;
-  return { ...service, address };
+  const address = (await service.running.miniflare.ready).origin;
+  return { ...started, origin: service.origin, address };
 }
 
-let owner: Awaited<ReturnType<typeof behindAccess>>;
+let owner: BehindAccess;
 
 beforeAll(async () => {
   owner = await behindAccess({ email: "Owner@Acme.example" });
 });
 
 afterAll(async () => {
-  for (const service of services) await service.stop();
-  removeScratch();
+  for (const service of services) await service.remove();
 });
 
 test("Access is the default for a deployment; the pages know the visitor and need no sign-in page", async () => {
@@ -42,7 +52,6 @@ test("Access is the default for a deployment; the pages know the visitor and nee
 
 test("a request that bypasses Access gets nothing, whatever it contains", async () => {
   const browser = new Browser();
-  // The Worker's own socket, without Access in front of it.
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
     const answer = await browser.ask(owner.origin + path);
     expect([path, answer.status]).toEqual([path, 401]);
@@ -69,7 +78,7 @@ test("a removed member loses access at once, though Access still lets them throu
   const browser = new Browser();
   const member = await behindAccess({ email: "member@acme.example" });
   expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(200);
-  await member.operator.call("DELETE", `workspaces/${member.workspaceId}/members/member@acme.example`);
+  await member.service.api.call("DELETE", `${member.members}/member@acme.example`);
   expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(404);
   const first = await browser.follow(`${member.address}/`);
   expect([first.status, first.body.includes("not a member of any workspace")]).toEqual([403, true]);

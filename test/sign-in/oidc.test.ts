@@ -4,8 +4,8 @@ import { Browser, location } from "./support/browser.ts";
 import type { Answer } from "./support/browser.ts";
 import { startProvider } from "./support/provider.ts";
 import type { TestProvider } from "./support/provider.ts";
-import { removeScratch, startService } from "./support/service.ts";
-import type { Service } from "./support/service.ts";
+import { startWithMembers } from "./support/members.ts";
+import type { Service } from "../support/service.ts";
 
 const CLIENT_ID = "signal-ingestion";
 const PUBLIC = { client_id: CLIENT_ID, token_endpoint_auth_method: "none" } as const;
@@ -14,22 +14,25 @@ const PAGE = "/w/acme/usage?x=1";
 
 let provider: TestProvider;
 let service: Service;
+let members: string;
 
 const callbackOf = ({ origin }: Service) => `${origin}/sign-in/oidc/callback`;
 const isCallback = (url: URL) => url.pathname === "/sign-in/oidc/callback";
 
+/** Starts the service for a provider. */
+function startFor(issuer: string, vars: Record<string, string> = {}) {
+  return startWithMembers({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT_ID, ...vars } });
+}
+
 beforeAll(async () => {
   provider = await startProvider();
-  service = await startService({
-    vars: { SIGN_IN: "oidc", OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
-  });
+  ({ service, members } = await startFor(provider.issuer));
   provider.serve({ ...PUBLIC, redirect_uris: [callbackOf(service)] });
 });
 
 afterAll(async () => {
   provider?.close();
-  await service?.stop();
-  removeScratch();
+  await service?.remove();
 });
 
 beforeEach(() => {
@@ -55,7 +58,7 @@ async function signIn(browser: Browser): Promise<Answer> {
 }
 
 async function sessions(): Promise<unknown[]> {
-  const database = await service.miniflare.getD1Database("DB", "worker");
+  const database = await service.running.miniflare.getD1Database("DB", "worker");
   return (await database.prepare("SELECT * FROM sessions").all()).results;
 }
 
@@ -145,7 +148,7 @@ describe("sign-in fails and creates no session", () => {
   });
 
   test("if only Unicode normalization makes the email equal to a member's", async () => {
-    await service.operator.call("POST", `workspaces/${service.workspaceId}/members`, {
+    await service.api.post(members, {
       email: "kevin@acme.example",
       role: "owner",
     });
@@ -237,7 +240,7 @@ describe("sign-in fails and creates no session", () => {
   test("after ten minutes at the provider", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
-    const database = await service.miniflare.getD1Database("DB", "worker");
+    const database = await service.running.miniflare.getD1Database("DB", "worker");
     const { results } = await database.prepare("SELECT expires_at FROM sign_in_attempts").all<{ expires_at: string }>();
     for (const { expires_at: at } of results) expect(Date.parse(at) - Date.now()).toBeLessThanOrEqual(600_000);
     await database.prepare("UPDATE sign_in_attempts SET expires_at = ?").bind(new Date().toISOString()).run();
@@ -251,9 +254,7 @@ describe("if the ID token has the email, claims about its verification decide th
 
   beforeAll(async () => {
     otherProvider = await startProvider();
-    otherService = await startService({
-      vars: { SIGN_IN: "oidc", OIDC_ISSUER: otherProvider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
-    });
+    ({ service: otherService } = await startFor(otherProvider.issuer));
     const client = {
       client_id: CLIENT_ID,
       token_endpoint_auth_method: "none",
@@ -264,7 +265,7 @@ describe("if the ID token has the email, claims about its verification decide th
 
   afterAll(async () => {
     otherProvider.close();
-    await otherService.stop();
+    await otherService.remove();
   });
 
   test.each([
@@ -295,16 +296,14 @@ describe("if ID token and user info name different emails", () => {
 
   beforeAll(async () => {
     otherProvider = await startProvider();
-    otherService = await startService({
-      vars: { SIGN_IN: "oidc", OIDC_ISSUER: otherProvider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
-    });
+    ({ service: otherService } = await startFor(otherProvider.issuer));
     const redirects = { redirect_uris: [callbackOf(otherService)], token_endpoint_auth_method: "none" } as const;
     otherProvider.serve({ client_id: CLIENT_ID, ...redirects }, { conformIdTokenClaims: false });
   });
 
   afterAll(async () => {
     otherProvider.close();
-    await otherService.stop();
+    await otherService.remove();
   });
 
   test.each([
@@ -343,14 +342,7 @@ describe("a provider", () => {
     "%s",
     async (_, { method, idToken }) => {
       const otherProvider = await startProvider();
-      const confidential = await startService({
-        vars: {
-          SIGN_IN: "oidc",
-          OIDC_ISSUER: otherProvider.issuer,
-          OIDC_CLIENT_ID: CLIENT_ID,
-          OIDC_CLIENT_SECRET: SECRET,
-        },
-      });
+      const { service: confidential } = await startFor(otherProvider.issuer, { OIDC_CLIENT_SECRET: SECRET });
       try {
         otherProvider.serve(
           {
@@ -368,7 +360,7 @@ describe("a provider", () => {
         expect(otherProvider.asked.includes("/me")).toBe(!idToken);
       } finally {
         otherProvider.close();
-        await confidential.stop();
+        await confidential.remove();
       }
     },
     30_000,
@@ -378,11 +370,11 @@ describe("a provider", () => {
     const gone = await startProvider();
     gone.close();
     for (const issuer of [gone.issuer, provider.issuer.replace("127.0.0.1", "localhost")]) {
-      const lost = await startService({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT_ID } });
+      const { service: lost } = await startFor(issuer);
       const answer = await begin(new Browser(), lost);
       expect([answer.status, answer.headers["set-cookie"]]).toEqual([503, undefined]);
       expect(answer.body).toContain("Your sign-in provider failed");
-      await lost.stop();
+      await lost.remove();
     }
   });
 });

@@ -11,3 +11,9 @@ export function amount(inShortRun: number, inLongRun: number): number {
 export function seedOr(given: string | undefined): number {
   return Number(given ?? process.env["PROPERTY_SEED"] ?? Date.now() % 2 ** 31);
 }
+
+/** Prints a line that helps with a failed test. Vitest shows it only then, or with `--silent=false`. */
+export function note(text: string): void {
+  // oxlint-disable-next-line no-console -- Vitest assigns the console's lines to their test
+  console.info(text);
+}

@@ -26,6 +26,7 @@ import type { SignalToRecord } from "../../src/store/protocol/stored-signals.ts"
 import type { Admission } from "../../src/wire/admission.ts";
 import { recordSignals } from "../../src/store/record-signals.ts";
 import { StoreState } from "../../src/store/state/store-state.ts";
+import { expectToAddUp } from "./read-store.ts";
 
 const DAY = 24 * 3_600_000;
 
@@ -213,6 +214,17 @@ export class TestStore {
       await workOnCold(work, nowMs);
     }
   }
+}
+
+/** A test in a store that adds up afterwards. */
+export function inBalance(act: (store: TestStore) => unknown, options: { hasDropped?: boolean } = {}) {
+  return async (): Promise<void> => {
+    const workspaceId = await inStore(async (store) => {
+      await act(store);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId, options);
+  };
 }
 
 let sent = 0;

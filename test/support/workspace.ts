@@ -1,6 +1,8 @@
 /** A separate workspace for each test, created through the operator API, and the calls that tests make on it. */
 import { env, exports } from "cloudflare:workers";
+import { expect } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { WorkspaceContext } from "../../src/workspace/objects.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
@@ -50,6 +52,19 @@ export interface Problem {
   code: string;
   request_id: string;
   results?: ItemResult[];
+}
+
+export async function problemOf(response: Response): Promise<Problem> {
+  expect(response.headers.get("content-type")).toBe("application/problem+json");
+  return response.json<Problem>();
+}
+
+/** A well formed key that no workspace has. */
+export const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
+
+export async function gzip(text: string): Promise<Uint8Array<ArrayBuffer>> {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 interface ItemResult {
@@ -122,6 +137,15 @@ export class TestWorkspace {
 
   operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
     return operator<T>(method, `/workspaces/${this.id}${path}`, body);
+  }
+
+  /** The items of a list of the operator API, or of its first page. */
+  async list<T = Record<string, unknown>>(path: string): Promise<T[]> {
+    return (await this.operator<{ items: T[] }>("GET", path)).items;
+  }
+
+  deactivate(key: Pick<TestKey, "id"> = this.key): Promise<Record<string, unknown>> {
+    return this.operator("POST", `/keys/${key.id}/deactivate`);
   }
 
   /** Calls the operator API; any answer. */

@@ -7,7 +7,8 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
 import type { BooksAnswer, OperatorClient, UsageAnswer } from "../operator-client.ts";
-import { bold, cut, mark, table } from "../terminal.ts";
+import { cut } from "../../domain/text.ts";
+import { bold, mark, table } from "../terminal.ts";
 import type { DemoSent } from "./send.ts";
 
 /** A score that only the most interested people reach. */
@@ -90,12 +91,8 @@ export async function reportCrossings(
     if (receiver.crossings.size >= expected.length) break;
   }
   const crossings = [...receiver.crossings.values()].sort((a, b) => a.time.localeCompare(b.time));
-  show(`What a receiver of the workspace's events was told: who has crossed ${THRESHOLD}`, crossings, {
-    email: ({ data }) => data.email,
-    "score before": ({ data }) => data.score_before,
-    score: ({ data }) => data.score,
-    when: ({ time }) => time,
-  });
+  const rows = crossings.map(({ time, data }) => ({ ...data, time }));
+  show(`Notifications of crossing ${THRESHOLD} points`, rows, ["email", "score_before", "score", "time"]);
   const emails = crossings.map(({ data }) => data.email);
   const isExpected = emails.length === expected.length && expected.every((email) => emails.includes(email));
   const good = isExpected && expected.length > 0 && receiver.refused === 0;
@@ -111,60 +108,20 @@ interface DemoOutcome extends DemoSent {
   startedMs: number;
 }
 
-interface EventGroup {
-  event: string;
-  source: string;
-  count: number;
-  anonymous: number;
-  held: number;
-}
-
-interface Rejection {
-  key_name: string | null;
-  status: number;
-  code: string;
-  calls: number;
-  detail: string;
-}
-
 export async function report(operator: OperatorClient, home: string, outcome: DemoOutcome): Promise<boolean> {
   const people = await operator.list<Person>(`${home}/people`);
-  const groups = await operator.list<EventGroup>(`${home}/events`);
+  const groups = await operator.list<Row>(`${home}/events`);
   const usage = await operator.get<UsageAnswer>(`${home}/usage`);
-  const { items: rejections } = await operator.get<{ items: Rejection[] }>(`${home}/rejections`);
+  const { items: rejections } = await operator.get<{ items: Row[] }>(`${home}/rejections`);
   const books = await operator.get<BooksAnswer>(`${home}/books`);
   people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
-  show("People and their scores", people, {
-    email: ({ email }) => email,
-    name: ({ name }) => name ?? "",
-    company: ({ company }) => company ?? "",
-    score: ({ score }) => score,
-    "made of": madeOf,
-  });
-  show("Signal queue", groups, {
-    event: ({ event }) => event,
-    source: ({ source }) => source,
-    count: ({ count }) => count,
-    anonymous: ({ anonymous }) => anonymous,
-    held: ({ held }) => held,
-  });
-  show("Refused calls, as an admin sees them", rejections, {
-    key: ({ key_name }) => key_name ?? "",
-    status: ({ status }) => status,
-    code: ({ code }) => code,
-    calls: ({ calls }) => calls,
-    detail: ({ detail }) => cut(detail, 60),
-  });
-  show("Usage of the billing period", [usage], {
-    "signal limit": ({ signal_limit }) => signal_limit,
-    accepted: ({ accepted }) => accepted,
-    held: ({ held }) => held,
-    rejected: ({ rejected }) => rejected,
-    ends: ({ period_end }) => period_end,
-  });
-  const { balanced, ...counts } = books;
-  console.log(`\n${bold("Books")}`);
-  console.log(table([...Object.keys(counts), "balanced"], [[...Object.values(counts), balanced ? "yes" : "no"]]));
+  const scored = people.map((person) => ({ ...person, made_of: madeOf(person) }));
+  show("People and their scores", scored, ["email", "name", "company", "score", "made_of"]);
+  show("Signal queue", groups, ["event", "source", "count", "anonymous", "held"]);
+  const refused = rejections.map((rejection) => ({ ...rejection, detail: cut(String(rejection["detail"]), 60) }));
+  show("Refused calls, as an admin sees them", refused, ["key_name", "status", "code", "calls", "detail"]);
+  show("Usage of the billing period", [usage], ["signal_limit", "accepted", "held", "rejected", "period_end"]);
+  show("Books", [books], Object.keys(books));
   return check(outcome, people, usage, books);
 }
 
@@ -202,13 +159,12 @@ function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books
   return good;
 }
 
-function show<Item>(
-  title: string,
-  items: readonly Item[],
-  columns: Record<string, (item: Item) => string | number>,
-): void {
-  const rows = items.map((item) => Object.values(columns).map((cell) => cell(item)));
-  console.log(`\n${bold(title)}\n${table(Object.keys(columns), rows)}`);
+type Row = Record<string, string | number | boolean | null>;
+
+function show(title: string, items: readonly object[], columns: string[]): void {
+  const cellOf = (value: Row[string] | undefined) => (typeof value === "number" ? value : String(value ?? ""));
+  const rows = items.map((item) => columns.map((column) => cellOf((item as Row)[column])));
+  console.log(`\n${bold(title)}\n${table(columns, rows)}`);
 }
 
 /** Composition of a score, such as `demo_requested, pricing_viewed ×3`. */

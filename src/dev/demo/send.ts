@@ -1,5 +1,5 @@
 /** Sends the demo's signals and compares each answer with the expected one. */
-import { bold, dim, mark, red, wrap } from "../terminal.ts";
+import { bold, dim, mark, red } from "../terminal.ts";
 import type { Call, DemoDelivery, Sender } from "./senders.ts";
 
 export interface DemoSent {
@@ -21,8 +21,6 @@ interface Answer {
   detail?: string | undefined;
 }
 
-const DETAIL_WIDTH = 100;
-
 export async function send(origin: string, senders: Sender[]): Promise<DemoSent> {
   const sent: DemoSent = { calls: 0, accepted: 0, held: 0, duplicates: 0, scores: new Map(), asExpected: true };
   let shownDetail: string | undefined;
@@ -32,7 +30,7 @@ export async function send(origin: string, senders: Sender[]): Promise<DemoSent>
       const answers = await sendAll(origin, delivery);
       const shown = show(delivery, answers);
       if (shown.detail !== undefined) {
-        console.log(dim(shown.detail === shownDetail ? "    (as above)" : wrap(shown.detail, DETAIL_WIDTH, 4)));
+        console.log(dim(shown.detail === shownDetail ? "    (as above)" : `    ${shown.detail}`));
       }
       shownDetail = shown.detail;
       sent.calls += answers.length;

@@ -61,7 +61,6 @@ export interface Lead {
   title: string | null;
 }
 
-/** Records of the marketing platform; some are incomplete. */
 export const LEADS: readonly Lead[] = [
   newLead(5001, "Peter", "Gibbons", "Initech", "Engineer"),
   newLead(5002, "Samir", "Nadeem", "Initech", "Engineer"),
@@ -127,18 +126,13 @@ export function marketing({ campaigns }: DemoKeys): Sender {
     return webhook(webhookBody(lead, "Filled Out Form", { form_name: formName }));
   });
   const opened = LEADS.flatMap((lead) =>
-    ["Spring 1", "Spring 2", "Spring 3", "Spring 4"].map((email) =>
-      webhook(webhookBody(lead, "Opened Email", { email_name: email })),
-    ),
+    [1, 2, 3, 4].map((nth) => webhook(webhookBody(lead, "Opened Email", { email_name: `Spring ${nth}` }))),
   );
   const attendees = LEADS.slice(0, 10);
-  const attended = attendees.map(({ email }) =>
-    jsonCall(`${SIGNALS}/webinar-tool/${campaigns}`, {
-      email,
-      event: "Attended - Spring Webinar",
-      properties: { minutes: 45 },
-    }),
-  );
+  const attended = attendees.map(({ email }) => {
+    const signal = { email, event: "Attended - Spring Webinar", properties: { minutes: 45 } };
+    return jsonCall(`${SIGNALS}/webinar-tool/${campaigns}`, signal);
+  });
   const [left] = LEADS.slice(-1) as [Lead];
   return {
     name: "Marketing automation, one call per record",
@@ -173,12 +167,9 @@ export function beyondTheLimit({ campaigns }: DemoKeys): Sender {
     properties: { form_name: at < 20 - BEYOND_LIMIT ? "Badge scan" : "Demo request", scan: at },
   }));
   const calls = [jsonCall(`${SIGNALS}/${campaigns}/batch`, signals)];
-  return {
-    name: "Beyond the signal limit",
-    deliveries: [
-      delivery("20 badge scans, 8 of them within the limit", calls, { kept: signals.length, held: BEYOND_LIMIT }),
-    ],
-  };
+  const expected = { kept: signals.length, held: BEYOND_LIMIT };
+  const scans = delivery("20 badge scans, 8 of them within the limit", calls, expected);
+  return { name: "Beyond the signal limit", deliveries: [scans] };
 }
 
 const PRICES = "https://example.com/pricing";
@@ -192,13 +183,9 @@ export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
 function websiteVisits(path: string): DemoDelivery[] {
   const page = ({ anonymousId }: Visitor, name: string, url: string) =>
     cdpCall("page", { anonymousId, name, properties: { title: name, url } });
+  const context = { page: { url: "https://app.example.com/" } };
   const usage = ({ anonymousId }: Visitor, feature: string) =>
-    cdpCall("track", {
-      anonymousId,
-      event: "Feature Used",
-      properties: { feature },
-      context: { page: { url: "https://app.example.com/" } },
-    });
+    cdpCall("track", { anonymousId, event: "Feature Used", properties: { feature }, context });
   const visits = VISITORS.flatMap((visitor) => [
     page(visitor, "Home", "https://example.com/"),
     page(visitor, "Prices", PRICES),
@@ -232,12 +219,10 @@ function sdkBatches(path: string): DemoDelivery[] {
   const reports = Array.from({ length: 50 }, (_, at) =>
     cdpCall("track", { anonymousId: null, userId: userOf(at), event: "Report Viewed", properties: { report: at } }),
   );
-  const segment = (batch: unknown[]): Call =>
-    jsonCall(
-      path,
-      { batch, writeKey: "write-key", sentAt: new Date().toISOString() },
-      { authorization: "Basic d3JpdGUta2V5Og==" },
-    );
+  const segment = (batch: unknown[]): Call => {
+    const body = { batch, writeKey: "write-key", sentAt: new Date().toISOString() };
+    return jsonCall(path, body, { authorization: "Basic d3JpdGUta2V5Og==" });
+  };
   // An SDK that compresses its JSON and labels it as a form.
   const pages = Array.from({ length: 60 }, (_, at) => {
     const url = at % 6 === 0 ? `${PRICES}?plan=${at}` : `https://example.com/blog/${at}`;
@@ -252,12 +237,8 @@ function sdkBatches(path: string): DemoDelivery[] {
     body: gzipSync(JSON.stringify({ batch, timestamp: new Date().toISOString(), sentAt: new Date().toISOString() })),
   }));
   const mixed = reports.slice(0, 16).map((call) => ({ ...call, messageId: `mixed-${String(call["messageId"])}` }));
-  const bad = [
-    { type: "track", messageId: "m-1" },
-    "Report Viewed",
-    { email: "jane", event: "Signed Up" },
-    { event: "" },
-  ];
+  const noIds = { type: "track", messageId: "m-1" };
+  const bad = [noIds, "Report Viewed", { email: "jane", event: "Signed Up" }, { event: "" }];
   const reportBatch = segment(reports);
   const { length } = reports;
   return [
@@ -281,9 +262,8 @@ export function imports({ campaigns, accounts }: DemoKeys): Sender {
     return JSON.stringify({ email, event: "Bought In Store", source: "import", properties: { order: 70_000 + at } });
   });
   lines[41] = lines[41]?.slice(0, 30) ?? "";
-  const bulk = jsonCall(`/api/signal-staging/bulk/${campaigns}`, lines.join("\n"), {
-    "content-type": "application/x-ndjson",
-  });
+  const ndjson = { "content-type": "application/x-ndjson" };
+  const bulk = jsonCall(`/api/signal-staging/bulk/${campaigns}`, lines.join("\n"), ndjson);
   const account = (at: number): object => ({
     company: { id: `acct-${at}`, name: `Account ${at}` },
     subscription: { plan: "team", seats: 5 + at, mrr: 49.5 * at },

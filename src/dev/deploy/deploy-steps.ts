@@ -1,6 +1,6 @@
 /** Finds what a deployment lacks: in wrangler.toml, in the account, and at the service's hosts. Changes nothing. */
 import { parseArgs, stripVTControlCharacters } from "node:util";
-import { unstable_readConfig } from "wrangler";
+import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
 
@@ -23,38 +23,11 @@ export function ofEnvironment(environment: string | undefined): string[] {
 }
 
 /** The relevant settings of wrangler.toml for one environment, as wrangler reads them. */
-export interface DeployConfig {
-  name: string | undefined;
-  account_id?: string | undefined;
-  vars: Record<string, unknown>;
-  d1_databases: {
-    binding: string;
-    database_name?: string | undefined;
-    database_id?: string | undefined;
-    migrations_dir?: string | undefined;
-  }[];
-  r2_buckets: { binding: string; bucket_name?: string | undefined; jurisdiction?: string | undefined }[];
-  queues: {
-    producers?: { binding: string; queue: string }[] | undefined;
-    consumers?: QueueConsumer[] | undefined;
-  };
-  durable_objects: { bindings: { name: string; class_name: string; script_name?: string | undefined }[] };
-  ratelimits?: { name: string; namespace_id: string }[] | undefined;
-  send_email?: { name: string }[] | undefined;
-  observability?:
-    | { logs?: { invocation_logs?: boolean | undefined }; traces?: { enabled?: boolean | undefined } | undefined }
-    | undefined;
-  logpush?: boolean | undefined;
-}
-
-/** Absent numbers mean the platform's defaults. */
-interface QueueConsumer {
-  queue: string;
-  dead_letter_queue?: string | undefined;
-  max_batch_size?: number | undefined;
-  max_batch_timeout?: number | undefined;
-  max_retries?: number | undefined;
-}
+export type DeployConfig = Pick<
+  Unstable_Config,
+  | ("name" | "account_id" | "vars" | "d1_databases" | "r2_buckets" | "queues" | "durable_objects" | "ratelimits")
+  | ("send_email" | "observability" | "logpush")
+>;
 
 /** An environment's section of wrangler.toml; `environment` is undefined for the top level. */
 export interface Section {
@@ -91,12 +64,8 @@ class Findings {
   }
 
   /** @param setting what to write in the section. */
-  add(what: string, setting: string): void {
-    this.missing.push({ what, how: `${setting} in ${this.section}` });
-  }
-
-  addIf(is: boolean, what: string, setting: string): void {
-    if (is) this.add(what, setting);
+  addIf(isMissing: boolean, what: string, setting: string): void {
+    if (isMissing) this.missing.push({ what, how: `${setting} in ${this.section}` });
   }
 }
 
@@ -114,8 +83,8 @@ export function missingInConfig(all: readonly Section[], environment: string | u
   const found = new Findings(environment);
   // Bindings are not inherited.
   const has = new Set(bindingsOf(config));
-  for (const name of bindingsOf(base.config).filter((binding) => !has.has(binding))) {
-    found.add(`${name} is missing.`, "its lines, as at the top level, under a name of its own,");
+  for (const name of bindingsOf(base.config)) {
+    found.addIf(!has.has(name), `${name} is missing.`, "its lines, as at the top level, under a name of its own,");
   }
   checkSettings(config, base.config, found);
   checkQueues(config, found);
@@ -211,8 +180,8 @@ function checkShared(other: Section, checked: Section, found: Findings): void {
   if (!isDeployed || inAnotherAccount) return;
   const owner = other.environment === undefined ? "the top level" : `[env.${other.environment}]`;
   const taken = new Set(namesOf(other));
-  for (const name of namesOf(checked).filter((candidate) => taken.has(candidate))) {
-    found.add(`${name} is also that of ${owner}.`, "one of its own,");
+  for (const name of namesOf(checked)) {
+    found.addIf(taken.has(name), `${name} is also that of ${owner}.`, "one of its own,");
   }
 }
 
@@ -231,7 +200,7 @@ function namesOf({ config, hosts }: Section): string[] {
 function checkQueues({ queues: { producers = [], consumers = [] } }: DeployConfig, found: Findings): void {
   const carried: { queue: string; as: Carried }[] = [
     ...producers.map(
-      ({ binding, queue }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
+      ({ binding, queue = "" }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
     ),
     ...consumers.flatMap(({ dead_letter_queue: queue }) =>
       queue === undefined ? [] : [{ queue, as: "dead_letters" } as const],
@@ -276,7 +245,7 @@ function bindingsOf(config: DeployConfig): string[] {
 }
 
 function queuesOf({ queues: { producers = [], consumers = [] } }: DeployConfig): string[] {
-  const named = [...producers, ...consumers].map(({ queue }) => queue);
+  const named = [...producers, ...consumers].flatMap(({ queue }) => queue ?? []);
   const dead = consumers.flatMap(({ dead_letter_queue: queue }) => queue ?? []);
   return [...new Set([...named, ...dead])];
 }
@@ -332,9 +301,7 @@ export async function readAccount(
   };
 }
 
-function inJurisdiction(jurisdiction: string | undefined): string[] {
-  return jurisdiction === undefined ? [] : ["--jurisdiction", jurisdiction];
-}
+const inJurisdiction = (place?: string): string[] => (place === undefined ? [] : ["--jurisdiction", place]);
 
 /** The platform's messages about missing resources. */
 const NOT_THERE = /does not exist|not found|\b(10006|10007|11000)\b/i;
@@ -372,11 +339,8 @@ function lastError(out: string): string {
  * sign-in page.
  */
 async function readHost(host: string, fetchUrl: Fetch): Promise<CloudflareAccount["hosts"][number]> {
-  const [webhooks, pages] = await Promise.all([
-    front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl),
-    front(`https://${host}/w/none`, fetchUrl),
-  ]);
-  return { host, webhooks, pages };
+  const webhooks = await front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl);
+  return { host, webhooks, pages: await front(`https://${host}/w/none`, fetchUrl) };
 }
 
 async function front(url: string, fetchUrl: Fetch): Promise<Front> {
@@ -432,7 +396,7 @@ export function missingInAccount({ config, environment }: Section, account: Clou
         how: `the Access application with the paths ${host}/w and ${host}/sign-in only`,
       });
     }
-    if (pages === "worker" && signInSettings(String(config.vars["SIGN_IN"]))?.behindAccess) {
+    if (pages === "worker" && signInSettings(textOf(config, "SIGN_IN"))?.behindAccess) {
       missing.push({
         what: `Access does not stand in front of the pages at ${host}: nobody gets to them.`,
         how: `an Access application with the paths ${host}/w and ${host}/sign-in`,

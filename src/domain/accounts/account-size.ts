@@ -1,36 +1,28 @@
 /**
- * Design §8.7: the maximum size of an account.
- *
- * An account is one row of the store: all its values, each with its update. A change is one row with the values
- * before and after. Both stay below ROW_MAX_BYTES. A larger row would be refused by the platform, and the store's
- * object would lose everything it is recording.
+ * Design §8.7: the maximum size of an account. Its values are one row of the store, and each change is a row with the
+ * values before and after. The platform would refuse a larger row, and the store would lose what it is recording.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 
-/** Room in a change's row for everything except its two values; the rest needs only a fraction of it. */
+/** Room in a change's row for everything except its two values. */
 const CHANGE_OTHER_BYTES = 10_000;
-/** Maximum size of a value; a change holds two. The values of a signal always fit. */
+/** The values of a signal always fit. */
 export const VALUE_MAX_BYTES = (ROW_MAX_BYTES - CHANGE_OTHER_BYTES) / 2;
 const VALUES_NAMED = 5;
 
 export type SizedValues = ReadonlyMap<string, { readonly bytes: number }>;
 
-/**
- * Upper bound of the bytes that a value takes in the account's row.
- *
- * @param text the value as JSON.
- * @param claim the update that set the value, as JSON.
- */
+/** Upper bound of the bytes that a value takes in the account's row. @param claim the update that set it, as JSON. */
 export function valueBytes(target: string, text: string, claim: string): number {
   // The target appears twice, for the value and for its update, each with a colon and a comma.
   return Buffer.byteLength(text) + Buffer.byteLength(claim) + 2 * Buffer.byteLength(JSON.stringify(target)) + 4;
 }
 
 /**
- * Returns why an update is refused and what to do about it; null: the update fits. A refused update changes nothing:
- * half an update would be a state that the sender never described.
+ * Why an update is refused, and what to do; null: it fits. A refused update changes nothing, because half an update
+ * would be a state that the sender never described.
  *
- * @param taken the update's values that are later than the stored ones and replace them.
+ * @param taken the values of the update that replace stored ones.
  */
 export function updateRefusal(
   accountBytes: number,

@@ -14,7 +14,6 @@ import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];
 
-/** Named fields of an account; any other field is `attributes.<name>`. */
 export const ACCOUNT_TARGETS = [
   "external_id",
   "name",
@@ -27,7 +26,7 @@ export const ACCOUNT_TARGETS = [
 export type AccountField = Exclude<(typeof ACCOUNT_TARGETS)[number], "external_id">;
 
 export interface PayloadMapping {
-  /** One of ACCOUNT_TARGETS, or `attributes.` and a name. A template has each target at most once. */
+  /** One of ACCOUNT_TARGETS, or `attributes.` and a name. */
   target: string;
   path: string;
   type: PayloadType;
@@ -35,12 +34,8 @@ export interface PayloadMapping {
   required: boolean;
 }
 
-/**
- * An account update, upserted by `externalId` field by field. Fields missing from the payload are missing here and
- * keep their stored value. `null` and blank texts count as missing, because empty tokens arrive like that.
- */
+/** An account update. Missing fields keep their stored value; so do `null` and blank texts, as empty tokens arrive. */
 export interface AccountRecord {
-  /** The trimmed id as text. A number becomes its decimal text, whatever type the template declares. */
   externalId: string;
   fields: Partial<Record<AccountField, unknown>>;
   attributes: Record<string, unknown>;
@@ -49,7 +44,7 @@ export interface AccountRecord {
 export interface TemplateError extends Described {
   target: string;
   path: string;
-  /** `out_of_reach`: the path leads through more elements or longer names than the step budget allows. */
+  /** `out_of_reach`: the step budget is used up. */
   code: "missing" | "wrong_type" | "out_of_reach";
 }
 
@@ -64,15 +59,12 @@ export const REQUEST_MAX_STEPS = 10_000_000;
 export interface StepBudget {
   stepsLeft: number;
 }
-/** Maximum characters of all details in a refusal; further errors are only counted. A single error is shorter. */
+/** Maximum characters of all details in a refusal. A single error is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
 export function isAccountTarget(target: string): boolean {
-  return ACCOUNT_TARGETS.some((known) => known === target) || isAttributeName(ATTRIBUTE.exec(target)?.[1]);
-}
-
-function isAttributeName(name: string | undefined): boolean {
-  return name !== undefined && name !== "__proto__";
+  const name = ATTRIBUTE.exec(target)?.[1];
+  return ACCOUNT_TARGETS.some((known) => known === target) || (name !== undefined && name !== "__proto__");
 }
 
 /** @throws where no key could have been created with this template. */
@@ -85,12 +77,7 @@ export function compileTemplate(template: readonly PayloadMapping[]): CompiledTe
   });
 }
 
-/**
- * Maps a payload to an account. A path with `[]` reads the first element that has a value. A refusal lists every
- * error, in the template's order.
- *
- * @param request the budget that the steps are taken from; without it only the limit of one update applies.
- */
+/** A path with `[]` reads the first element that has a value. @param request the shared budget of its updates. */
 export function mapAccount(
   template: CompiledTemplate,
   payload: JsonObject,
@@ -138,7 +125,7 @@ export function mapAccount(
   return errors.length === 0 ? ok(record) : refuse(errors);
 }
 
-/** The refusal of a payload: names errors while they fit, then counts the rest. */
+/** Names errors while they fit, then counts the rest. */
 export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
   let detail = "";
   let named = 0;
@@ -163,20 +150,11 @@ const EXPECTED: Readonly<Record<PayloadType, string>> = {
   json: "any value",
 };
 
-const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
-  ["true", true],
-  ["yes", true],
-  ["on", true],
-  ["1", true],
-  ["false", false],
-  ["no", false],
-  ["off", false],
-  ["0", false],
-]);
-
+const TRUE = ["true", "yes", "on", "1"];
+const FALSE = ["false", "no", "off", "0"];
 const BOOLEAN_MAX_CHARACTERS = 1_000;
 
-/** Converts `sent` to a type; undefined if that is impossible. Numeric text is plain decimal, as in mapping rules. */
+/** Undefined: impossible. Numeric text is plain decimal, as in mapping rules. */
 function convert(sent: unknown, type: PayloadType): unknown {
   switch (type) {
     case "string":
@@ -196,7 +174,9 @@ function convert(sent: unknown, type: PayloadType): unknown {
 }
 
 function booleanOf(text: string): boolean | undefined {
-  return text.length > BOOLEAN_MAX_CHARACTERS ? undefined : BOOLEANS.get(text.trim().toLowerCase());
+  if (text.length > BOOLEAN_MAX_CHARACTERS) return undefined;
+  const word = text.trim().toLowerCase();
+  return TRUE.includes(word) || (FALSE.includes(word) ? false : undefined);
 }
 
 function isField(target: string): target is AccountField {
@@ -208,7 +188,6 @@ function echoOf(sent: unknown, code: TemplateError["code"]): { sent?: string } {
   return typeof sent === "string" && code !== "missing" ? { sent: echo(sent) } : {};
 }
 
-/** The kind of the value, without the value itself. A text that counts as missing is "blank". */
 function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (sent === undefined) return "missing";
   if (typeof sent === "boolean") return String(sent);

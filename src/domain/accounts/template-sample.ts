@@ -8,10 +8,7 @@ import { ok, refuse, type Result } from "../result.ts";
 import { readSignals } from "../signal/signal-body.ts";
 import { compileTemplate, isAccountTarget, mapAccount, type PayloadMapping } from "./payload-template.ts";
 
-/**
- * Reads a sample as the endpoint would. An array gives its first element, because each element is an update. The
- * refusal is a sentence for the admin.
- */
+/** Reads a sample as the endpoint would. An array gives its first element, because each element is an update. */
 export function readSample(text: string): Result<JsonObject, string> {
   const parsed = readSignals(new TextEncoder().encode(text), {
     maxSignals: Number.MAX_SAFE_INTEGER,
@@ -54,10 +51,8 @@ interface Leaf {
 }
 
 /**
- * Proposes a template: known names fill the fields of an account, the rest become attributes. An unchanged proposal
- * maps the sample.
- *
- * The first mapping is always `external_id`; its path is empty if no name in the sample looks like an id.
+ * Known names fill the fields of an account, the rest become attributes. An unchanged proposal maps the sample. The
+ * first mapping is always `external_id`; its path is empty if no name in the sample looks like an id.
  */
 export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   const leaves: Leaf[] = [];
@@ -66,9 +61,10 @@ export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   const used = new Set<Leaf>();
   for (const [target, names] of NAMES) {
     const leaf = bestLeaf(target, names, leaves, used);
-    if (leaf !== undefined) used.add(leaf);
-    if (leaf !== undefined) rows.push(mapping(target, leaf));
-    else if (target === "external_id") rows.push({ target, path: "", type: "string", required: true });
+    if (leaf !== undefined) {
+      used.add(leaf);
+      rows.push(mapping(target, leaf));
+    } else if (target === "external_id") rows.push({ target, path: "", type: "string", required: true });
   }
   const taken = new Set<string>();
   for (const leaf of leaves) {
@@ -104,24 +100,16 @@ function bestLeaf(
     for (const leaf of leaves) {
       if (used.has(leaf) || (plain(lastName(leaf.path)) !== name && plain(leaf.path) !== name)) continue;
       const isWhole = typeof leaf.value === "object";
-      if (isWhole === (target === "feature_flags") && isMapped(mapping(target, leaf), nest(leaf))) return leaf;
+      // A dotted path also reads a property of that exact name.
+      const alone = { [leaf.path]: leaf.value };
+      if (isWhole === (target === "feature_flags") && isMapped(mapping(target, leaf), alone)) return leaf;
     }
   }
   return undefined;
 }
 
-/** A payload with this leaf alone; a dotted path also reads a property of that exact name. */
-function nest(leaf: Leaf): JsonObject {
-  return { [leaf.path]: leaf.value };
-}
-
 function mapping(target: string, { path, value }: Leaf): PayloadMapping {
-  return {
-    target,
-    path,
-    type: target === "external_id" ? "string" : typeOf(target, value),
-    required: target === "external_id",
-  };
+  return { target, path, type: isId(target) ? "string" : typeOf(target, value), required: isId(target) };
 }
 
 function typeOf(target: string, value: unknown): PayloadMapping["type"] {
@@ -224,33 +212,19 @@ const TEXTS: Readonly<Record<string, string>> = {
 const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
 
 /** Sets the value at a path. Returns false and changes nothing if a value of another kind is on the way. */
-function put(container: unknown, [step, ...rest]: readonly (string | number)[], value: unknown): boolean {
-  if (step === undefined) return false;
-  if (typeof step === "number" ? !Array.isArray(container) : !isJsonObject(container)) return false;
-  const known = read(container, step);
-  if (rest.length === 0) {
-    if (known === undefined) write(container, step, value);
-    return known === undefined || typeof known === "object";
-  }
-  const inner = known ?? (typeof rest[0] === "number" ? [] : {});
-  if (!put(inner, rest, value)) return false;
-  if (known === undefined) write(container, step, inner);
+function put(container: object, [step, ...rest]: readonly (string | number)[], value: unknown): boolean {
+  if (step === undefined || (typeof step === "number") !== Array.isArray(container)) return false;
+  const known: unknown = Object.getOwnPropertyDescriptor(container, step)?.value ?? undefined;
+  if (known !== undefined && typeof known !== "object") return false;
+  const inner: object = known ?? (typeof rest[0] === "number" ? [] : {});
+  if (rest.length > 0 && !put(inner, rest, value)) return false;
+  if (known !== undefined) return true;
+  while (Array.isArray(container) && container.length < Number(step)) container.push(null);
+  define(container, step, rest.length === 0 ? value : inner);
   return true;
 }
 
-function read(container: unknown, step: string | number): unknown {
-  if (Array.isArray(container)) return (container[Number(step)] as unknown) ?? undefined;
-  return isJsonObject(container) && Object.hasOwn(container, step) ? container[step] : undefined;
-}
-
-function write(container: unknown, step: string | number, value: unknown): void {
-  if (Array.isArray(container)) {
-    while (container.length < Number(step)) container.push(null);
-    container[Number(step)] = value;
-  } else if (isJsonObject(container)) define(container, String(step), value);
-}
-
 /** Sets an own property, as JSON.parse does; plain assignment of `__proto__` would set the prototype. */
-function define(object: JsonObject, name: string, value: unknown): void {
-  Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
+function define(container: object, name: string | number, value: unknown): void {
+  Object.defineProperty(container, name, { value, enumerable: true, configurable: true, writable: true });
 }

@@ -3,29 +3,23 @@
  * Standard Webhooks specification ("Deliverability and reliability").
  */
 
-export const RETRY_JITTER = 0.2;
-export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
-/** Time without a successful delivery after which a destination is switched off. */
-export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
-/** Time after which a failure starts a new run: longer than the longest delay with its jitter. */
-export const DESTINATION_FORGIVEN_MS = 36 * 3_600_000;
-
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
+const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
+export const RETRY_JITTER = 0.2;
+export const RETRY_AFTER_MAX_MS = 24 * HOUR_MS;
+/** Time without a successful delivery after which a destination is switched off. */
+export const DESTINATION_FAILING_MS = 5 * 24 * HOUR_MS;
+/** Time after which a failure starts a new run: longer than the longest delay with its jitter. */
+export const DESTINATION_FORGIVEN_MS = 36 * HOUR_MS;
+
 /** The specification's schedule: delays from a failure to the next attempt, about three days in all. */
-export const RETRY_DELAYS_MS = [
-  5 * SECOND_MS,
+export const RETRY_DELAYS_MS: readonly number[] = [
+  5_000,
   5 * MINUTE_MS,
   30 * MINUTE_MS,
-  2 * HOUR_MS,
-  5 * HOUR_MS,
-  10 * HOUR_MS,
-  14 * HOUR_MS,
-  20 * HOUR_MS,
-  24 * HOUR_MS,
-] as const;
+  ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR_MS),
+];
 
 export interface AttemptResult {
   atMs: number;
@@ -45,11 +39,7 @@ export type Judgement =
   | { outcome: "given_up" }
   | { outcome: "again"; atMs: number };
 
-/**
- * Decides what happens to a delivery after an attempt.
- *
- * @param random from 0 up to 1; spreads retries of deliveries that failed together.
- */
+/** @param random from 0 up to 1; spreads retries of deliveries that failed together. */
 export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowMs: number, random: number): Judgement {
   if (result.error === null) return { outcome: "delivered" };
   if (result.status === 410) return { outcome: "gone" };
@@ -61,11 +51,7 @@ export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowM
 /** Consecutive failures, each begun after the previous one, after which a destination is failing. */
 export const FAILING_AFTER = 2;
 
-/**
- * Time until which a receiver is left alone after this many consecutive failures; 0: it is not. Uses the schedule, or
- * the receiver's Retry-After if longer. In between, deliveries are tried in turn, so that one that is never accepted
- * does not block the rest.
- */
+/** Time until which a receiver is left alone after this many consecutive failures; 0: it is not. */
 export function notBeforeMs(result: AttemptResult, failures: number, nowMs: number, random: number): number {
   const delays = RETRY_DELAYS_MS.slice(0, Math.max(0, failures - FAILING_AFTER + 1));
   const waitMs = Math.max(jittered(delays.at(-1) ?? 0, random), askedMs(result));

@@ -1,7 +1,6 @@
-/** A destination of a workspace's events, without secrets, and the rules for its target. */
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse, type Result } from "../result.ts";
-import type { EventData, EventType, WantedEvents } from "./workspace-event.ts";
+import type { EventType, WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
@@ -11,7 +10,8 @@ export type DestinationType = (typeof DESTINATION_TYPES)[number];
 export type DestinationState = "active" | "paused" | "disabled";
 
 /** Why the service switched it off: the receiver answered 410, or no delivery succeeded for five days. */
-export type DisabledReason = EventData["destination.disabled"]["reason"];
+export const DISABLED_REASONS = ["gone", "failing"] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 /** Times are in milliseconds since 1970. */
 export interface Destination {
@@ -33,7 +33,6 @@ export interface Destination {
   oldSecretEndsAtMs: number | null;
 }
 
-/** The events that the workspace's sources must raise for these destinations. */
 export function wantedBy(
   destinations: readonly Pick<Destination, "state" | "events">[],
   thresholds: readonly number[],
@@ -70,7 +69,6 @@ export type UrlProblem =
   | "port"
   | "own_host";
 
-/** Ports below are reserved for well-known services. */
 const FIRST_FREE_PORT = 1_024;
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 /** Last labels of private names: RFC 6761, 6762, 8375, 9476, and labels common in home networks. */
@@ -85,11 +83,9 @@ export interface UrlRules {
 }
 
 /**
- * Checks the URL of a webhook. The service sends from a company's account, to targets that any workspace admin
- * chooses: they must not reach hosts that only the service can reach. A name may still resolve to a private address;
- * the platform's network sends nothing there.
- *
- * @returns the URL to use, without its fragment.
+ * The URL of a webhook, without its fragment. Any workspace admin chooses targets, and the service sends from a
+ * company's account: targets must not reach hosts that only the service can reach. A name may still resolve to a private
+ * address; the platform's network sends nothing there.
  */
 export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules): Result<string, UrlProblem> {
   if (text.length > DESTINATION_URL_MAX_LENGTH) return refuse("too_long");

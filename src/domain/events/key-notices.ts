@@ -14,11 +14,9 @@ export interface KeyToWatch {
 }
 
 /**
- * The notice that is due about a key's end: one of KEY_EXPIRING_DAYS, or null. If several have passed since the last
- * check, returns the most urgent. A notice that was already past when the key was created is never sent.
- *
- * The end of a rotated key was chosen at its rotation. Its notice comes on the last day only, and only if the key is
- * still in use.
+ * The most urgent notice that is due about a key's end: one of KEY_EXPIRING_DAYS, or null. A notice that was already
+ * past when the key was created is never sent. A rotated key gets only the last notice, and only if it is still in use,
+ * because its end was chosen at the rotation.
  */
 export function expiringDays(key: KeyToWatch, nowMs: number): number | null {
   const { endsAtMs, rotatedAtMs, lastUsedMs } = key;

@@ -1,8 +1,6 @@
 /**
- * The catalogue of outgoing notifications. Each type is declared once: its data, an example, its label, its sentence
- * for people and what a deletion leaves of it. For a new type the compiler lists what else needs an entry.
- *
- * An event is made where it becomes true. It keeps its id in every repetition, so that a receiver can drop duplicates.
+ * The catalogue of outgoing notifications. For a new type the compiler lists what else needs an entry. An event keeps
+ * its id in every repetition, so that a receiver can drop duplicates.
  */
 import type { VerdictCounts } from "../quota/quota.ts";
 import type { UsageLevelReached } from "../quota/usage-news.ts";
@@ -14,16 +12,14 @@ interface EventSentence {
   page: string;
 }
 
-/** Formats a text that a user or sender chose, such as an email or a name. */
+/** Formats a text that a user or sender chose. */
 type FormatName = (text: string) => string;
 
 type IsDeleted = (email: string) => boolean;
 
-/** `Data` has the field names of the JSON that is sent. Times are ISO 8601 UTC. */
+/** `Data` has the field names of the JSON that is sent. */
 interface CatalogueEntry<Data> {
-  /** Name of the type on the pages. */
   label: string;
-  /** Condition of the type on the pages. */
   when: string;
   example: Data;
   sentence: (data: Data, formatName: FormatName) => EventSentence;
@@ -187,10 +183,8 @@ export const EVENT_CATALOGUE = {
       const over = streak === 0 ? "" : ` It is the ${ordinal(streak)} period in a row over the limit.`;
       const removed = extra_room_removed ? " There is no extra room beyond the limit any more." : "";
       const limit = counted(signal_limit, "signal");
-      return {
-        text: `A billing period has ended: ${counts}, with a limit of ${limit}.${over}${removed}`,
-        page: "usage",
-      };
+      const text = `A billing period has ended: ${counts}, with a limit of ${limit}.${over}${removed}`;
+      return { text, page: "usage" };
     },
     withoutPeople: keepAll,
   }),
@@ -312,7 +306,6 @@ export type EventData = { [Type in AnyEventType]: Catalogue[Type]["example"] };
 export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
 export type EventType = Exclude<AnyEventType, (typeof destinationEventTypes)[number]>;
 
-/** Types that a destination may subscribe to. */
 export const eventTypes = (Object.keys(EVENT_CATALOGUE) as AnyEventType[]).filter(
   (type): type is EventType => !destinationEventTypes.some((sent) => sent === type),
 );
@@ -321,24 +314,18 @@ export type EventId = `evt_${string}`;
 
 /** An event of one of these types, each with its data. */
 export type EventOf<Type extends AnyEventType> = {
-  [T in Type]: {
-    id: EventId;
-    type: T;
-    time: number;
-    data: EventData[T];
-  };
+  [T in Type]: { id: EventId; type: T; time: number; data: EventData[T] };
 }[Type];
 
 export type WorkspaceEvent = EventOf<EventType>;
 
 export type AnyEvent = EventOf<AnyEventType>;
 
-/** The entry of an event's type. The compiler does not see that it fits the event's data. */
+/** The compiler does not see that the entry fits the event's data. */
 function entryOf({ type }: AnyEvent): CatalogueEntry<unknown> {
   return EVENT_CATALOGUE[type] as CatalogueEntry<unknown>;
 }
 
-/** An example of a type, for the pages and the API documentation. */
 export function exampleEvent(type: AnyEventType): AnyEvent {
   const id = "evt_01a1f923-9a10-7d3e-8c41-5b2f6e7a8c90";
   return { id, type, time: Date.parse("2026-11-20T13:27:00.000Z"), data: EVENT_CATALOGUE[type].example } as AnyEvent;
@@ -348,7 +335,6 @@ export function eventSentence(event: AnyEvent, formatName: FormatName = (text) =
   return entryOf(event).sentence(event.data, formatName);
 }
 
-/** The event without deleted people; null: nothing is left of it. */
 export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: IsDeleted): Event | null {
   const data = entryOf(event).withoutPeople(event.data, isDeleted);
   if (data === null) return null;
@@ -374,10 +360,8 @@ function rescoredSentence(data: PeopleRescored, formatName: FormatName): EventSe
   const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
   const sum = `${changes} (${signed(points)} points).`;
   if (email !== null) {
-    return {
-      text: `Earlier signals have become those of ${formatName(email)}. Scoring signals: ${sum}`,
-      page: personPage(email),
-    };
+    const text = `Earlier signals have become those of ${formatName(email)}. Scoring signals: ${sum}`;
+    return { text, page: personPage(email) };
   }
   const crossed = thresholds
     .filter(({ risen }) => risen > 0)
@@ -404,7 +388,6 @@ function countsInWords(counts: Record<string, number>): string {
   return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
 }
 
-/** The minute of an ISO time, such as `2026-11-22 05:10 UTC`. */
 function minuteOf(iso: string): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }
@@ -426,7 +409,6 @@ export function risenTo(before: number, after: number, thresholds: readonly numb
   return thresholds.filter((threshold) => before < threshold && threshold <= after);
 }
 
-/** The thresholds that a score has fallen below. Rising to them raises an event again. */
 export function fallenBelow(before: number, after: number, thresholds: readonly number[]): number[] {
   return risenTo(after, before, thresholds);
 }

@@ -1,9 +1,4 @@
-/**
- * All refusals of the ingestion endpoints as one union, and the list of refused calls that an admin sees.
- *
- * `http/problem.ts` turns a refusal into a status and a body. Per-item results and the rejections list use the same
- * codes.
- */
+/** All refusals of the ingestion endpoints as one union, and the list of refused calls that an admin sees. */
 import { REJECTION_KEPT_DAYS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
 import type { Described } from "./echo.ts";
@@ -48,10 +43,10 @@ export type SignalRefusal = Described & {
 };
 
 /** The refusals with 429 (spec §7, §8). `retryAfterMs` is the time after which a retry can succeed. */
-export type LimitRefusal =
-  | { code: "rate_limited"; retryAfterMs: number }
-  | { code: "allowance_exceeded"; retryAfterMs: number }
-  | { code: "extra_room_exceeded"; retryAfterMs: number };
+export type LimitRefusal = {
+  code: "rate_limited" | "allowance_exceeded" | "extra_room_exceeded";
+  retryAfterMs: number;
+};
 
 /** A temporary failure; nothing of the call was stored. */
 export type Unavailable = { code: "unavailable"; retryAfterMs: number };
@@ -94,10 +89,7 @@ export type Rejection = RefusedCalls;
 
 /**
  * Adds refused calls to the latest entry for their reason, or as a new entry after a silence. A flood therefore
- * displaces no refusal that happened once (design §5).
- *
- * @param list in the order in which the entries began; modified in place.
- * @returns the entry.
+ * displaces no refusal that happened once (design §5). @param list in the order in which the entries began.
  */
 export function addRejection(list: Rejection[], refused: RefusedCalls): Rejection {
   const latest = list.findLast((entry) => isOfReason(entry, refused));

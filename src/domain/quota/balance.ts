@@ -1,10 +1,9 @@
 /**
- * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in
- * flight + lost in restores. Counter and store are two objects without a common snapshot, so the counter is read
- * before and after the store.
+ * Whether the books balance (design §1.2). Counter and store are two objects without a common snapshot, so the counter
+ * is read before and after the store.
  */
 
-/** The counter's side: all admitted signals, those in unsettled outbox rows, and those lost in restores. */
+/** The counter's side. `unsettled`: signals in outbox rows. `lost`: in restores. */
 interface Admissions {
   admitted: number;
   unsettled: number;

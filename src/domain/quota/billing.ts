@@ -8,14 +8,10 @@ export interface QuotaConfig {
   overages: boolean;
   /** Billing periods are calendar months from this time on. The first `configure` fixes it. */
   anchorMs: number;
-  /**
-   * Version of the configuration, and the time from which it applies, in milliseconds since 1970. D1 sets it to
-   * `max(old + 1, now)` with every change.
-   */
+  /** Also the time from which the configuration applies: D1 sets `max(old + 1, now)` with every change. */
   configVersion: number;
 }
 
-/** A billing period in milliseconds since 1970: start inclusive, end exclusive. */
 export interface BillingPeriod {
   startMs: number;
   endMs: number;
@@ -35,7 +31,7 @@ export function billingPeriodAt(anchorMs: number, nowMs: number): BillingPeriod 
     : { startMs: monthsAfter(anchor, months - 1), endMs: start };
 }
 
-/** The anchor plus a number of months. Counts from the anchor, so that a short month does not shorten later ones. */
+/** Counts from the anchor, so that a short month does not shorten later ones. */
 function monthsAfter(anchor: Date, months: number): number {
   const month = anchor.getUTCMonth() + months;
   const lastDay = new Date(Date.UTC(anchor.getUTCFullYear(), month + 1, 0)).getUTCDate();

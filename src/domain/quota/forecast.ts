@@ -15,12 +15,10 @@ export interface Pace {
 }
 
 /**
- * The pace of the last FORECAST_DAYS full days, idle ones included, or of as many as there are. The day of the first
- * signal is not a full day, because the time of that signal is unknown. Without a full day, the pace is that since
- * the first signal's day. Null: counting began less than an hour ago.
+ * The pace of the last FORECAST_DAYS full days, or of as many as there are; without one, the pace since the day of the
+ * first signal. That day is not full, because the time of the signal is unknown. Null: less than an hour.
  *
  * @param days in order; all of the current period and of the one before it.
- * @param firstDayMs the day of the first signal; null: today.
  */
 export function paceOf(
   days: readonly UsageDay[],

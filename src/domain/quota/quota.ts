@@ -1,7 +1,4 @@
-/**
- * The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies the decision. This
- * module has no clock and no memory.
- */
+/** The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies the decision. */
 
 export interface QuotaPlan {
   signalLimit: number;
@@ -44,7 +41,7 @@ export function quotaCeiling(plan: QuotaPlan): number | null {
 export const ADMITTED_VERDICTS = ["accepted", "held"] as const;
 export type AdmittedVerdict = (typeof ADMITTED_VERDICTS)[number];
 
-/** All verdicts, in the order in which the signals of a run receive them. Counts, columns and answers derive from it. */
+/** In the order in which the signals of a run receive them. */
 export const VERDICTS = [...ADMITTED_VERDICTS, "rejected"] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
@@ -64,7 +61,7 @@ export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {
   return ADMITTED_VERDICTS.reduce((sum, verdict) => sum + counts[verdict], 0);
 }
 
-/** Verdicts of `count` consecutive signals: first the accepted ones, then the held, then the refused. */
+/** Verdicts of consecutive signals: first the accepted ones, then the held, then the refused. */
 export interface QuotaRun extends VerdictCounts {
   refusal: QuotaRefusal | null;
 }

@@ -37,15 +37,9 @@ export interface RateDecision extends RateState {
  */
 export const REQUEST_BODY_BYTES = 32_768;
 
-/** Signals of a body that count as one request, because each is parsed, checked and answered. */
 export const REQUEST_SIGNALS = 100;
 
-/**
- * Number of requests that a body counts as: one for each started REQUEST_BODY_BYTES of decompressed bytes, or for
- * each started REQUEST_SIGNALS, whichever is more.
- *
- * @param signals 1 until the body has been read.
- */
+/** One for each started REQUEST_BODY_BYTES or REQUEST_SIGNALS. @param signals 1 until the body has been read. */
 export function requestsOfBody(bytes: number, signals = 1): number {
   return Math.max(1, Math.ceil(bytes / REQUEST_BODY_BYTES), Math.ceil(signals / REQUEST_SIGNALS));
 }
@@ -65,10 +59,8 @@ export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRat
 }
 
 /**
- * Takes requests if a single one is allowed. A call that counts as several may overdraw the bucket; the next call
- * then waits longer. So every body gets through, whatever the burst. No body counts as more than a burst.
- *
- * @param nowMs whole milliseconds since 1970.
+ * Takes requests if a single one is allowed. A call that counts as several may overdraw the bucket, so that every body
+ * gets through; the next call then waits longer. No body counts as more than a burst.
  */
 export function takeRequest(bucket: RateBucket, nowMs: number, rate: RequestRate, requests = 1): RateDecision {
   const burstTicks = rate.burst * REQUEST_TICKS;

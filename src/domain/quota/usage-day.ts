@@ -1,8 +1,4 @@
-/**
- * Usage by day: the counts of a billing period at the end of each UTC day. An idle day has no entry; its counts are
- * those of the day before.
- */
-
+/** The counts of a billing period at the end of each UTC day. An idle day has no entry: its counts are those before. */
 import { DAY_MS } from "../duration.ts";
 import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
@@ -16,7 +12,7 @@ export function utcDay(ms: number): number {
   return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 
-/** The entry to write at the end of a day or of a period, without any further fields; null if the period was idle. */
+/** Null: the period was idle. */
 export function entryOf(counting: UsageDay): UsageDay | null {
   const { periodStartMs, dayMs } = counting;
   const counts = verdictCounts(counting);
@@ -27,11 +23,7 @@ export interface CurvePoint extends VerdictCounts {
   atMs: number;
 }
 
-/**
- * The curve of a period: zero at its start, the end of each day, idle ones included, and the present counts.
- *
- * @param days in order; those of other periods are ignored.
- */
+/** A period's counts: zero at its start, at the end of each day, idle ones included, and now. @param days in order. */
 export function usageCurve(
   days: readonly UsageDay[],
   periodStartMs: number,
@@ -74,11 +66,7 @@ export function verdictsPerDay(days: readonly UsageDay[], fromMs: number, toMs: 
   return perDay;
 }
 
-/**
- * Signals that took an ordinal (accepted and held) on each day from `fromMs` (inclusive) to `toMs` (exclusive).
- *
- * @param days in order; all entries of each period that overlaps these days.
- */
+/** Accepted and held signals on each day until `toMs`. @param days in order; whole periods that overlap these days. */
 export function signalsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): number[] {
   const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, () => 0);
   let before = { periodStartMs: Number.NaN, used: 0 };

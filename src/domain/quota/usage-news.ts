@@ -19,15 +19,19 @@ const LEVELS: readonly UsageLevelReached[] = [
   "first_refusal",
 ];
 
-interface UsageMoment {
-  /** Levels already announced in the period: a bit for each, in the order of LEVELS. */
+/** @param notified levels already announced in the period: a bit for each, in the order of LEVELS. */
+export function usageNews({
+  notified,
+  now,
+  hasRefused,
+}: {
   notified: number;
   now: UsageStanding;
   hasRefused: boolean;
-}
-
-/** The announced levels of the period from now on, and the levels to announce. */
-export function usageNews({ notified, now, hasRefused }: UsageMoment): { notified: number; news: UsageLevelReached[] } {
+}): {
+  notified: number;
+  news: UsageLevelReached[];
+} {
   const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
   const isFull = ceiling !== null && used >= ceiling;
@@ -37,17 +41,13 @@ export function usageNews({ notified, now, hasRefused }: UsageMoment): { notifie
     const bit = 1 << index;
     const wasAnnounced = (notified & bit) !== 0;
     const percent = USAGE_NOTICE_PERCENT[index];
-    const holds =
-      percent === undefined ? hasRefused || (wasAnnounced && isFull) : isReached(used, percent, now.signalLimit);
+    const isReached = percent !== undefined && used > 0 && used * 100 >= now.signalLimit * percent;
+    const holds = isReached || (percent === undefined && (hasRefused || (wasAnnounced && isFull)));
     if (!holds) continue;
     after |= bit;
     if (!wasAnnounced) news.push(level);
   }
   return { notified: after, news };
-}
-
-function isReached(used: number, percent: number, signalLimit: number): boolean {
-  return used > 0 && used * 100 >= signalLimit * percent;
 }
 
 /**

@@ -16,11 +16,7 @@ export interface Evaluation {
   matches: RuleMatch[];
 }
 
-/**
- * Evaluates all rules for a signal. Null: that takes more than RULES_MAX_STEPS.
- *
- * @param email the person's address, as conditions on `email` see it; without it the signal's own (design §8.4).
- */
+/** Null: that takes more than RULES_MAX_STEPS. @param email the person's; without it the signal's (design §8.4). */
 export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluation | null {
   const run = new Run(compiled.paths, signal, email);
   let rulesTried = 0;

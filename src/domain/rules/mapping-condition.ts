@@ -38,10 +38,7 @@ export interface MappingCondition {
   value?: string | number | boolean | (string | number | boolean)[];
 }
 
-/**
- * A value prepared for comparison. `text`: in lower case, undefined for objects and arrays. `number`: `NaN` if it is
- * not a number.
- */
+/** A value prepared for comparison. `text` is in lower case; undefined for objects and arrays. */
 export interface Comparable {
   text: string | undefined;
   number: number;
@@ -54,7 +51,7 @@ export interface Comparator {
   scansText: boolean;
 }
 
-/** Prepares a condition; null: it lacks the value that its operator needs, and never holds. */
+/** Null: the condition lacks the value that its operator needs, and never holds. */
 export function comparatorOf({ operator, value }: MappingCondition): Comparator | null {
   if (operator === "exists" || operator === "not_exists") return at(() => true);
   if (operator === "is_true") return equalTo([true]);

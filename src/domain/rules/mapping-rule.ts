@@ -1,7 +1,6 @@
 /**
- * Mapping rules (spec §1, design §8.5): which scoring signals a signal makes. Rules are compiled once and indexed by
- * event. No part of a rule becomes a regular expression. evaluate-rules.ts evaluates them for a signal;
- * rule-content.ts measures their size.
+ * Mapping rules (spec §1, design §8.5), compiled once and indexed by event. No part of a rule becomes a regular
+ * expression.
  */
 import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
@@ -50,13 +49,9 @@ export interface CompiledRule {
   conditions: readonly (CompiledCondition | null)[];
 }
 
-interface WildcardRule extends Wildcard {
-  readonly rule: CompiledRule;
-}
-
 export interface CompiledRules {
   readonly byEvent: ReadonlyMap<string, readonly CompiledRule[]>;
-  readonly byWildcard: readonly WildcardRule[];
+  readonly byWildcard: readonly (Wildcard & { rule: CompiledRule })[];
   readonly paths: readonly RulePath[];
   /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
@@ -69,7 +64,7 @@ export function isRulePath(path: string): boolean {
 
 export function compileRules(rules: readonly MappingRule[]): CompiledRules {
   const byEvent = new Map<string, CompiledRule[]>();
-  const byWildcard: WildcardRule[] = [];
+  const byWildcard: (Wildcard & { rule: CompiledRule })[] = [];
   const paths: RulePath[] = [];
   const pathIndexes = new Map<string, number>();
 
@@ -130,7 +125,7 @@ export interface Wildcard {
   readonly last: string;
 }
 
-/** The parts of a pattern with `*`; null: the pattern is a plain event name. */
+/** Null: the pattern is a plain event name. */
 export function wildcardOf(pattern: string): Wildcard | null {
   const [first = "", ...parts] = pattern.split("*");
   const last = parts.pop();
@@ -171,10 +166,7 @@ function* leavesAt(path: string, value: unknown): Generator<[path: string, value
   }
 }
 
-/**
- * The paths of all samples, without repetition, at most `limit`. Leaves out paths that reach no value because of
- * special characters in a name.
- */
+/** Paths that reach a value of a sample: special characters in a name may prevent that. */
 export function propertyPaths(samples: readonly JsonObject[], limit: number): string[] {
   const paths = new Set<string>();
   for (const properties of samples) {

@@ -5,18 +5,12 @@
 import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
 import { evaluate } from "./evaluate-rules.ts";
 import type { MappingCondition } from "./mapping-condition.ts";
+import type { RuleContent } from "./rule-content.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
-export interface ProposedRule {
-  name: string;
-  event: string;
-  match: "all";
-  conditions: MappingCondition[];
-  scoringSignal: string;
-  points: number;
-}
+export type ProposedRule = Omit<RuleContent, "frequency" | "enabled">;
 
 /** Maximum conditions of a proposal: more would match only the sample. */
 const MAX_CONDITIONS = 5;
@@ -52,23 +46,15 @@ interface Candidate {
 }
 
 /**
- * Proposes the sample's event and at most MAX_CONDITIONS conditions on its properties, by rank and then in the
- * payload's order. The result is always valid and matches the sample. A `*` in the event's name stays, and then
- * matches any text.
- *
- * `source` is never a condition: it names the deliverer, and the rule would stop matching when the same event arrives
- * another way (a second CDP, a webhook URL with a source).
+ * Conditions come by rank and then in the payload's order. The result is always valid and matches the sample. `source`
+ * is never a condition, because the rule would stop matching when the event arrives another way.
  *
  * @param similar samples of the same event: only conditions that hold for them too are proposed.
  */
 export function proposeRule(signal: NormalisedSignal, similar: readonly NormalisedSignal[] = []): ProposedRule {
   const candidates = candidatesOf(signal);
-  const telling = candidates.filter(({ rank }) => rank !== "other");
-  const ranked = [
-    ...telling.filter(({ rank }) => rank === "kind"),
-    ...telling.filter(({ rank }) => rank === "flag"),
-    ...(telling.length === 0 ? candidates : []),
-  ];
+  const telling = (["kind", "flag"] as const).flatMap((kind) => candidates.filter(({ rank }) => rank === kind));
+  const ranked = telling.length === 0 ? candidates : telling;
   const conditions: MappingCondition[] = [];
   const proposed = new Set<unknown>();
   for (const { condition } of ranked) {
@@ -90,7 +76,7 @@ export function proposeRule(signal: NormalisedSignal, similar: readonly Normalis
   };
 }
 
-/** Whether a condition holds for a signal. Also rejects names that no path can reach. */
+/** Also rejects names that no path can reach. */
 function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
   return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal)?.matches.length === 1;
@@ -100,10 +86,9 @@ function candidatesOf(signal: NormalisedSignal): Candidate[] {
   const personal = new Set(
     [...Object.values(signal.traits), signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
-  return [...leavesOf(signal.properties)].flatMap(([path, value]) => {
-    if (personal.has(lowerCase(value))) return [];
-    return candidateOf(path, value) ?? [];
-  });
+  return [...leavesOf(signal.properties)].flatMap(([path, value]) =>
+    personal.has(lowerCase(value)) ? [] : (candidateOf(path, value) ?? []),
+  );
 }
 
 function candidateOf(path: string, value: unknown): Candidate | undefined {

@@ -19,7 +19,6 @@ export const RULE_FIELDS = [
   "enabled",
 ] as const satisfies (keyof RuleContent)[];
 
-/** Copies the content without any further fields. */
 export function contentOf(rule: RuleContent): RuleContent {
   const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = rule;
   return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
@@ -27,10 +26,7 @@ export function contentOf(rule: RuleContent): RuleContent {
 
 type PlainField = Exclude<keyof RuleContent, "conditions">;
 
-/**
- * The change of a field, as the audit log, versions and imports show it. For conditions: those removed and those
- * added; both empty if only their order changed.
- */
+/** For conditions: those removed and those added; both empty if only their order changed. */
 export type RuleDifference =
   | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
   | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };

@@ -41,7 +41,6 @@ export function planImport<Known extends KnownRule>(
   });
 }
 
-/** Number and total size of the rules after the import. */
 export function afterImport<Known extends KnownRule>(
   known: readonly Known[],
   steps: readonly ImportStep<Known>[],

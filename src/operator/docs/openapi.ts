@@ -17,6 +17,7 @@ import {
   type AnyEventType,
   type EventData,
 } from "../../domain/events/workspace-event.ts";
+import { DISABLED_REASONS } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
@@ -564,7 +565,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     destination_id: idOf("dst", "Of the destination."),
     destination_name: z.string(),
     reason: z
-      .enum(["gone", "failing"])
+      .enum(DISABLED_REASONS)
       .describe("`gone`: it answered 410. `failing`: no delivery succeeded for five days."),
   }),
   "destination.test": z.object({ message: z.string() }),

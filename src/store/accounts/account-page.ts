@@ -18,7 +18,8 @@ import type {
   AccountSummary,
   ShownChange,
 } from "../protocol/people-and-accounts.ts";
-import { ACCOUNT_FIELDS, type AccountRow, type ValueClaims } from "./accounts.ts";
+import type { AccountChangeRow, AccountRow } from "../schema.ts";
+import { ACCOUNT_FIELDS, type ValueClaims } from "./accounts.ts";
 
 /** The begin of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
 function beginOf(column: string, characters: number, name: string): string {
@@ -91,13 +92,11 @@ export function readAccountPage(
   };
 }
 
-type ChangeRow = { field: AccountField; at: number; ordinal: number; signal_id: string; before: string | null };
-
 /** An account's changes, the newest first. The cursor is the received order and the field of the last change. */
 function listChanges(sql: SqlStorage, accountId: number, { cursor, limit }: Page): PageOf<ShownChange> {
   const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(cursor ?? "") ?? [];
   const first = [Number.MAX_SAFE_INTEGER, 0, ""];
-  const rows = sql.exec<ChangeRow & { after: string }>(
+  const rows = sql.exec<AccountChangeRow>(
     `SELECT field, "at", ordinal, signal_id, ${beginOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
        ${beginOf('"after"', ACCOUNT_CHANGE_CHARACTERS, '"after"')}
      FROM account_changes WHERE account_id = ? AND ("at", ordinal, field) < (?, ?, ?)
@@ -151,8 +150,8 @@ export function listAccounts(sql: SqlStorage, { externalId }: AccountFilter, pag
 }
 
 function readHistory(sql: SqlStorage, accountId: number): AccountChange[] {
-  const rows = sql.exec<ChangeRow & { after: string }>(
-    `SELECT field, "at", ordinal, signal_id, "before", "after" FROM account_changes WHERE account_id = ?
+  const rows = sql.exec<AccountChangeRow>(
+    `SELECT * FROM account_changes WHERE account_id = ?
      ORDER BY "at" DESC, ordinal DESC, field LIMIT ?`,
     accountId,
     ACCOUNT_HISTORY_SHOWN,

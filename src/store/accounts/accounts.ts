@@ -7,6 +7,7 @@ import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../do
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
 import { insertRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
+import type { AccountChangeRow, AccountRow } from "../schema.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
@@ -32,16 +33,6 @@ interface Stored {
   lastSeen: number;
   hasChanged: boolean;
 }
-
-/** A row of the table `accounts`, see schema.ts. Values are JSON texts. */
-export type AccountRow = Record<AccountField, string | null> & {
-  id: number;
-  external_id: string;
-  attributes: string;
-  claims: string;
-  first_seen: number;
-  last_seen: number;
-};
 
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
   VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
@@ -192,10 +183,9 @@ interface Change {
   beforeLast: ValueClaim | null;
 }
 
-const COLUMNS = `"at", ordinal, signal_id, "before", "after", before_at, before_ordinal, before_signal_id`;
 const OF_FIELD = "FROM account_changes WHERE account_id = ? AND field = ?";
-const READ_PREVIOUS = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) < (?, ?) ORDER BY "at" DESC, ordinal DESC LIMIT 1`;
-const READ_NEXT = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
+const READ_PREVIOUS = `SELECT * ${OF_FIELD} AND ("at", ordinal) < (?, ?) ORDER BY "at" DESC, ordinal DESC LIMIT 1`;
+const READ_NEXT = `SELECT * ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;
 
 function insertChange(sql: SqlStorage, { accountId, field }: FieldOfAccount, change: Change): void {
@@ -246,24 +236,8 @@ function replaceChange(sql: SqlStorage, of: FieldOfAccount, old: Change, change:
   insertChange(sql, of, change);
 }
 
-function readChange(
-  sql: SqlStorage,
-  query: string,
-  { accountId, field }: FieldOfAccount,
-  at: ValueClaim,
-): Change | null {
-  const row = sql
-    .exec<{
-      at: number;
-      ordinal: number;
-      signal_id: string;
-      before: string | null;
-      after: string;
-      before_at: number | null;
-      before_ordinal: number | null;
-      before_signal_id: string | null;
-    }>(query, accountId, field, at.receivedAtMs, at.ordinal)
-    .toArray()[0];
+function readChange(sql: SqlStorage, query: string, of: FieldOfAccount, at: ValueClaim): Change | null {
+  const [row] = sql.exec<AccountChangeRow>(query, of.accountId, of.field, at.receivedAtMs, at.ordinal);
   if (row === undefined) return null;
   const { before_at: beforeAt, before_ordinal: beforeOrdinal, before_signal_id: beforeSignalId } = row;
   const hasBefore = beforeAt !== null && beforeOrdinal !== null && beforeSignalId !== null;

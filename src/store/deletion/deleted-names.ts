@@ -5,8 +5,7 @@
  */
 import { hashOfName } from "../../domain/signal/identity.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Identities } from "../people/identities.ts";
-import { idsOf, type VisitorNames } from "../people/identities.ts";
+import { type Identities, idsOf, type VisitorNames } from "../people/identities.ts";
 
 /**
  * Remembers a name of a deleted person. Times are milliseconds since 1970.

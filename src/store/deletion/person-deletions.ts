@@ -11,12 +11,14 @@ import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import type { ReceivedOrder } from "../../wire/admission.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { afterDeletion, type Facts } from "../log/line.ts";
-import { claimInForce, claimsInStore, deletePairs } from "../people/identities.ts";
 import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
 import { People } from "../people/people.ts";
 import { writeAndRecount } from "../people/recount.ts";
 import { changeEntries, entriesAfter, insertEntries, readEntries, type Entry } from "../people/timelines.ts";
 import {
+  claimInForce,
+  claimsInStore,
+  deletePairs,
   personList,
   visitorKey,
   visitorList,
@@ -26,7 +28,7 @@ import {
   type VisitorNames,
 } from "../people/identities.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import type { DeadLetterRow } from "../schema.ts";
+import type { DeadLetterRow, DeletionRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
@@ -50,32 +52,6 @@ const PORTION_SEGMENTS = 20;
 
 /** Deletions that only cold storage may delay. */
 const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
-
-type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
-
-/** A row of the table `deletions`, see schema.ts. */
-interface DeletionJob {
-  [column: string]: SqlStorageValue;
-  id: string;
-  email_hash: string;
-  requested_at: number;
-  asked_at: number;
-  finished_at: number | null;
-  email: string | null;
-  person_id: number | null;
-  step: DeletionStage;
-  /** The last processed line, or dead letter. */
-  position: number;
-  people: number;
-  identities: number;
-  signals: number;
-  anonymous: number;
-  held: number;
-  dead_letters: number;
-  scoring_signals: number;
-  cold_objects: number;
-  hand_over: number;
-}
 
 /**
  * Starts a deletion with its first step. If a deletion of the person is running, it continues and searches for later data too, unless
@@ -208,24 +184,24 @@ function removePerson(sql: SqlStorage, { id, recent }: { id: number; recent: str
 }
 
 /** Lets a running deletion search again for data under the person's names. */
-function searchAgain(sql: SqlStorage, job: DeletionJob, email: string, nowMs: number): void {
+function searchAgain(sql: SqlStorage, job: DeletionRow, email: string, nowMs: number): void {
   sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
   const step = job.step === "identities" || job.step === "lines" ? job.step : "held";
-  updateRow<DeletionJob>(sql, "deletions", "id", job, { ...job, email, asked_at: nowMs, step, position: 0 });
+  updateRow<DeletionRow>(sql, "deletions", ["id"], job, { ...job, email, asked_at: nowMs, step, position: 0 });
 }
 
 /** A step processes portions of one stage after another, until its budget is used. */
 class DeletionStep {
   readonly #state: StoreState;
-  readonly #before: DeletionJob;
-  readonly #job: DeletionJob;
+  readonly #before: DeletionRow;
+  readonly #job: DeletionRow;
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
   /** Remaining line budget. */
   #budget = DELETION_STEP_LINES;
 
-  constructor(state: StoreState, job: DeletionJob, nowMs: number) {
+  constructor(state: StoreState, job: DeletionRow, nowMs: number) {
     this.#state = state;
     this.#before = job;
     this.#job = { ...job };
@@ -241,7 +217,7 @@ class DeletionStep {
     writeAndRecount(this.#state, this.#people);
     raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
-    updateRow(sql, "deletions", "id", this.#before, this.#job);
+    updateRow(sql, "deletions", ["id"], this.#before, this.#job);
     signals.flush();
     held.flush();
   }
@@ -262,7 +238,7 @@ class DeletionStep {
     }
   }
 
-  #goOn(stage: DeletionStage): void {
+  #goOn(stage: DeletionRow["step"]): void {
     this.#job.step = stage;
     this.#job.position = 0;
     this.#budget--;
@@ -412,7 +388,7 @@ class DeletionStep {
 /** @param job `email` is empty if only its hash is known; `person_id` is null if there is no such person, only their names. */
 function insertJob(
   sql: SqlStorage,
-  job: Pick<DeletionJob, "id" | "email" | "email_hash" | "person_id">,
+  job: Pick<DeletionRow, "id" | "email" | "email_hash" | "person_id">,
   nowMs: number,
 ): void {
   const isPerson = job.person_id !== null;
@@ -434,16 +410,16 @@ function insertJob(
 }
 
 /** The latest job with an id or an email's hash. */
-function findJob(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionJob | undefined {
+function findJob(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionRow | undefined {
   return sql
-    .exec<DeletionJob>(`SELECT * FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`, value)
+    .exec<DeletionRow>(`SELECT * FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`, value)
     .toArray()[0];
 }
 
 /** The longest waiting job that is not done here. */
-function nextJob(sql: SqlStorage): DeletionJob | undefined {
+function nextJob(sql: SqlStorage): DeletionRow | undefined {
   return sql
-    .exec<DeletionJob>(
+    .exec<DeletionRow>(
       "SELECT * FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
     )
     .toArray()[0];

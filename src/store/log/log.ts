@@ -8,6 +8,7 @@
 import type { LineStatus } from "../../domain/signal/signal.ts";
 import { uuidv7Ms } from "../../platform/ids.ts";
 import { Lru } from "../../platform/lru.ts";
+import { insertRow } from "../../platform/sql-row.ts";
 import { Head, textOfCells, type LogMeta, type LogName } from "./head.ts";
 import { afterRetention, isDropped, isOriginal, type Facts, type Line } from "./line.ts";
 import { encodeFacts, Lines, statusLetter, statusOf } from "./lines.ts";
@@ -118,24 +119,14 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const { firstSeq, lines, payloads } = head;
     const [firstMs, lastMs] = this.#spanOf(lines.column("id").map(String));
     head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, lastMs - firstMs);
-    const row: Partial<SegmentRow> = {
+    insertRow(this.#sql, `${this.name}_segments`, {
       first_seq: firstSeq,
       last_seq: firstSeq + lines.length - 1,
       first_ms: firstMs,
       last_ms: lastMs,
       ...summarise(lines),
-    };
-    const columns = Object.keys(row);
-    this.#sql.exec(
-      `INSERT INTO ${this.name}_segments (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`,
-      ...Object.values<SqlStorageValue | undefined>(row).map((value) => value ?? null),
-    );
-    this.#sql.exec(
-      `INSERT INTO ${this.name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
-      firstSeq,
-      toSqlBlob(head.hashBytes()),
-      toSqlBlob(lines.pack()),
-    );
+    });
+    insertRow(this.#sql, `${this.name}_facts`, { first_seq: firstSeq, hashes: head.hashBytes(), facts: lines.pack() });
     if (payloads.some((payload) => payload !== null)) this.#writePayloads(firstSeq, packPayloads(payloads, lines));
     head.clear();
     this.#readSpanStarts();

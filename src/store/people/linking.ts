@@ -60,7 +60,9 @@ export function linkAtOnce(
   const read = linesOf(state, visitors);
   const waiting = read.filter(({ seqs }) => seqs.length > 0);
   if (rulesVersion !== null && waiting.length > 0) {
-    const fresh = waiting.filter(({ visitor }) => !hasLinkJob(sql, visitor));
+    const hasJob = (visitor: VisitorId): boolean =>
+      sql.exec("SELECT 1 FROM link_jobs WHERE key = ?", visitorKey(visitor)).toArray().length > 0;
+    const fresh = waiting.filter(({ visitor }) => !hasJob(visitor));
     const linking = new Linking(state, people, { version: rulesVersion, rules: null }, new Map(), nowMs);
     for (const { segment, seqs } of segmentsOf(state, fresh)) linking.link(segment, seqs);
     linking.unlist(fresh);
@@ -363,10 +365,6 @@ export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): Visit
 /** Whether a job exists that has not failed. It can run at once. */
 export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
   return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
-}
-
-function hasLinkJob(sql: SqlStorage, visitor: VisitorId): boolean {
-  return sql.exec("SELECT 1 FROM link_jobs WHERE key = ?", visitorKey(visitor)).toArray().length > 0;
 }
 
 /** Lets the alarm continue at once with the longest waiting job. */

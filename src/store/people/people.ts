@@ -1,18 +1,12 @@
 /** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import {
-  eachTrait,
-  folded,
-  SEARCHED_TRAITS,
-  TRAIT_NAMES,
-  type PersonTraits,
-  type TraitName,
-} from "../../domain/signal/traits.ts";
+import { eachTrait, folded, SEARCHED_TRAITS, TRAIT_NAMES, type TraitName } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts, Owner } from "../log/line.ts";
+import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
@@ -36,20 +30,8 @@ export interface ScoreChange {
   after: Scored | null;
 }
 
-/** The columns of a person that a batch reads and writes, see the table `people` in schema.ts. */
-interface PersonColumns extends PersonTraits {
-  id: number;
-  email: string;
-  trait_orders: string;
-  score: number;
-  first_seen: number;
-  last_seen: number;
-  last_day: number;
-  recent: string;
-  anonymous_ids: number;
-  user_ids: number;
-  ids_dropped: number;
-}
+/** The columns of a person that a batch reads and writes. */
+type PersonColumns = Omit<PersonRow, "names">;
 
 const NOBODY: Readonly<PersonColumns> = {
   id: 0,
@@ -286,7 +268,7 @@ export class People {
     const isRenamed = before === null || SEARCHED_TRAITS.some((trait) => before[trait] !== now[trait]);
     const row = isRenamed ? { ...now, names: searchedText(now) } : now;
     if (before === null) insertRow(sql, "people", row);
-    else updateRow(sql, "people", "id", before, row);
+    else updateRow(sql, "people", ["id"], before, row);
     person.before = { ...now };
   }
 }

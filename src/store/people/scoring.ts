@@ -77,9 +77,8 @@ export class Scoring {
     let [replaced, behind] = [0, Math.min(...released.values())];
     for (const { seq, scored } of current.length === 0 ? [] : entriesBehind(behind)) {
       if (this.#budget-- <= 0) {
-        for (const ruleId of released.keys()) {
-          insertReplacement(sql, person.id, ruleId, behind);
-        }
+        const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
+        for (const ruleId of released.keys()) sql.exec(insert, person.id, ruleId, behind);
         return replaced;
       }
       behind = seq;
@@ -123,15 +122,6 @@ function without(scored: Scored | null, kept: Scored | null): Scored | null {
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
 
-function insertReplacement(sql: SqlStorage, personId: number, ruleId: string, seq: number): void {
-  sql.exec(
-    "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)",
-    personId,
-    ruleId,
-    seq,
-  );
-}
-
 export function endReplacement(sql: SqlStorage, personId: number, ruleId: string): void {
   sql.exec("DELETE FROM replacements WHERE person_id = ? AND rule_id = ?", personId, ruleId);
 }
@@ -144,4 +134,12 @@ export function evaluateStored(
   email: string | undefined,
 ): Evaluation | null {
   return evaluate(rules, normalise(JSON.parse(payload) as JsonObject, source ?? undefined), email);
+}
+
+/** The matches of a line that count. */
+export function countedMatches({ once, outcomes }: StoreState, facts: Facts): RuleMatch[] {
+  const { owner, admission } = facts;
+  if (owner === null) return [];
+  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  return outcomes.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
 }

@@ -5,8 +5,7 @@
  */
 import { readUuid, UUID_BYTES, UUID_CHARACTERS, uuidMs, UuidTexts } from "../../platform/bytes.ts";
 import type { Facts, ListingId } from "../log/line.ts";
-import { deletePairs, portionsOf } from "./identities.ts";
-import { idsOf, keyOf, visitorKey, visitorList, type ListKey } from "./identities.ts";
+import { deletePairs, idsOf, keyOf, portionsOf, visitorKey, visitorList, type ListKey } from "./identities.ts";
 
 /** Characters of a row of a timeline: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;

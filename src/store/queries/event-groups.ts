@@ -44,7 +44,7 @@ const NOTHING: QueuePage = { items: [], next: null, complete: true, isCut: false
 export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
   const { sort = "last_seen" } = filter;
   if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
-  const from = readPlace(cursor);
+  const from = readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
   if (from === null && cursor !== null) return NOTHING;
   const items: QueueGroup[] = [];
   let [scanned, last]: [number, DayPlace | null] = [0, null];
@@ -128,30 +128,13 @@ function byLastSeen(
   return byDay(list, from);
 }
 
-/** Null: there is no cursor, or it is invalid. */
-function readPlace(cursor: string | null): DayPlace | null {
-  return readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
-}
-
 /** Groups with their samples, the most recently seen first. An invalid cursor finds nothing. */
 export async function listEventGroups(
   state: StoreState,
   objects: ColdObjects,
-  { cursor, limit }: Page,
+  page: Page,
 ): Promise<PageOf<EventGroup>> {
-  const from = readPlace(cursor);
-  if (from === null && cursor !== null) return { items: [], next: null };
-  const groups: QueueGroup[] = [];
-  let [last, next]: [DayPlace | null, string | null] = [null, null];
-  for (const { row, place } of byLastSeen(state.sql, from)) {
-    if (groups.length === limit) {
-      next = writeCursor(last);
-      break;
-    }
-    last = place;
-    const group = findGroup(state.sql, row.event, row.source);
-    if (group !== null) groups.push(group);
-  }
+  const { items: groups, next } = queuePage(state.sql, {}, page);
   const payloads = await readSamples(state, objects, groups);
   const items = groups.map(({ sampleId: id, days: _days, ...group }, index) => ({
     ...group,

@@ -9,6 +9,7 @@ import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
+import { countedMatches } from "../people/scoring.ts";
 import { ascendingEntries, readEntries } from "../people/timelines.ts";
 import { personList } from "../people/identities.ts";
 import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
@@ -16,7 +17,7 @@ import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import { countedMatches, counting, isScored, latestIdentities, toScoringSignals } from "./person-parts.ts";
+import { counting, isScored, latestIdentities, toScoringSignals } from "./person-page.ts";
 
 /** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;

@@ -4,8 +4,7 @@
  */
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { isOfDeleted } from "../deletion/deleted-names.ts";
-import { Identities } from "../people/identities.ts";
-import { visitorOfPayload } from "../people/identities.ts";
+import { Identities, visitorOfPayload } from "../people/identities.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 

@@ -10,6 +10,7 @@ import { isLater, type Admission, type ReceivedOrder } from "../../wire/admissio
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
+import { countedMatches } from "../people/scoring.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { personList } from "../people/identities.ts";
 import type { FindFilter, FoundSignals, LatestSignals, LiveSignal, SignalSummary } from "../protocol/stored-signals.ts";
@@ -18,7 +19,6 @@ import { admissionOf, lastDeadLetter } from "../state/dead-letters.ts";
 import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import { countedMatches } from "./person-parts.ts";
 
 /** Unpacking a segment takes as long as looking at so many lines. */
 const SEGMENT_COST = 10;

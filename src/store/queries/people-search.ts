@@ -21,7 +21,7 @@ import {
   toPersonSummary,
   toScoringSignals,
   type PersonRow,
-} from "./person-parts.ts";
+} from "./person-page.ts";
 
 /** People whom a search sorts: some 10 ms. If it finds more, it lists them by email. */
 export const PEOPLE_SORTED = 5_000;

@@ -25,7 +25,8 @@ import { personList } from "../people/identities.ts";
 import { People, type ScoreChange } from "../people/people.ts";
 import { evaluateStored } from "../people/scoring.ts";
 import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
-import type { RuleFacts, RuleJob, RuleJobStatus, RuleToApply } from "../protocol/store-operations.ts";
+import type { RuleFacts, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
+import type { RuleJobRow } from "../schema.ts";
 import { updateGroups } from "../state/status-change.ts";
 import { wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
@@ -33,31 +34,6 @@ import { transact, type StoreState } from "../state/store-state.ts";
 
 /** Event groups that an estimate of a job's work reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
-
-/** A row of the table `rule_jobs`, see schema.ts. */
-interface RuleJobRow {
-  [column: string]: SqlStorageValue;
-  rule_id: string;
-  rule: string | null;
-  rule_version: number | null;
-  rules_version: number;
-  status: RuleJobStatus;
-  requested_at: number;
-  started_at: number | null;
-  finished_at: number | null;
-  due_at: number;
-  last_seq: number;
-  position: number;
-  person_id: number | null;
-  total: number;
-  scanned: number;
-  matched: number;
-  added: number;
-  changed: number;
-  removed: number;
-  points: number;
-  crossings: string;
-}
 
 /**
  * Starts or restarts a job. An outdated request changes nothing. Seals the open lines, so that a job reads sealed segments only. The
@@ -147,7 +123,7 @@ class RuleStep {
     this.#before = job;
     this.#job = { ...job };
     this.#limit = limit;
-    this.#rule = ruleOf(job);
+    this.#rule = job.rule === null ? null : (JSON.parse(job.rule) as MappingRule);
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
     this.#versions = outcomeVersions(state.sql, job.rule_id);
     const last = job.rule_version ?? Number.POSITIVE_INFINITY;
@@ -185,7 +161,7 @@ class RuleStep {
       job.finished_at = nowMs;
       raiseRuleApplied(this.#state, job, nowMs);
     }
-    updateRow(this.#state.sql, "rule_jobs", "rule_id", this.#before, job);
+    updateRow(this.#state.sql, "rule_jobs", ["rule_id"], this.#before, job);
     this.#state.signals.flush();
   }
 
@@ -381,10 +357,6 @@ function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
 
 function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
   return sql.exec<RuleJobRow>("SELECT * FROM rule_jobs WHERE rule_id = ?", ruleId).toArray()[0] ?? null;
-}
-
-function ruleOf({ rule }: RuleJobRow): MappingRule | null {
-  return rule === null ? null : (JSON.parse(rule) as MappingRule);
 }
 
 function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, number> {

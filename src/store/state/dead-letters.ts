@@ -29,18 +29,10 @@ export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason
   );
 }
 
-export function readDeadLetter(sql: SqlStorage, seq: number): DeadLetterRow | null {
-  return sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", seq).toArray()[0] ?? null;
-}
-
 /** The latest dead letter of a signal, which can have several. */
 export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
   const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
   return row ?? null;
-}
-
-export function deleteDeadLetter(sql: SqlStorage, seq: number): void {
-  sql.exec("DELETE FROM dead_letters WHERE seq = ?", seq);
 }
 
 export function admissionOf({ admission }: Pick<DeadLetterRow, "admission">): Admission {

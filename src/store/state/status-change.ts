@@ -9,9 +9,11 @@ import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
 import type { LineStatus } from "../../domain/signal/signal.ts";
+import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
 import type { Facts } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";
+import type { EventGroupRow } from "../schema.ts";
 
 type BookColumn = keyof StoreTotals;
 
@@ -158,22 +160,8 @@ export function updateGroups({ sql, books }: { sql: SqlStorage; books: Books }):
   books.groups = {};
 }
 
-interface GroupRow {
-  [column: string]: SqlStorageValue;
-  count: number;
-  held: number;
-  anonymous: number;
-  first_seen: number;
-  last_seen: number;
-  last_day: number;
-  sample_id: string;
-  sample_ordinal: number;
-  sample_seq: number;
-  days: DayCounts;
-}
-
 function updateGroup(sql: SqlStorage, { event, source, received, ...change }: GroupChange): void {
-  const [stored] = sql.exec<GroupRow>("SELECT * FROM event_groups WHERE event = ? AND source = ?", event, source);
+  const [stored] = sql.exec<EventGroupRow>("SELECT * FROM event_groups WHERE event = ? AND source = ?", event, source);
   const count = (stored?.count ?? 0) + change.count;
   if (count <= 0) {
     // Delete a group without signals: its name may be a person's name.
@@ -182,7 +170,9 @@ function updateGroup(sql: SqlStorage, { event, source, received, ...change }: Gr
   }
   // Only a received signal creates a group.
   if (stored === undefined && received === null) return;
-  const row: Partial<GroupRow> = {
+  const row: Partial<EventGroupRow> = {
+    event,
+    source,
     count,
     held: (stored?.held ?? 0) + change.held,
     anonymous: (stored?.anonymous ?? 0) + change.anonymous,
@@ -199,21 +189,8 @@ function updateGroup(sql: SqlStorage, { event, source, received, ...change }: Gr
       row.sample_seq = sample.seq;
     }
   }
-  const changed = Object.entries(row).filter(([column, value]) => stored?.[column] !== value);
-  const values = changed.map(([, value]) => value ?? null);
-  if (stored === undefined) {
-    const columns = changed.map(([column]) => `${column}, `).join("");
-    sql.exec(
-      `INSERT INTO event_groups (${columns}event, source) VALUES (${"?, ".repeat(changed.length)}?, ?)`,
-      ...values,
-      event,
-      source,
-    );
-  } else if (changed.length > 0) {
-    // Name only changed columns, since naming a column with an index writes a row of the index too.
-    const columns = changed.map(([column]) => `${column} = ?`).join(", ");
-    sql.exec(`UPDATE event_groups SET ${columns} WHERE event = ? AND source = ?`, ...values, event, source);
-  }
+  if (stored === undefined) insertRow(sql, "event_groups", row);
+  else updateRow<Partial<EventGroupRow>>(sql, "event_groups", ["event", "source"], stored, row);
 }
 
 function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {

@@ -2,17 +2,14 @@
  * The cost of an event from the commit that raises it to the receiver's answer, compared with the same traffic
  * without a destination.
  */
-import path from "node:path";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import type { CreatedKeyAnswer, WorkspaceAnswer } from "../../../src/dev/operator-client.ts";
+import { listenAndAccept } from "../../support/listen.ts";
+import type { Listener } from "../../support/listen.ts";
 import type { BuiltWorker } from "../build.ts";
 import { startService } from "../contestants.ts";
 import type { BuiltWorkers, Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
-import { applySql, start } from "../start.ts";
+import { VISIT_RULE } from "../rules.ts";
+import { startEmpty } from "../start.ts";
 import type { RunningWorker } from "../start.ts";
 import { MeterClient } from "./meter-client.ts";
 import { sendPaced } from "./pace.ts";
@@ -41,19 +38,14 @@ const KINDS: { name: string; events: string[]; destinations: number }[] = [
   { name: "scoring signals, one a second, to two destinations", events: ["person.scored"], destinations: 2 },
 ];
 
-export async function startForEvents(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
+export function startForEvents(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
   // As on a developer's machine, where receivers on loopback are allowed.
-  const running = await start(service, { stateDir, vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" } });
-  await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
-  return running;
+  return startEmpty(service, { stateDir, vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" } });
 }
 
 export async function measureEvents(running: RunningWorker): Promise<EventCost[]> {
-  const receiver = createServer((request, response) => {
-    request.resume().on("end", () => response.end("ok"));
-  }).listen(0, "127.0.0.1");
-  await once(receiver, "listening");
-  const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/in`;
+  const receiver = await listenAndAccept();
+  const target = `${receiver.origin}/in`;
   try {
     const api = new OperatorApi(running.origin, TOKEN);
     const meter = new MeterClient(running);
@@ -67,7 +59,6 @@ export async function measureEvents(running: RunningWorker): Promise<EventCost[]
     }
     return costs;
   } finally {
-    receiver.closeAllConnections();
     receiver.close();
     await running.stop();
   }
@@ -92,21 +83,9 @@ async function provision(
   events: readonly string[],
   destinations: number,
 ): Promise<string> {
-  await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true });
-  const { id } = await api.post<WorkspaceAnswer>("workspaces", { slug, name: slug, plan: slug });
-  const { key } = await api.post<CreatedKeyAnswer>(`workspaces/${id}/keys`, { name: slug });
-  const rule = {
-    name: "visits",
-    event: "Visit",
-    match: "all",
-    conditions: [],
-    scoring_signal: "visit",
-    points: POINTS,
-  };
-  await api.post(`workspaces/${id}/rules`, rule);
-  await api.call("PUT", `workspaces/${id}/thresholds`, { thresholds: [POINTS] });
-  for (let n = 0; n < destinations; n++)
-    await api.post(`workspaces/${id}/destinations`, { name: slug, type: "webhook", target, events });
+  const { id, home, key } = await api.provision({ slug, rules: [{ ...VISIT_RULE, points: POINTS }] });
+  await api.call("PUT", `${home}/thresholds`, { thresholds: [POINTS] });
+  await api.addWebhooks(id, Array.from({ length: destinations }).fill(target) as string[], events);
   return key;
 }
 
@@ -118,7 +97,7 @@ const THRESHOLDS = [1_000_000];
 
 interface Telling {
   contestant: Contestant;
-  receivers: Server[];
+  receivers: Listener[];
 }
 
 /** A workspace with two destinations, for the cost of notifying them: some of the shapes' traffic again. */
@@ -131,12 +110,9 @@ export async function startTelling(
   const api = new OperatorApi(contestant.running.origin, TOKEN);
   const found = (await api.list<{ id: string; slug: string }>("workspaces")).find(({ slug }) => slug === "bench");
   if (found === undefined) throw new Error("there is no workspace to tell of");
-  const receivers = await Promise.all(Array.from({ length: DESTINATIONS }, listen));
-  for (const [index, receiver] of receivers.entries()) {
-    const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-    const wanted = { name: `Receiver ${index}`, type: "webhook", target, events: EVENTS };
-    await api.post(`workspaces/${found.id}/destinations`, wanted);
-  }
+  const receivers = await Promise.all(Array.from({ length: DESTINATIONS }, listenAndAccept));
+  const targets = receivers.map(({ origin }) => origin);
+  await api.addWebhooks(found.id, targets, EVENTS);
   await api.call("PUT", `workspaces/${found.id}/thresholds`, { thresholds: THRESHOLDS });
   return { contestant, receivers };
 }
@@ -147,14 +123,4 @@ export async function measureDestinations({ contestant, receivers }: Telling): P
   } finally {
     for (const receiver of receivers) receiver.close();
   }
-}
-
-/** Takes everything. */
-function listen(): Promise<Server> {
-  const server = createServer((request, response) => {
-    request.resume().once("end", () => response.end());
-  });
-  return new Promise((resolve) => {
-    server.listen(0, "127.0.0.1", () => resolve(server));
-  });
 }

@@ -1,14 +1,12 @@
 /** Floods of refused calls, one kind after the other; and an idle workspace for a month. */
 import { randomBytes } from "node:crypto";
-import path from "node:path";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import type { CreatedKeyAnswer, WorkspaceAnswer } from "../../../src/dev/operator-client.ts";
 import type { BuiltWorker } from "../build.ts";
 import type { Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
 import { body, signal } from "../signals.ts";
-import { applySql, start } from "../start.ts";
+import { startEmpty } from "../start.ts";
 import type { RunningWorker } from "../start.ts";
 import { MeterClient } from "./meter-client.ts";
 import { sendPaced } from "./pace.ts";
@@ -51,10 +49,8 @@ interface Flood {
   callOf: (n: number) => PacedCall;
 }
 
-export async function startForRefusals(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
-  const running = await start(service, { stateDir, vars: VARS });
-  await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
-  return running;
+export function startForRefusals(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
+  return startEmpty(service, { stateDir, vars: VARS });
 }
 
 /** Measures one kind after the other. */
@@ -95,11 +91,11 @@ export async function measureIdle(contestant: Contestant): Promise<Usage> {
 }
 
 async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
-  const plain = await provision(api, "plain", 1_000_000, {});
-  const secret = await provision(api, "secret", 1_000_000, { secret: true });
-  const revoked = await provision(api, "revoked", 1_000_000, {});
-  await api.post(`workspaces/${revoked.workspaceId}/keys/${revoked.id}/deactivate`);
-  const full = await provision(api, "full", 1, {});
+  const plain = await api.provision({ slug: "plain" });
+  const secret = await api.provision({ slug: "secret", key: { secret: true } });
+  const revoked = await api.provision({ slug: "revoked" });
+  await api.deactivate(revoked.id, revoked.keyId);
+  const full = await api.provision({ slug: "full", signalLimit: 1 });
   // The limit and its allowance.
   const filling = { path: `${webhook(full.key)}/batch`, body: body(0, 2) };
   await sendPaced(origin, { perSecond: 1, calls: 1 }, [202], () => filling);
@@ -141,18 +137,6 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
     { ...overQuota, name: "over the rate", pace: BEYOND },
   ];
   return { floods, trickles: [trickle(malformed), trickle(overQuota)] };
-}
-
-async function provision(
-  api: OperatorApi,
-  slug: string,
-  signalLimit: number,
-  options: { secret?: true },
-): Promise<CreatedKeyAnswer & { workspaceId: string }> {
-  await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: signalLimit, paid: true });
-  const { id: workspaceId } = await api.post<WorkspaceAnswer>("workspaces", { slug, name: slug, plan: slug });
-  const key = await api.post<CreatedKeyAnswer>(`workspaces/${workspaceId}/keys`, { name: slug, ...options });
-  return { ...key, workspaceId };
 }
 
 function webhook(key: string): string {

@@ -7,8 +7,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { build } from "../build.ts";
-import type { BuiltWorker } from "../build.ts";
+import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
@@ -37,7 +36,6 @@ import type { Item } from "./usage.ts";
 type Workers = Pick<BuiltWorkers, "service" | "straightforward" | "sink">;
 
 const BENCH = path.join(import.meta.dirname, "..");
-const ROOT = path.join(BENCH, "../..");
 
 const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-cost-"));
 process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
@@ -76,18 +74,13 @@ for (const failure of failures) console.error(`FAILED ${failure}`);
 process.exit(failures.length === 0 ? 0 : 1);
 
 async function buildAll(): Promise<Workers> {
+  const buildTo = (name: string): string => path.join(scratch, "build", name);
   const [service, straightforward, sink] = await Promise.all([
-    buildMetered("metered-service", path.join(ROOT, "wrangler.toml")),
-    buildMetered("metered-straightforward", path.join(BENCH, "workers/straightforward.toml")),
-    buildMetered("sink", path.join(BENCH, "workers/sink.toml")),
+    build(SERVICE_CONFIG, buildTo("service"), benchWorker("metered-service.ts")),
+    build(benchWorker("straightforward.toml"), buildTo("straightforward"), benchWorker("metered-straightforward.ts")),
+    build(benchWorker("sink.toml"), buildTo("sink")),
   ]);
   return { service, straightforward, sink };
-}
-
-/** Runs with the bindings of the metered Worker. */
-async function buildMetered(name: string, configPath: string): Promise<BuiltWorker> {
-  const built = await build(path.join(BENCH, `workers/${name}.toml`), path.join(scratch, "build", name));
-  return { ...built, configPath };
 }
 
 /** Everything side by side in separate processes. They are started one after the other, to identify each. */

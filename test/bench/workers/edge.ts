@@ -3,7 +3,7 @@ import service, { QuotaCounter as Counter } from "../../../src/index.ts";
 import { countSignals } from "../../../src/quota/incoming-calls.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 
-export { SignalStore } from "../../../src/index.ts";
+export { Destinations, SignalStore } from "../../../src/index.ts";
 
 export class QuotaCounter extends Counter {
   override admit(call: AdmitCall): AdmitResult {

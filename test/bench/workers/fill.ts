@@ -253,7 +253,7 @@ export class SignalStore extends Store {
       if (longest > size.longestRow.bytes) size.longestRow = { table: name, bytes: longest };
     }
     for (let cursor: string | undefined; ;) {
-      const prefix = `cold/${this.workspaceId}/`;
+      const prefix = `cold/${this.ctx.id.name ?? ""}/`;
       const page = await this.env.COLD.list({ prefix, ...(cursor === undefined ? {} : { cursor }) });
       for (const object of page.objects) size.coldBytes += object.size;
       if (!page.truncated) return size;

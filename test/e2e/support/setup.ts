@@ -3,12 +3,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestProject } from "vitest/node";
-import { build } from "../../bench/build.ts";
-import { applySql, start } from "../../bench/start.ts";
+import { SERVICE_CONFIG, build } from "../../bench/build.ts";
+import { startEmpty } from "../../bench/start.ts";
 import { fillDemo } from "./demo.ts";
 import type { Demo } from "./demo.ts";
 
-const ROOT = path.resolve(import.meta.dirname, "../../..");
 const TOKEN = "e2e-operator";
 
 declare module "vitest" {
@@ -23,15 +22,14 @@ declare module "vitest" {
 
 export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
   const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-e2e-"));
-  const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  const built = await build(SERVICE_CONFIG, path.join(scratch, "worker"));
   const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
-  const running = await start(built, { stateDir: path.join(scratch, "state"), vars });
+  const running = await startEmpty(built, { stateDir: path.join(scratch, "state"), vars });
   const tearDown = async (): Promise<void> => {
     await running.stop();
     await rm(scratch, { recursive: true, force: true });
   };
   try {
-    await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
     project.provide("origin", running.origin);
     project.provide("operatorToken", TOKEN);
     project.provide("demo", await fillDemo(running, TOKEN));

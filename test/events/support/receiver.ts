@@ -2,9 +2,11 @@
  * A receiver of events on this machine: records requests, checks their signatures with the library, and returns
  * chosen answers.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
+import { listen } from "../../support/listen.ts";
+import type { Listener } from "../../support/listen.ts";
+import type { OperatorApi, ProvisionedWorkspace } from "../../bench/operator-api.ts";
 
 export interface EventBody {
   id: string;
@@ -29,34 +31,37 @@ export class Receiver {
   /** The secret that signs the events; null: signatures are not checked. */
   secret: string | null = null;
   answer: (response: ServerResponse, nth: number) => void | Promise<void> = (response) => void response.end("thanks");
-  readonly #server: Server;
-
-  private constructor(server: Server) {
-    this.#server = server;
-    server.on("request", (request, response) => void this.#take(request, response));
-  }
+  #listener: Listener | undefined;
 
   static async listen(): Promise<Receiver> {
-    const server = createServer();
-    await new Promise<void>((resolve) => {
-      server.listen(0, "127.0.0.1", resolve);
-    });
-    return new Receiver(server);
+    const receiver = new Receiver();
+    receiver.#listener = await listen((request, response) => void receiver.#take(request, response));
+    return receiver;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/in`;
+    return `${this.#listener?.origin}/in`;
   }
 
   ofType(type: string): Received[] {
     return this.received.filter(({ body }) => body?.type === type);
   }
 
-  async close(): Promise<void> {
-    this.#server.closeAllConnections();
-    await new Promise((resolve) => {
-      this.#server.close(resolve);
-    });
+  /** Subscribes to events of a workspace, and checks their signatures. @returns the id of the destination. */
+  async subscribe(
+    api: OperatorApi,
+    { home }: ProvisionedWorkspace,
+    events = ["person.score_crossed", "person.scored"],
+    type = "webhook",
+  ): Promise<string> {
+    const wanted = { name: "Receiver", type, target: this.url, events };
+    const { id, secret = null } = await api.post<{ id: string; secret?: string }>(`${home}/destinations`, wanted);
+    this.secret = secret;
+    return id;
+  }
+
+  close(): void {
+    this.#listener?.close();
   }
 
   async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {

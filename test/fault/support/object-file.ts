@@ -1,6 +1,6 @@
 /** The database file of a workspace's object. */
 import path from "node:path";
-import type { Service } from "./service.ts";
+import type { Service } from "../../support/service.ts";
 
 const CLASSES = { QUOTA_COUNTER: "QuotaCounter", SIGNAL_STORE: "SignalStore" } as const;
 

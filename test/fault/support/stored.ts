@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue } from "node:sqlite";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { objectFile } from "./object-file.ts";
-import type { Service } from "./service.ts";
+import type { Service } from "../../support/service.ts";
 
 /** A function of the runtime that Node has from version 25 on. The store's texts use the URL alphabet of base64. */
 if (!("fromBase64" in Uint8Array)) {

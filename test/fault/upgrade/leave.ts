@@ -8,32 +8,30 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import type { BooksAnswer, CreatedKeyAnswer } from "../../../src/dev/operator-client.ts";
+import type { CreatedKeyAnswer } from "../../../src/dev/operator-client.ts";
 import { writeMessage } from "../../../src/wire/message.ts";
-import { build } from "../../bench/build.ts";
+import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../../bench/build.ts";
 import { objectFile } from "../support/object-file.ts";
 import { PARTS, migrationsNow, packLeft } from "../support/left-state.ts";
 import type { Left } from "../support/left-state.ts";
-import { Service } from "../support/service.ts";
+import { Service } from "../../support/service.ts";
 
-const ROOT = path.resolve(import.meta.dirname, "../../..");
 const SLUG = "left";
 const OWNER = "owner@left.example";
 /** Long enough for payloads to move to R2. */
 const LONG_AGO_MS = -3 * DAY_MS;
 const PATIENCE_MS = 60_000;
-const VARS = { SIGN_IN: "local", DRAIN_PACE_MS: "50" };
 /** More steps than one signal may take, see RULES_MAX_STEPS. */
 const TOO_MANY = Array.from({ length: 3_000 }, (_, n) => n);
 const STRANGER = { anonymousId: "stranger", signals: 4 };
 
-const service = await Service.build();
+const service = await Service.shifted();
 const { version } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as { version: string };
 const leaving = path.join(service.scratch, "left");
 mkdirSync(leaving);
 
 try {
-  await service.migrate(LONG_AGO_MS, VARS);
+  await service.startEmpty({ aheadMs: LONG_AGO_MS, vars: { SIGN_IN: "local" } });
 
   // With a retention, signals are sealed at the end of their day.
   const terms = { name: "Left", paid: true, retention_days: 60 };
@@ -82,15 +80,14 @@ try {
       points: 1,
     });
   }
-  const settled = () => until(async () => (await service.api.get<BooksAnswer>(`${home}/books`)).in_flight === 0);
   const send = async (signals: object[]): Promise<string[]> => {
-    const answer = await service.post(`signal-staging/webhook/${plain.key}/batch`, JSON.stringify(signals));
+    const answer = await service.post(`signal-staging/webhook/${plain.key}/batch`, signals);
     const text = await answer.text();
     if (answer.status !== 202) throw new Error(text);
     return (JSON.parse(text) as { results: { id: string }[] }).results.map((result) => result.id);
   };
   const update = async (plan: string) => {
-    const answer = await service.post(`product-orgs/webhook/${accounts.key}`, JSON.stringify({ id: "acme", plan }));
+    const answer = await service.post(`product-orgs/webhook/${accounts.key}`, { id: "acme", plan });
     if (answer.status !== 202) throw new Error(await answer.text());
   };
   const visits = (count: number, idsOf: (n: number) => object, when: string) =>
@@ -106,10 +103,10 @@ try {
   const opened = { messageId: "opened", email: "p1@left.example", event: "Opened" };
   await send([opened, opened, { email: "p1@left.example", event: "Opened", properties: { again: true } }]);
   await update("starter");
-  await settled();
+  await service.api.settled(id);
 
   // Now: the old payloads move to R2, and more signals come.
-  await service.start(0, VARS);
+  await service.start();
   await setLimit(1_000);
   await until(async () => (await payloadsLeft(id)) === 0);
   await send([
@@ -117,27 +114,27 @@ try {
     { email: "p2@left.example", event: "Greedy", properties: { all: TOO_MANY } },
   ]);
   await update("scale");
-  await settled();
+  await service.api.settled(id);
   const target = { name: "Receiver", type: "webhook", target: "http://127.0.0.1:9/", events: ["person.scored"] };
   const destination = await service.api.post<{ id: string; secret: string }>(`${home}/destinations`, target);
   await send(visits(1, known, "told"));
-  await settled();
+  await service.api.settled(id);
   await until(async () => (await service.api.list(`${home}/destinations/${destination.id}/deliveries`)).length > 0);
   await service.api.post(`${home}/destinations/${destination.id}/pause`);
   const refused = await service.post(`signal-staging/webhook/${plain.key}`, "{ broken");
   await refused.body?.cancel();
-  await settled();
+  await service.api.settled(id);
   const used = await service.api.get<{ accepted: number }>(`${home}/usage`);
   await setLimit(used.accepted);
   await send(visits(3, known, "held"));
-  await settled();
+  await service.api.settled(id);
 
   // Signals that are not recorded: a consumer takes the messages and drops them. Four signals are accepted, two held.
   await setLimit(used.accepted + 3 + 4);
-  const sink = await build(path.join(ROOT, "test/bench/workers/sink.toml"), path.join(service.scratch, "sink"));
-  await service.start(0, VARS, { consumer: sink });
+  const sink = await build(benchWorker("sink.toml"), path.join(service.scratch, "sink"));
+  await service.start({ consumer: sink });
   const unsettled = await send(visits(6, known, "unsettled"));
-  await until(async () => (await service.api.get<BooksAnswer>(`${home}/books`)).in_flight === unsettled.length);
+  await until(async () => (await service.api.books(id)).in_flight === unsettled.length);
   const outbox = await objectFile(service, "QUOTA_COUNTER", id);
   await service.stop();
 
@@ -213,11 +210,7 @@ function copyState(to: string): void {
 /** The Worker that accepts signals and processes them. */
 async function copyWorker(to: string): Promise<void> {
   const main = path.join(import.meta.dirname, "../workers/without-pages.ts");
-  const built = await build(
-    path.join(import.meta.dirname, "../workers/shifted.toml"),
-    path.join(service.scratch, "before"),
-    main,
-  );
+  const built = await build(SERVICE_CONFIG, path.join(service.scratch, "before"), main);
   mkdirSync(to);
   for (const module of built.modules) writeFileSync(path.join(to, path.basename(module.path)), module.contents);
 }

@@ -1,9 +1,10 @@
 /** Between an SDK and the service: passes each call on unchanged, and records request and answer. */
-import { createServer, request } from "node:http";
+import { request } from "node:http";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
+import { listen } from "../../support/listen.ts";
+import type { Listener } from "../../support/listen.ts";
 
 export interface Call {
   path: string;
@@ -17,33 +18,20 @@ export interface Call {
   answer: { accepted?: number; rejected?: number; results?: object[] };
 }
 
-export interface Relay {
-  origin: string;
+export interface Relay extends Listener {
   /** In the order of their answers. */
   calls: Call[];
-  close(): void;
 }
 
 export async function relay(to: string): Promise<Relay> {
   const calls: Call[] = [];
-  const server = createServer((incoming, outgoing) => {
+  const listener = await listen((incoming, outgoing) => {
     passOn(to, incoming, outgoing).then(
       (call) => calls.push(call),
       (error: unknown) => outgoing.destroy(error as Error),
     );
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, "127.0.0.1", resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  return {
-    origin: `http://127.0.0.1:${port}`,
-    calls,
-    close() {
-      server.close();
-      server.closeAllConnections();
-    },
-  };
+  return { ...listener, calls };
 }
 
 async function passOn(to: string, incoming: IncomingMessage, outgoing: ServerResponse): Promise<Call> {

@@ -6,9 +6,8 @@ import { afterAll, expect, test } from "vitest";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
 import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
-import { amount } from "../../support/amount.ts";
+import { amount, note } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
-import { note } from "../../support/note.ts";
 
 /**
  * Four times the time on a busy machine. One more pass over all bytes exceeds it, and so does a quadratic algorithm.

@@ -11,6 +11,7 @@ import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "..
 import { WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS } from "../../../src/control/stored-rules.ts";
 import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
 import { deliver } from "../../support/deliver.ts";
+import { conditionsOf, RULE, storedRules } from "../../support/rules.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -20,7 +21,6 @@ beforeEach(async () => {
   workspace = await newWorkspace();
 });
 
-const RULE = { name: "Asked for a demo", event: "Form", scoring_signal: "demo", points: 20 };
 const FULL = { ...RULE, match: "all", conditions: [], frequency: "every_time", enabled: true };
 
 const call = (method: string, path: string, body?: unknown, of = workspace) => of.ask(method, `/rules${path}`, body);
@@ -30,11 +30,6 @@ const listed = async (of = workspace) => (await call("GET", "?limit=200", undefi
 const version = () => rulesVersion(db, workspace.id);
 
 const audit = () => workspace.audit("rule");
-
-async function stored(): Promise<{ count: number; size: number }> {
-  const sums = env.DB.prepare("SELECT count(*) AS count, sum(size) AS size FROM mapping_rules WHERE workspace_id = ?");
-  return (await sums.bind(workspace.id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
-}
 
 describe("a rule import", () => {
   test("adds and changes rules in one step, with one rules version and one audit entry; other rules stay", async () => {
@@ -110,6 +105,8 @@ describe("a rule import", () => {
     }
     const otherWorkspace = await newWorkspace();
     const exported = await listed();
+    const sent = texts.map((text, n) => ({ name: `Rule ${n}`, event: `${text.toWellFormed()}*`, points: n - 3 }));
+    expect(exported).toMatchObject(sent.toReversed());
     expect((await load(exported, "", otherWorkspace)).body).toMatchObject({ added: texts.length, changed: 0 });
     const withoutIds = (rules: object[]) => rules.map((rule) => ({ ...rule, id: "", created_at: "", updated_at: "" }));
     expect(withoutIds(await listed(otherWorkspace))).toEqual(withoutIds(exported));
@@ -162,24 +159,9 @@ describe("a rule import", () => {
         expect(await load([...items], query)).toMatchObject({ status: 422, body: { errors } });
       }
     }
-    expect([(await stored()).count, await version()]).toEqual([2, before]);
+    expect([(await storedRules(workspace)).count, await version()]).toEqual([2, before]);
   });
 });
-
-/** A condition of this size with its path, in lists of at most 200. */
-function conditionsOf(size: number) {
-  const lists: { path: string; operator: "in"; value: string[] }[] = [];
-  for (let left = size, number = 0; left > 0; number++) {
-    const count = Math.min(200, left - 1);
-    lists.push({
-      path: "event",
-      operator: "in",
-      value: Array.from({ length: count }, (_, n) => `${number} ${n}`.padEnd(45, "v")),
-    });
-    left -= 1 + count;
-  }
-  return lists;
-}
 
 const many = (count: number, of: string, more: object = {}) =>
   Array.from({ length: count }, (_, n) => ({ ...RULE, name: `${of} ${n}`, ...more }));
@@ -197,7 +179,7 @@ describe("the limits on a workspace's rules in imports", () => {
     const changed = all.map((rule) => ({ ...rule, points: 1, conditions: conditionsOf(10) }));
     expect(JSON.stringify(changed).length).toBeGreaterThan(OPERATOR_BODY_MAX_BYTES);
     expect((await load(changed)).body).toMatchObject({ changed: WORKSPACE_MAX_RULES });
-    expect(await stored()).toEqual({ count: WORKSPACE_MAX_RULES, size: WORKSPACE_RULES_MAX_SIZE });
+    expect(await storedRules(workspace)).toEqual({ count: WORKSPACE_MAX_RULES, size: WORKSPACE_RULES_MAX_SIZE });
     const larger = [{ ...changed[0], conditions: conditionsOf(11) }];
     expect(await load(larger)).toMatchObject({ status: 409, body: { code: "rules_too_large" } });
     // Space freed by one rule is available to another.
@@ -219,7 +201,7 @@ describe("the limits on a workspace's rules in imports", () => {
       { ...RULE, conditions: conditionsOf(RULE_MAX_SIZE + 1) },
     ]);
     expect(answer).toMatchObject({ status: 422, body: { errors: [{ path: "items.1.conditions" }] } });
-    expect(await stored()).toMatchObject({ count: 0 });
+    expect(await storedRules(workspace)).toMatchObject({ count: 0 });
   });
 
   test("hold for concurrent imports and creations: each import is complete or has no effect", async () => {
@@ -232,7 +214,7 @@ describe("the limits on a workspace's rules in imports", () => {
     expect(made).toBeGreaterThan(0);
     expect(made).toBeLessThan(3);
     const singles = answers.slice(3).filter(({ status }) => status === 201).length;
-    const { count } = await stored();
+    const { count } = await storedRules(workspace);
     expect(count).toBe(made * half + singles);
     expect(count).toBeLessThanOrEqual(WORKSPACE_MAX_RULES);
     expect(await version()).toBe(made + singles);

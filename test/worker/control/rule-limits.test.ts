@@ -6,6 +6,7 @@ import type { ControlDatabase } from "../../../src/control/database.ts";
 import { updateRule } from "../../../src/control/rule-changes.ts";
 import { rulesVersion } from "../../../src/control/stored-rules.ts";
 import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../../src/limits.ts";
+import { conditionsOf, RULE, storedRules } from "../../support/rules.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -14,33 +15,12 @@ beforeEach(async () => {
   workspace = await newWorkspace();
 });
 
-const RULE = { name: "Asked for a demo", event: "Form", scoring_signal: "demo", points: 20 };
-/** A condition of this size with its path, in lists of at most 200. */
-function conditions(size: number, of = "value") {
-  const lists: { path: string; operator: "in"; value: string[] }[] = [];
-  for (let left = size, number = 0; left > 0; number++) {
-    const count = Math.min(200, left - 1);
-    lists.push({
-      path: "event",
-      operator: "in",
-      value: Array.from({ length: count }, (_, n) => `${of} ${number} ${n}`),
-    });
-    left -= 1 + count;
-  }
-  return lists;
-}
-
 const call = (method: string, path: string, body?: object) => workspace.ask(method, `/rules${path}`, body);
 const create = (more: object = {}) => call("POST", "", { ...RULE, ...more });
 const statusesOf = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
 const version = () => rulesVersion(controlDatabase(env.DB), workspace.id);
 
 const audit = () => workspace.audit("rule.");
-
-async function stored(): Promise<{ count: number; size: number }> {
-  const sums = env.DB.prepare("SELECT count(*) AS count, sum(size) AS size FROM mapping_rules WHERE workspace_id = ?");
-  return (await sums.bind(workspace.id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
-}
 
 describe("a workspace's mapping rules", () => {
   test("have a maximum number, also for concurrent creations, and refused ones leave no trace", async () => {
@@ -56,22 +36,22 @@ describe("a workspace's mapping rules", () => {
     expect(answers.filter(({ status }) => status === 409).every(({ body }) => body["code"] === "too_many_rules")).toBe(
       true,
     );
-    expect(await stored()).toMatchObject({ count: WORKSPACE_MAX_RULES });
+    expect(await storedRules(workspace)).toMatchObject({ count: WORKSPACE_MAX_RULES });
     expect(await audit()).toHaveLength(3);
     expect(await version()).toBe(3);
   });
 
   test("have a maximum total size, also for concurrent creations and changes", async () => {
-    const of = conditions(RULE_MAX_SIZE);
+    const of = conditionsOf(RULE_MAX_SIZE);
     const full = WORKSPACE_RULES_MAX_SIZE / RULE_MAX_SIZE;
     const answers = await Promise.all(Array.from({ length: full + 5 }, () => create({ conditions: of })));
     expect(statusesOf(answers)).toEqual([...Array<number>(full).fill(201), ...Array<number>(5).fill(409)]);
     expect(answers.find(({ status }) => status === 409)?.body).toMatchObject({ code: "rules_too_large" });
-    expect(await stored()).toEqual({ count: full, size: WORKSPACE_RULES_MAX_SIZE });
+    expect(await storedRules(workspace)).toEqual({ count: full, size: WORKSPACE_RULES_MAX_SIZE });
 
     const ids = answers.filter(({ status }) => status === 201).map(({ body }) => String(body["id"]));
     const [first = "", second = "", third = ""] = ids;
-    const change = (id: string, size: number) => call("PATCH", `/${id}`, { conditions: conditions(size, "other") });
+    const change = (id: string, size: number) => call("PATCH", `/${id}`, { conditions: conditionsOf(size, "other") });
     expect(await create({ event: "F*" })).toMatchObject({ status: 409, body: { code: "rules_too_large" } });
     expect((await create({ event: "F" })).status).toBe(201);
     expect((await change(first, 300)).status).toBe(200);
@@ -86,19 +66,19 @@ describe("a workspace's mapping rules", () => {
       create({ conditions: of }),
     ]);
     expect(statusesOf(larger)).toContain(409);
-    expect((await stored()).size).toBeLessThanOrEqual(WORKSPACE_RULES_MAX_SIZE);
+    expect((await storedRules(workspace)).size).toBeLessThanOrEqual(WORKSPACE_RULES_MAX_SIZE);
     const made = larger.filter(({ status }) => status < 300).length + 2;
     expect(await version()).toBe(before.version + made);
     expect(await audit()).toHaveLength(before.entries + made);
   });
 
   test("each have a maximum size", async () => {
-    expect(await create({ conditions: conditions(RULE_MAX_SIZE + 1) })).toMatchObject({
+    expect(await create({ conditions: conditionsOf(RULE_MAX_SIZE + 1) })).toMatchObject({
       status: 422,
       body: { errors: [{ path: "conditions", message: expect.stringContaining("500 paths and values") }] },
     });
-    const { body } = await create({ conditions: conditions(RULE_MAX_SIZE) });
-    const larger = { conditions: conditions(RULE_MAX_SIZE + 1) };
+    const { body } = await create({ conditions: conditionsOf(RULE_MAX_SIZE) });
+    const larger = { conditions: conditionsOf(RULE_MAX_SIZE + 1) };
     expect((await call("PATCH", `/${String(body["id"])}`, larger)).status).toBe(422);
   });
 });
@@ -135,7 +115,7 @@ describe("the audit log of a rule", () => {
   });
 
   test("stays short for a large rule", async () => {
-    const large = (of: string) => conditions(480, of.padEnd(40, "x"));
+    const large = (of: string) => conditionsOf(480, of.padEnd(40, "x"));
     const { body } = await create({ conditions: large("first") });
     for (let number = 0; number < 5; number++) {
       expect((await call("PATCH", `/${String(body["id"])}`, { conditions: large(`other ${number}`) })).status).toBe(

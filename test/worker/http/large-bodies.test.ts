@@ -12,7 +12,7 @@ import {
 } from "../../../src/http/body.ts";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
-import { newWorkspace } from "../../support/workspace.ts";
+import { gzip, newWorkspace } from "../../support/workspace.ts";
 import type { Problem, TestWorkspace } from "../../support/workspace.ts";
 
 const END = '{"event":"x"}]';
@@ -60,11 +60,6 @@ class StalledImport {
     this.#end.resolve();
     return this.answer;
   }
-}
-
-async function gzip(text: string): Promise<Uint8Array> {
-  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 /** The share of a holder that holds nothing. */

@@ -2,27 +2,31 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/key-cache.ts";
 import { SHED_ASK_MS } from "../../../src/ingest/shedding.ts";
+import { digestHex } from "../../../src/platform/hashes.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "../../support/auth-failures.ts";
 import { until } from "../../support/until.ts";
-import { call, concurrently, newWorkspace } from "../../support/workspace.ts";
-import type { Problem, TestKey, TestWorkspace } from "../../support/workspace.ts";
+import { call, concurrently, newWorkspace, problemOf, unknownKey } from "../../support/workspace.ts";
+import type { Problem, TestWorkspace } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
-const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
+const ACCOUNTS = {
+  endpoint_type: "product_org",
+  payload_template: [{ target: "external_id", path: "id", type: "string" }],
+};
 const PRODUCT_ORGS = "/api/product-orgs/webhook/{key}";
+const BATCH = "/api/signal-staging/webhook/{key}/batch";
+const BULK = "/api/signal-staging/bulk/{key}";
 const NOW = Date.UTC(2031, 4, 20, 12);
 
-/** Well formed but unknown. */
-const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 const newAddress = () => ({ "cf-connecting-ip": crypto.randomUUID() });
 /** The key with another last character, so that its checksum is wrong. */
 const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
+const secretOf = ({ secret = "" }: { secret?: string }) => ({ "x-api-secret": secret });
 
 /** The clock of tests, Worker and objects, which share an isolate, stands still until it is set. */
 function stopClock(nowMs = NOW): void {
@@ -33,17 +37,21 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-async function problemOf(response: Response): Promise<Problem> {
-  expect(response.headers.get("content-type")).toBe("application/problem+json");
-  return response.json<Problem>();
-}
-
-/** Everything that a sender can see of a 401, except the request's id. */
+/** Everything that a sender can see of a refusal, except the request's id. */
 async function seen(response: Response): Promise<unknown> {
   const { request_id, ...body } = await problemOf(response);
   expect(response.headers.get("x-request-id")).toBe(request_id);
   const headers = [...response.headers].filter(([name]) => name !== "x-request-id");
   return { status: response.status, headers, body };
+}
+
+type Call = Parameters<TestWorkspace["send"]>;
+
+/** Expects that the sender of each call sees `answer`. */
+async function expectAnswer(workspace: TestWorkspace, answer: unknown, calls: Record<string, Call>): Promise<void> {
+  for (const [cause, sent] of Object.entries(calls)) {
+    expect(await seen(await workspace.send(...sent)), cause).toEqual(answer);
+  }
 }
 
 interface ListedKey {
@@ -52,64 +60,55 @@ interface ListedKey {
   last_used_at: string | null;
 }
 
-async function listed(workspace: TestWorkspace, key: TestKey): Promise<Partial<ListedKey>> {
-  const { items } = await workspace.operator<{ items: ListedKey[] }>("GET", "/keys");
-  return items.find((item) => item.id === key.id) ?? {};
-}
+const listed = async (workspace: TestWorkspace, { id }: { id: string }): Promise<Partial<ListedKey>> =>
+  (await workspace.list<ListedKey>("/keys")).find((item) => item.id === id) ?? {};
 
-const deactivate = (workspace: TestWorkspace, key: TestKey) => workspace.operator("POST", `/keys/${key.id}/deactivate`);
+const statusesOf = (answers: readonly Response[]) => new Set(answers.map(({ status }) => status));
 
 describe("§5.3, §5.4, §7: 401", () => {
   test("has the same answer with WWW-Authenticate for every cause", async () => {
     stopClock();
     const workspace = await newWorkspace();
-    const withSecret = await workspace.newKey({ secret: true });
+    const [withSecret, otherKey] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1_000).toISOString() });
     const deactivated = await workspace.newKey();
-    await deactivate(workspace, deactivated);
+    await workspace.deactivate(deactivated);
     vi.setSystemTime(NOW + 1_000);
 
-    const answers: Record<string, Response> = {
-      "no key at all": await workspace.send(SIGNAL, { key: "nothing" }),
-      "too short": await workspace.send(SIGNAL, { key: workspace.key.key.slice(0, -1) }),
-      mistyped: await workspace.send(SIGNAL, { key: mistyped(workspace.key.key) }),
-      "lower case": await workspace.send(SIGNAL, { key: workspace.key.key.toLowerCase() }),
-      unknown: await workspace.send(SIGNAL, { key: unknownKey() }),
-      "unknown, with a secret": await workspace.send(SIGNAL, { key: unknownKey(), headers: { "x-api-secret": "x" } }),
-      expired: await workspace.send(SIGNAL, { key: expiring.key }),
-      deactivated: await workspace.send(SIGNAL, { key: deactivated.key }),
-      "no secret": await workspace.send(SIGNAL, { key: withSecret.key }),
-      "an empty secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "" } }),
-      "a wrong secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } }),
-      "the hash instead of the secret": await workspace.send(SIGNAL, {
-        key: withSecret.key,
-        headers: { "x-api-secret": await sha256Hex(withSecret.secret ?? "") },
-      }),
-      "no key before /batch": await workspace.send(SIGNAL, { path: "/api/signal-staging/webhook/nothing/batch" }),
-      "another family": await workspace.send(SIGNAL, { path: PRODUCT_ORGS, key: unknownKey() }),
-      bulk: await workspace.send(SIGNAL, { path: "/api/signal-staging/bulk/{key}", key: unknownKey() }),
-    };
     const first = await seen(await workspace.send(SIGNAL, { key: unknownKey() }));
     expect(first).toMatchObject({ status: 401, body: { code: "unauthorized", status: 401 } });
     expect(first).toMatchObject({ headers: expect.arrayContaining([["www-authenticate", expect.any(String)]]) });
-    for (const [cause, answer] of Object.entries(answers)) expect(await seen(answer), cause).toEqual(first);
+    const secret = (text: string) => ({ key: withSecret.key, headers: { "x-api-secret": text } });
+    await expectAnswer(workspace, first, {
+      "no key at all": [SIGNAL, { key: "nothing" }],
+      "too short": [SIGNAL, { key: workspace.key.key.slice(0, -1) }],
+      mistyped: [SIGNAL, { key: mistyped(workspace.key.key) }],
+      "lower case": [SIGNAL, { key: workspace.key.key.toLowerCase() }],
+      "unknown, with a secret": [SIGNAL, { key: unknownKey(), headers: { "x-api-secret": "x" } }],
+      expired: [SIGNAL, { key: expiring.key }],
+      "expired, at the other family": [SIGNAL, { key: expiring.key, path: PRODUCT_ORGS }],
+      deactivated: [SIGNAL, { key: deactivated.key }],
+      "no secret": [SIGNAL, { key: withSecret.key }],
+      "no secret, at the other family": [SIGNAL, { key: withSecret.key, path: PRODUCT_ORGS }],
+      "an empty secret": [SIGNAL, secret("")],
+      "a wrong secret": [SIGNAL, secret("wrong")],
+      "a wrong secret, at the other family": [SIGNAL, { ...secret("wrong"), path: PRODUCT_ORGS }],
+      "the hash instead of the secret": [SIGNAL, secret(await digestHex(withSecret.secret ?? ""))],
+      "the secret of another key": [SIGNAL, { key: withSecret.key, headers: secretOf(otherKey) }],
+      "no key before /batch": [SIGNAL, { path: "/api/signal-staging/webhook/nothing/batch" }],
+      "unknown, at the other family": [SIGNAL, { path: PRODUCT_ORGS, key: unknownKey() }],
+      "unknown, in bulk": [SIGNAL, { path: BULK, key: unknownKey() }],
+    });
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
   });
 
   test("is avoided by the right secret, and a key without a secret ignores the header", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
-    const headers = { "x-api-secret": withSecret.secret ?? "" };
+    const headers = secretOf(withSecret);
     expect((await workspace.send(SIGNAL, { key: withSecret.key, headers })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { headers })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { headers: { "x-api-secret": "" } })).status).toBe(202);
-  });
-
-  test("is the answer to the secret of another key", async () => {
-    const workspace = await newWorkspace();
-    const [key, otherKey] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
-    const headers = { "x-api-secret": otherKey.secret ?? "" };
-    expect((await workspace.send(SIGNAL, { key: key.key, headers })).status).toBe(401);
   });
 
   test("is not cached for unknown keys: a new key works at once", async () => {
@@ -119,7 +118,7 @@ describe("§5.3, §5.4, §7: 401", () => {
       env.DB.prepare("UPDATE api_keys SET key_hash = ? WHERE id = ?").bind(hash, key.id).run();
     await setHash("somebody else's");
     expect((await workspace.send(SIGNAL, { key: key.key })).status).toBe(401);
-    await setHash(await sha256Hex(key.key));
+    await setHash(await digestHex(key.key));
     expect((await workspace.send(SIGNAL, { key: key.key })).status).toBe(202);
   });
 
@@ -160,38 +159,17 @@ function replicated({ nearest }: { nearest: "replica" | "primary" }): { database
 describe("§5.2, §7: 403", () => {
   test("refuses a key on the endpoints of the other family", async () => {
     const workspace = await newWorkspace();
-    const accountKey = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    const accountKey = await workspace.newKey(ACCOUNTS);
     const wrong = await workspace.send(SIGNAL, { path: PRODUCT_ORGS });
-    expect(wrong.status).toBe(403);
-    expect((await problemOf(wrong)).code).toBe("endpoint_mismatch");
-    for (const path of [
-      "/api/signal-staging/webhook/{key}",
-      "/api/signal-staging/webhook/web/{key}",
-      "/api/signal-staging/webhook/{key}/batch",
-      "/api/signal-staging/bulk/{key}",
-    ]) {
+    expect(await problemOf(wrong)).toMatchObject({ status: 403, code: "endpoint_mismatch" });
+    for (const path of ["/api/signal-staging/webhook/{key}", "/api/signal-staging/webhook/web/{key}", BATCH, BULK]) {
       expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
     }
     expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
   });
 
-  test("is checked after the secret and before the body", async () => {
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ secret: true });
-    const post = (headers: Record<string, string>, body: unknown = SIGNAL) =>
-      workspace.send(body, { path: PRODUCT_ORGS, key: key.key, headers });
-    expect((await post({})).status).toBe(401);
-    expect((await post({ "x-api-secret": "wrong" })).status).toBe(401);
-    expect((await post({ "x-api-secret": key.secret ?? "" })).status).toBe(403);
-    expect((await post({ "x-api-secret": key.secret ?? "" }, "{ broken")).status).toBe(403);
-  });
-
-  test("yields to 401 for an expired key", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
-    vi.setSystemTime(NOW + 1);
-    expect((await workspace.send(SIGNAL, { path: PRODUCT_ORGS, key: key.key })).status).toBe(401);
+  test("is checked before the body", async () => {
+    expect((await (await newWorkspace()).send("{ broken", { path: PRODUCT_ORGS })).status).toBe(403);
   });
 });
 
@@ -215,7 +193,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     const workspace = await newWorkspace();
     const otherKey = await workspace.newKey();
     expect((await workspace.send(SIGNAL)).status).toBe(202);
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     expect((await workspace.send(SIGNAL)).status).toBe(401);
     expect((await workspace.send([SIGNAL, SIGNAL])).status).toBe(401);
     expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
@@ -238,7 +216,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     };
     const callers = Promise.all(Array.from({ length: 64 }, caller));
     await until(() => expect(accepted).toBeGreaterThanOrEqual(100));
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     returned = true;
     await callers;
     expect(after).toHaveLength(64 * 3);
@@ -251,61 +229,56 @@ describe("§3.1: deactivation (invariant 4)", () => {
     await workspace.send([SIGNAL, SIGNAL]);
     const overQuota = await workspace.send(SIGNAL);
     expect(overQuota.status).toBe(429);
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
 
     const first = await seen(await workspace.send(SIGNAL, { key: unknownKey() }));
-    const batch = "/api/signal-staging/webhook/{key}/batch";
-    const calls: Record<string, Parameters<TestWorkspace["send"]>> = {
+    await expectAnswer(workspace, first, {
       "the quota is used up": [SIGNAL],
       "wrong family": [SIGNAL, { path: PRODUCT_ORGS }],
       "broken JSON": ["{ broken"],
       "a form": ["a=b", { headers: { "content-type": "application/x-www-form-urlencoded" } }],
       "nothing in it": [""],
       "no signal in it": [[]],
-      "too many signals": [Array.from({ length: 5_001 }, () => 0), { path: batch }],
+      "too many signals": [Array.from({ length: 5_001 }, () => 0), { path: BATCH }],
       "too large": [" ".repeat(8 * 1024 * 1024 + 1)],
       "an invalid signal": [{ event: "" }],
-      "only invalid signals": [[{ event: "" }, 1], { path: batch }],
+      "only invalid signals": [[{ event: "" }, 1], { path: BATCH }],
       "an unknown encoding": [SIGNAL, { headers: { "content-encoding": "br" } }],
       "an invalid Idempotency-Key": [SIGNAL, { headers: { "idempotency-key": "x".repeat(256) } }],
       "an invalid source": [SIGNAL, { path: "/api/signal-staging/webhook/%20/{key}" }],
       "a secret that it never had": [SIGNAL, { headers: { "x-api-secret": "x" } }],
-    };
-    for (const [cause, args] of Object.entries(calls)) {
-      expect(await seen(await workspace.send(...args)), cause).toEqual(first);
-    }
+    });
   });
 
   test("lists calls with the key as rejections, and does not count them as use", async () => {
     const workspace = await newWorkspace();
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     const { request_id } = await (await workspace.send(SIGNAL)).json<Problem>();
-    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    const items = await workspace.list("/rejections");
     expect(items).toMatchObject([{ key_id: workspace.key.id, status: 401, cause: "key_deactivated", request_id }]);
     expect(await listed(workspace, workspace.key)).toMatchObject({ status: "Inactive", last_used_at: null });
   });
 });
 
-describe("refuses a deactivated key whose payload template was dropped", () => {
+describe("a key whose payload template was dropped", () => {
   test.each([
     ["which the Quota Counter knows to be deactivated", true],
     ["which the Quota Counter has forgotten", false],
-  ])("gets the ordinary 401, %s", async (_, deactivated) => {
+  ])("gets the ordinary 401, %s", async (_, isDeactivated) => {
     const workspace = await newWorkspace();
-    const accounts = { endpoint_type: "product_org", payload_template: TEMPLATE };
     const [ended, withSecret] = [
-      await workspace.newKey(accounts),
-      await workspace.newKey({ ...accounts, secret: true }),
+      await workspace.newKey(ACCOUNTS),
+      await workspace.newKey({ ...ACCOUNTS, secret: true }),
     ];
-    if (deactivated) for (const key of [ended, withSecret]) await deactivate(workspace, key);
+    if (isDeactivated) for (const key of [ended, withSecret]) await workspace.deactivate(key);
     await env.DB.prepare("UPDATE api_keys SET payload_template = NULL WHERE workspace_id = ?").bind(workspace.id).run();
     const unknown = await seen(await workspace.send({ id: "a1" }, { path: PRODUCT_ORGS, key: unknownKey() }));
     for (const { key } of [ended, withSecret, ended, withSecret]) {
-      expect(await seen(await workspace.send({ id: "a1" }, { path: PRODUCT_ORGS, key }))).toEqual(unknown);
+      await expectAnswer(workspace, unknown, { dropped: [{ id: "a1" }, { path: PRODUCT_ORGS, key }] });
     }
-    expect(await seen(await workspace.send([1, {}], { path: PRODUCT_ORGS, key: ended.key }))).toEqual(unknown);
+    await expectAnswer(workspace, unknown, { invalid: [[1, {}], { path: PRODUCT_ORGS, key: ended.key }] });
     await until(async () => {
-      const { items } = await workspace.operator<{ items: { key_id: string }[] }>("GET", "/rejections");
+      const items = await workspace.list<{ key_id: string }>("/rejections");
       expect(items).toMatchObject([{ cause: "key_deactivated" }, { cause: "key_deactivated" }]);
       expect(items.map((item) => item.key_id).sort()).toEqual([ended.id, withSecret.id].sort());
     });
@@ -313,20 +286,25 @@ describe("refuses a deactivated key whose payload template was dropped", () => {
 });
 
 describe("§7.1: the request rate of a key", () => {
-  test("allows a burst, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
+  test("allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
     stopClock();
     const workspace = await newWorkspace();
-    const burst = await concurrently(64, 1_010, () => workspace.send(SIGNAL));
-    const refused = burst.filter((response) => response.status !== 202);
-    expect(burst.length - refused.length).toBe(1_000);
-    expect(refused.map((response) => response.status)).toEqual(Array.from({ length: 10 }, () => 429));
-    for (const response of refused) {
+    const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
+    const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
+      burst.filter((response) => response.status === status),
+    );
+    expect([accepted.length + broken.length, tooFast.length]).toEqual([1_000, 10]);
+    for (const response of tooFast) {
       expect(response.headers.get("retry-after")).toBe("1");
       expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
       expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
       expect((await problemOf(response)).code).toBe("rate_limited");
     }
-    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 1_000 });
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: accepted.length });
+    expect(await workspace.list("/rejections")).toMatchObject([
+      { code: "rate_limited", calls: 10, detail: expect.stringContaining("faster than the request rate") },
+      { code: "body_not_json", calls: broken.length },
+    ]);
 
     // 500 a second: one every two milliseconds.
     const statuses = async (calls: number) => {
@@ -341,6 +319,8 @@ describe("§7.1: the request rate of a key", () => {
     expect(await statuses(4)).toEqual([202, 202, 202, 429]);
     const otherKey = await workspace.newKey();
     expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
+    await workspace.deactivate();
+    expect((await workspace.send("{ broken")).status).toBe(401);
   });
 });
 
@@ -385,7 +365,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
     const workspace = await newWorkspace();
     const { send, reached } = sender(workspace);
     for (let n = 0; n < 4; n++) expect(await send()).toBe(202);
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     expect([await send(), await send(), await send()]).toEqual([401, 401, 401]);
     expect(reached()).toBe(5);
   });
@@ -409,7 +389,6 @@ describe("design §5: failed authentications are limited by client network", () 
   test("with 429 and Retry-After, for that network only, and never for known keys", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
-    const right = { "x-api-secret": withSecret.secret ?? "" };
     const [flooding, otherAddress] = [newAddress(), newAddress()];
     await workspace.send(SIGNAL);
     expect(await flood(workspace, () => flooding["cf-connecting-ip"])).toEqual(new Set([401, 429]));
@@ -418,14 +397,13 @@ describe("design §5: failed authentications are limited by client network", () 
     expect(limited.status).toBe(429);
     expect(Number(limited.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
     expect((await problemOf(limited)).code).toBe("rate_limited");
-
-    expect((await workspace.send(SIGNAL, { key: unknownKey(), headers: otherAddress })).status).toBe(401);
-    expect((await workspace.send(SIGNAL, { headers: flooding })).status).toBe(202);
-    expect((await workspace.send(SIGNAL, { key: mistyped(unknownKey()), headers: flooding })).status).toBe(401);
+    const statusOf = async (key: string, headers: Record<string, string>) =>
+      (await workspace.send(SIGNAL, { key, headers })).status;
+    expect(await statusOf(unknownKey(), otherAddress)).toBe(401);
+    expect(await statusOf(workspace.key.key, flooding)).toBe(202);
+    expect(await statusOf(mistyped(unknownKey()), flooding)).toBe(401);
     // Another sender at the same address, with a key that this isolate has never seen.
-    expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: { ...flooding, ...right } })).status).toBe(
-      202,
-    );
+    expect(await statusOf(withSecret.key, { ...flooding, ...secretOf(withSecret) })).toBe(202);
   });
 
   test("with the same answer for every cause", async () => {
@@ -434,8 +412,8 @@ describe("design §5: failed authentications are limited by client network", () 
     const withSecret = await workspace.newKey({ secret: true });
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
     const [deactivated, remembered] = [await workspace.newKey(), await workspace.newKey()];
-    await deactivate(workspace, deactivated);
-    await deactivate(workspace, remembered);
+    await workspace.deactivate(deactivated);
+    await workspace.deactivate(remembered);
     await workspace.send(SIGNAL, { key: remembered.key });
     vi.setSystemTime(NOW + 2);
     const headers = newAddress();
@@ -444,32 +422,44 @@ describe("design §5: failed authentications are limited by client network", () 
     const first = await seen(await workspace.send(SIGNAL, { key: unknownKey(), headers }));
     expect(first).toMatchObject({ status: 429, body: { code: "rate_limited" } });
     const wrong = { ...headers, "x-api-secret": "wrong" };
-    const answers: Record<string, Response> = {
-      "unknown, with a secret": await workspace.send(SIGNAL, { key: unknownKey(), headers: wrong }),
-      expired: await workspace.send(SIGNAL, { key: expiring.key, headers }),
-      deactivated: await workspace.send(SIGNAL, { key: deactivated.key, headers }),
-      "deactivated, with a broken body": await workspace.send("{", { key: deactivated.key, headers }),
-      "deactivated, and known to be": await workspace.send(SIGNAL, { key: remembered.key, headers }),
-      "no secret": await workspace.send(SIGNAL, { key: withSecret.key, headers }),
-      "a wrong secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: wrong }),
-    };
-    for (const [cause, answer] of Object.entries(answers)) expect(await seen(answer), cause).toEqual(first);
+    await expectAnswer(workspace, first, {
+      "unknown, with a secret": [SIGNAL, { key: unknownKey(), headers: wrong }],
+      expired: [SIGNAL, { key: expiring.key, headers }],
+      deactivated: [SIGNAL, { key: deactivated.key, headers }],
+      "deactivated, with a broken body": ["{", { key: deactivated.key, headers }],
+      "deactivated, and known to be": [SIGNAL, { key: remembered.key, headers }],
+      "no secret": [SIGNAL, { key: withSecret.key, headers }],
+      "a wrong secret": [SIGNAL, { key: withSecret.key, headers: wrong }],
+    });
   });
 
-  test.each(["expired", "deactivated", "without its secret", "with a wrong one"])(
-    "a key that is %s counts as much as an unknown one",
-    async (cause) => {
+  test.each([
+    ["expired", [401, 429]],
+    ["deactivated", [401, 429]],
+    ["sent without its secret", [401, 429]],
+    ["sent with a wrong secret", [401, 429]],
+    ["malformed", [401]],
+  ])(
+    "so that many calls with a key that is %s get %j, and neighbours 202",
+    async (cause, statuses) => {
       stopClock();
       const workspace = await newWorkspace();
-      const key = await workspace.newKey({
-        secret: cause.startsWith("with"),
+      const created = await workspace.newKey({
+        secret: cause.includes("secret"),
         expires_at: new Date(NOW + 1_000).toISOString(),
       });
-      if (cause === "deactivated") await deactivate(workspace, key);
+      const key = cause === "malformed" ? "sk_noise" : created.key;
+      if (cause === "deactivated") await workspace.deactivate(created);
       if (cause === "expired") vi.setSystemTime(NOW + 1_000);
-      const headers = { ...newAddress(), ...(cause === "with a wrong one" ? { "x-api-secret": "wrong" } : {}) };
-      const answers = await concurrently(25, MANY, () => workspace.send(SIGNAL, { key: key.key, headers }));
-      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 429]));
+      const address = newAddress();
+      const headers = { ...address, ...(cause.includes("wrong") && { "x-api-secret": "wrong" }) };
+      const answers = await concurrently(25, MANY, () => workspace.send(SIGNAL, { key, headers }));
+      expect(statusesOf(answers)).toEqual(new Set(statuses));
+      // Guessed secrets and ended keys lock out no other sender at the address.
+      const rightful = { ...address, ...secretOf(created) };
+      if (cause.includes("secret")) expect((await workspace.send(SIGNAL, { key, headers: rightful })).status).toBe(202);
+      const neighbour = await workspace.newKey();
+      expect((await workspace.send(SIGNAL, { key: neighbour.key, headers: address })).status).toBe(202);
     },
     30_000,
   );
@@ -480,21 +470,6 @@ describe("design §5: failed authentications are limited by client network", () 
     expect(await flood(workspace, (n) => `${groups}::${n.toString(16)}`)).toEqual(new Set([401, 429]));
     const headers = { "cf-connecting-ip": `${groups}:ffff:ffff:ffff:ffff` };
     expect((await workspace.send(SIGNAL, { key: unknownKey(), headers })).status).toBe(429);
-  });
-
-  test("so that guessed secrets lock out no sender, and malformed keys cost nothing", async () => {
-    const workspace = await newWorkspace();
-    const withSecret = await workspace.newKey({ secret: true });
-    const [guessing, noisy] = [newAddress(), newAddress()];
-    const guess = (n: number) => ({ key: withSecret.key, headers: { ...guessing, "x-api-secret": `guess ${n}` } });
-    const guesses = await concurrently(25, MANY, (n) => workspace.send(SIGNAL, guess(n)));
-    expect(new Set(guesses.map((response) => response.status))).toEqual(new Set([401, 429]));
-    const right = { ...guessing, "x-api-secret": withSecret.secret ?? "" };
-    expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: right })).status).toBe(202);
-    const neighbour = await workspace.newKey();
-    expect((await workspace.send(SIGNAL, { key: neighbour.key, headers: guessing })).status).toBe(202);
-    const noise = await concurrently(25, MANY, () => workspace.send(SIGNAL, { key: "sk_noise", headers: noisy }));
-    expect(new Set(noise.map((response) => response.status))).toEqual(new Set([401]));
   });
 });
 
@@ -522,7 +497,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     const workspace = await newWorkspace();
     const otherKey = await workspace.newKey();
     await workspace.send(SIGNAL, { key: otherKey.key });
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     const refusal = await seen(await workspace.send(SIGNAL));
     const { request, answer } = post(workspace.key.key);
     expect(await seen(await answer)).toEqual(refusal);
@@ -536,7 +511,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 3 });
     const key = await workspace.newKey({ secret: true });
-    const right = { "x-api-secret": key.secret ?? "" };
+    const right = secretOf(key);
     const statusOf = async (body: unknown, headers: Record<string, string>, path?: string) =>
       (await workspace.send(body, { key: key.key, headers, ...(path === undefined ? {} : { path }) })).status;
     const good = () => statusOf(SIGNAL, right);
@@ -550,16 +525,16 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     vi.setSystemTime(NOW + KEY_CACHE_MS);
     expect(await good()).toBe(202);
     expect(await good()).toBe(429);
-    await deactivate(workspace, key);
+    await workspace.deactivate(key);
     expect([await good(), await statusOf("{ broken", right), await good()]).toEqual([401, 401, 401]);
   });
 
   test("and reports its calls to the counter as a count, after a second and then once a minute", async () => {
     stopClock();
     const workspace = await newWorkspace();
-    await deactivate(workspace, workspace.key);
+    await workspace.deactivate();
     const calls = async () => {
-      const { items } = await workspace.operator<{ items: { calls: number; cause: string }[] }>("GET", "/rejections");
+      const items = await workspace.list<{ calls: number; cause: string }>("/rejections");
       expect(items).toMatchObject([{ cause: "key_deactivated" }]);
       return items[0]?.calls;
     };
@@ -595,7 +570,7 @@ describe("a database that fails", () => {
     ];
     await workspace.send(SIGNAL);
     await workspace.send(SIGNAL, { key: ended.key });
-    await workspace.operator("POST", `/keys/${ended.id}/deactivate`);
+    await workspace.deactivate(ended);
     await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
     try {
       vi.setSystemTime(NOW + KEY_CACHE_MS);
@@ -614,7 +589,7 @@ describe("§2.1: last used", () => {
     stopClock();
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ secret: true });
-    const right = { "x-api-secret": key.secret ?? "" };
+    const right = secretOf(key);
     let hour = 0;
     /** The status of a call an hour later, and the last use that is then listed. */
     const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
@@ -632,69 +607,32 @@ describe("§2.1: last used", () => {
     expect(await then("{ broken", right)).toEqual([400, 6]);
     expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
     expect(await then([SIGNAL], right)).toEqual([202, 8]);
-    await deactivate(workspace, key);
+    await workspace.deactivate(key);
     expect(await then(SIGNAL, right)).toEqual([401, 8]);
   });
 });
 
-describe("§7: refused calls are in the admin's list with their reason", () => {
-  test("including calls with a wrong secret and an expired key", async () => {
+describe("§7: calls with a wrong secret or an expired key", () => {
+  test("are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
     vi.setSystemTime(NOW + 5_000);
-    await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } });
     await workspace.send(SIGNAL, { key: expiring.key });
-    await until(async () => expect(await workspace.counter.rejections(10)).toHaveLength(2));
-    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
-    const expected = { status: 401, code: "unauthorized", calls: 1, detail: expect.stringContaining("is not valid") };
-    expect(items).toEqual(
-      expect.arrayContaining([
-        expect.objectContaining({ key_id: expiring.id, cause: "key_expired", ...expected }),
-        expect.objectContaining({ key_id: withSecret.id, cause: "secret_wrong", ...expected }),
-      ]),
-    );
-  });
-
-  test("with exact counts for a burst without a secret and with a wrong one", async () => {
-    const workspace = await newWorkspace();
-    const { id, key } = await workspace.newKey({ secret: true });
     await concurrently(8, 40, (n) =>
-      workspace.send(SIGNAL, { key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
+      workspace.send(SIGNAL, { key: withSecret.key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
     );
-    const counted = async () => {
-      const { items } = await workspace.operator<{ items: { cause: string; calls: number }[] }>("GET", "/rejections");
-      return items.map((item) => [item.cause, item.calls]).sort();
-    };
-    await until(async () =>
-      expect(await counted()).toEqual([
-        ["secret_missing", 20],
-        ["secret_wrong", 20],
-      ]),
-    );
-    expect(await listed(workspace, { id, key })).toMatchObject({ last_used_at: null });
-  });
-
-  test("and use up the request rate of the key like any other call", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const answers = await concurrently(64, 1_010, () => workspace.send("{ broken"));
-    const tooFast = answers.filter((response) => response.status === 429);
-    expect(answers.filter((response) => response.status === 400)).toHaveLength(1_000);
-    expect(tooFast).toHaveLength(10);
-    for (const response of tooFast) {
-      expect(response.headers.get("retry-after")).toBe("1");
-      expect(await problemOf(response)).toMatchObject({ code: "rate_limited" });
-    }
-    expect((await workspace.send(SIGNAL)).status).toBe(429);
-    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
-    expect(items).toMatchObject([
-      { code: "rate_limited", calls: 11, detail: expect.stringContaining("faster than the request rate") },
-      { code: "body_not_json", calls: 1_000 },
-    ]);
-    await deactivate(workspace, workspace.key);
-    expect((await workspace.send("{ broken")).status).toBe(401);
+    const refused = { status: 401, code: "unauthorized", detail: expect.stringContaining("is not valid") };
+    await until(async () => {
+      const items = await workspace.list<{ cause: string }>("/rejections");
+      expect(items.toSorted((a, b) => a.cause.localeCompare(b.cause))).toMatchObject([
+        { ...refused, cause: "key_expired", key_id: expiring.id, calls: 1 },
+        { ...refused, cause: "secret_missing", key_id: withSecret.id, calls: 20 },
+        { ...refused, cause: "secret_wrong", key_id: withSecret.id, calls: 20 },
+      ]);
+    });
+    expect(await listed(workspace, withSecret)).toMatchObject({ last_used_at: null });
   });
 });
 
@@ -702,11 +640,6 @@ test("omits limits from answers to calls without a workspace", async () => {
   const response = await call("/api/signal-staging/webhook/nothing", { method: "POST", body: "{}" });
   expect(response.headers.get("ratelimit")).toBeNull();
 });
-
-async function sha256Hex(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 describe("unsuccessful look-ups are limited per isolate", () => {
   test("with 429 for unknown keys from every network, and never for known keys", async () => {
@@ -731,6 +664,6 @@ describe("unsuccessful look-ups are limited per isolate", () => {
     // Some seconds later no caller waits, in this file and in later files of this isolate.
     vi.setSystemTime(Date.now() + 10_000);
     const again = await concurrently(10, 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
-    expect(new Set(again.map(({ status }) => status))).toEqual(new Set([401]));
+    expect(statusesOf(again)).toEqual(new Set([401]));
   }, 60_000);
 });

@@ -7,17 +7,12 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import { call, newWorkspace } from "../../support/workspace.ts";
+import { call, gzip, newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
 const GZIPPED = { "content-encoding": "gzip" };
 const KB = 1_024;
-
-async function gzip(text: string): Promise<Uint8Array> {
-  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
 
 /** Requests left of the burst, from the answer's header. */
 const left = (response: Response) =>

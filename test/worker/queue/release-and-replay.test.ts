@@ -201,7 +201,7 @@ describe("design §8: a replay of dead letters", () => {
       storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
     });
   }
-  function mend(workspace: TestWorkspace): Promise<void> {
+  function repair(workspace: TestWorkspace): Promise<void> {
     return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
   }
 
@@ -210,7 +210,7 @@ describe("design §8: a replay of dead letters", () => {
     await refuseInserts(workspace);
     const ids = await sendAll(workspace, 3);
     expect(await workspace.settled()).toMatchObject({ accepted: 3, dead_lettered: 3, balanced: true });
-    await mend(workspace);
+    await repair(workspace);
     expect(await replay(workspace)).toEqual({ replayed: 3 });
     expect(await workspace.books()).toMatchObject({ accepted: 3, balanced: true });
     expect(await workspace.settled()).toMatchObject({ accepted: 3, processed: 3, dead_lettered: 0, balanced: true });
@@ -227,7 +227,7 @@ describe("design §8: a replay of dead letters", () => {
     await workspace.settled();
     expect(await replay(workspace, [first])).toEqual({ replayed: 1 });
     expect(await workspace.settled()).toMatchObject({ accepted: 2, dead_lettered: 2, balanced: true });
-    await mend(workspace);
+    await repair(workspace);
     await replay(workspace, [first]);
     expect(await workspace.settled()).toMatchObject({ processed: 1, dead_lettered: 1, balanced: true });
     expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
@@ -238,7 +238,7 @@ describe("design §8: a replay of dead letters", () => {
     await refuseInserts(workspace);
     for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
     expect(await workspace.settled()).toMatchObject({ dead_lettered: 2 });
-    await mend(workspace);
+    await repair(workspace);
     await replay(workspace);
     expect(await workspace.settled()).toMatchObject({ processed: 1, duplicates: 1, dead_lettered: 0, balanced: true });
   });

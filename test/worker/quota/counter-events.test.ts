@@ -121,10 +121,10 @@ describe("a usage level", () => {
 
   test("is not notified for a failed commit, and once despite a restart in between", async () => {
     const { counter, destinations } = await counterThatTells();
-    const mend = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
     await expect(counter.admit(8)).rejects.toThrow("disk full");
     expect(await waiting(counter)).toBe(0);
-    await mend();
+    await repair();
     destinations.faults = ["before"];
     await counter.admit(8);
     await until(() => expect(destinations.calls).toBe(1));

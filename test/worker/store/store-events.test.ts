@@ -74,7 +74,7 @@ async function applyRule(store: TestStore, points: number): Promise<void> {
 }
 
 describe("a threshold", () => {
-  test("is reported when a batch raises the score to it, and again only after the score was below", () =>
+  test("is reported with the signal that raised the score to it", () =>
     inStore((store) => {
       want(store, [10, 50]);
       store.points = 30;
@@ -82,32 +82,6 @@ describe("a threshold", () => {
       expect(ofType(taken(store), "person.score_crossed")).toEqual([
         { email: ANN, threshold: 10, score: 30, score_before: 0, signal_id: id },
       ]);
-      [store.points, store.rulesVersion] = [20, 2];
-      store.record(NOW, signal(ANN));
-      expect(crossed(store)).toEqual([[ANN, 50, 30, 50]]);
-      store.record(NOW, signal(ANN));
-      expect(crossed(store)).toEqual([]);
-      [store.points, store.rulesVersion] = [-21, 3];
-      store.record(NOW, signal(ANN));
-      expect(crossed(store)).toEqual([]);
-      [store.points, store.rulesVersion] = [1, 4];
-      store.record(NOW, signal(ANN));
-      expect(crossed(store)).toEqual([[ANN, 50, 49, 50]]);
-    }));
-
-  test("is not reported if the score falls below it in the same batch", () =>
-    inStore((store) => {
-      want(store);
-      [store.points, store.rulesVersion] = [60, 2];
-      const up = store.signal(NOW, signal(ANN));
-      [store.points, store.rulesVersion] = [-20, 3];
-      const down = store.signal(NOW, signal(ANN));
-      recordSignals(store.state, [up, down], NOW);
-      expect(ofType(taken(store), "person.scored")).toMatchObject([
-        { scoring_signals: [{ score: 60 }, { score: 40 }] },
-      ]);
-      recordSignals(store.state, [store.signal(NOW, signal(ANN))], NOW);
-      expect(crossed(store)).toEqual([]);
     }));
 
   test("is reported for linked signals of a visitor, linked at once or by a job", () =>

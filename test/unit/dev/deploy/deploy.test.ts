@@ -102,7 +102,7 @@ describe("the configuration", () => {
     ],
     [
       "two rate limits with one budget",
-      { ratelimits: BASE.ratelimits?.map(({ name }) => ({ name, namespace_id: "7" })) },
+      { ratelimits: BASE.ratelimits.map((limiter) => ({ ...limiter, namespace_id: "7" })) },
       "AUTH_FAILURES and SIGN_IN_ATTEMPTS and PAGE_FORMS would share their budget",
     ],
     ["logs of URLs", { observability: { logs: {} } }, "The platform would log URLs"],
@@ -153,7 +153,7 @@ describe("an environment", () => {
       ],
       consumers: consumed.map((queue) => ({
         queue,
-        dead_letter_queue: queue === signals ? dead : undefined,
+        ...(queue === signals ? { dead_letter_queue: dead } : {}),
         max_batch_size: 5,
         max_batch_timeout: 0,
         max_retries: 0,

@@ -21,9 +21,8 @@ import { traceSignal } from "../../../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { expectToAddUp } from "../../../support/read-store.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
-import { identify, inStore, TestStore, track, type Sent } from "../../../support/store.ts";
+import { identify, inBalance, inStore, TestStore, track, type Sent } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
@@ -57,17 +56,6 @@ function statusesOf({ state, sql }: TestStore, ids: readonly string[]): (string 
 
 const namesIn = (text: string) => /.{0,60}(?:[jJ]ane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
 const textOf = async ({ sql, workspaceId }: TestStore) => `${textOfTables(sql)}${await textOfBucket(workspaceId)}`;
-
-/** Runs a test, and checks that the store adds up afterwards. */
-const inBalance =
-  (act: (store: TestStore) => unknown, options = {}) =>
-  async () => {
-    const workspaceId = await inStore(async (store) => {
-      await act(store);
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId, options);
-  };
 
 describe.each(["open", "sealed", "cold"])("a deletion of a person with %s signals", (where) => {
   const settle = async (store: TestStore) => {

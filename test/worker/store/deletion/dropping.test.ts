@@ -20,8 +20,7 @@ import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { expectToAddUp } from "../../../support/read-store.ts";
-import { inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
+import { inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
@@ -50,21 +49,12 @@ function stored({ state }: TestStore): string[] {
   return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
 }
 
-/** Runs a test, and checks that the store adds up afterwards. */
-const inBalance =
-  (act: (store: TestStore) => unknown, hasDropped = true) =>
-  async () => {
-    const workspaceId = await inStore(async (store) => {
-      await act(store);
-      return store.workspaceId;
-    });
-    await expectToAddUp(workspaceId, { hasDropped });
-  };
+const inBalanceAfterDrop = (act: (store: TestStore) => unknown) => inBalance(act, { hasDropped: true });
 
 describe("retention", () => {
   test(
     "drops a segment once all its lines are too old, not a millisecond before",
-    inBalance((store) => {
+    inBalanceAfterDrop((store) => {
       keep(store, NOON);
       const ids = store.record(NOON, form("jane@example.com"), form("bob@example.com"), form("bob@example.com"));
       ring(store, NOON + DAY);
@@ -104,7 +94,7 @@ describe("retention", () => {
     }));
 
   test.each(["hot", "cold"])("drops the old lines of a %s segment within a day, and the segment later", (where) =>
-    inBalance(async (store) => {
+    inBalanceAfterDrop(async (store) => {
       const before = NOON - 20 * DAY;
       const [young = "", old = "", named = "", older = ""] = store.record(
         NOON,
@@ -183,7 +173,7 @@ describe("retention", () => {
 
   test(
     "drops purged and released signals and dead letters, but never a held signal",
-    inBalance((store) => {
+    inBalanceAfterDrop((store) => {
       const at = { verdict: "held" as const, receivedAtMs: NOON };
       const [longest, ended, released = ""] = store.record(
         NOON,
@@ -213,7 +203,7 @@ describe("retention", () => {
 
   test(
     "works in bounded steps, and survives a crash after each",
-    inBalance((store) => {
+    inBalanceAfterDrop((store) => {
       const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
       store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
       store.seal();
@@ -285,7 +275,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
       expect(found.map(({ place }) => place)).toEqual([2, 3]);
       purgeHeld(store.state, NOON + 20);
       expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "purged", "purged"], null]);
-    }, false)(),
+    })(),
   );
 
   test.each(["open", "sealed"])(
@@ -333,7 +323,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
       expect([leftOf(store) > 0, leftOf(store) < count, nextEndMs(store)]).toEqual([true, true, NOON + 10]);
       for (let steps = 0; steps < 3; steps++) purgeHeld(store.state, NOON + 10);
       expect(leftOf(store)).toBe(0);
-    }, false),
+    }),
   );
 
   test("works in steps of a bounded number of segments", () =>

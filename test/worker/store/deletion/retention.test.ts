@@ -131,23 +131,6 @@ describe("a signal older than its plan's retention", () => {
   });
 });
 
-describe("retention", () => {
-  test("continues as signals age, without a call", async () => {
-    await putRetention(RETENTION_MIN_DAYS);
-    const young = at(YOUNG, { email: "jane@example.com" });
-    await send(young);
-    await runDurableObjectAlarm(workspace.store);
-    expect(await stored()).toEqual([young.id]);
-    vi.useFakeTimers({ toFake: ["Date"], now: NOW + 2 * DAY });
-    // While the platform runs the alarm itself, to move old payloads to cold storage, there is no alarm for the test
-    // to run.
-    await until(async () => {
-      await runDurableObjectAlarm(workspace.store);
-      expect(await stored()).toEqual([]);
-    });
-  });
-});
-
 describe("a plan whose retention changes", () => {
   const days = async () => (await query<{ days: number | null }>("SELECT days FROM retention"))[0]?.days;
 
@@ -186,18 +169,6 @@ describe("a plan whose retention changes", () => {
     expect(await readStore(workspace.id, (state) => nextRetentionMs(state))).toBeNull();
   });
 
-  test("makes the alarm ask once a day while there are signals, and never for an empty store", async () => {
-    const dueMs = () => runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
-    expect(await dueMs()).toBeNull();
-    vi.useFakeTimers({ toFake: ["Date"], now: NOW + 10 * DAY });
-    await send({ ...at(NOW + 10 * DAY, { email: "jane@example.com" }) });
-    for (let alarms = 0; alarms < 3; alarms++)
-      await runInDurableObject(workspace.store, (instance) => instance.alarm());
-    const [row] = await query<{ next_at: number }>("SELECT next_at FROM retention");
-    expect(row?.next_at).toBe(NOW + 11 * DAY);
-    expect(await dueMs()).toBeLessThanOrEqual(NOW + 11 * DAY);
-  });
-
   test("to more days is read before a signal is dropped by the old setting", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
@@ -225,21 +196,6 @@ describe("a plan whose retention changes", () => {
 });
 
 describe("a plan", () => {
-  test("keeps signals forever by default, and again after a change back", async () => {
-    const old = at(OLD, { email: "jane@example.com" });
-    await send(old);
-    await runDurableObjectAlarm(workspace.store);
-    expect(await stored()).toEqual([old.id]);
-    await retain(40);
-    expect(await workspace.operator("GET", "")).toMatchObject({ retention_days: 40 });
-    await retain(null);
-    expect(await workspace.operator("GET", "")).toMatchObject({ retention_days: null });
-    expect(await query("SELECT days FROM retention")).toEqual([{ days: null }]);
-    vi.useFakeTimers({ toFake: ["Date"], now: NOW + 50 * DAY });
-    await runDurableObjectAlarm(workspace.store);
-    expect(await stored()).toEqual([old.id]);
-  });
-
   test("takes effect without a signal when a workspace changes to it", async () => {
     const short = await newPlan(1_000);
     await putRetention(RETENTION_MIN_DAYS, short);

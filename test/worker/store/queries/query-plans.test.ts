@@ -10,7 +10,6 @@ import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { QuotaCounter } from "../../../../src/quota/quota-counter.ts";
 import { scrubCold } from "../../../../src/store/log/cold.ts";
-import { StoreReads } from "../../../../src/store/queries/store-reads.ts";
 import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
 import { SignalStore } from "../../../../src/store/signal-store.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
@@ -367,7 +366,7 @@ afterEach(() => {
 test("no statement scans a table that grows with traffic", async () => {
   const made = { workspace: await newWorkspace(), ruleId: "", accountKeyId: "" };
   statements = await recordStatements(made.workspace.store);
-  const called = [StoreReads, SignalStore, QuotaCounter].flatMap((target) => methodsOf(target.prototype));
+  const called = [SignalStore, QuotaCounter].flatMap((target) => methodsOf(target.prototype));
   for (const [name, call] of Object.entries(CALLS)) {
     await call(made).catch((error: unknown) => {
       throw new Error(`${name}: ${String(error)}`, { cause: error });
