@@ -242,7 +242,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     ["invalid", [{ name: "Registered", event: "" }], "Preview import"],
   ])("an import of %s rules is accessible and within the screen", async (_, items, button) => {
     await page.goto(`${HOME}/rules/import`);
-    await page.getByLabel("Or its text").fill(JSON.stringify({ items }));
+    await page.getByLabel("Or paste its text").fill(JSON.stringify({ items }));
     await page.getByRole("button", { name: "Preview import" }).click();
     await page.getByRole("button", { name: button }).waitFor();
     expect(await wrong()).toEqual([]);

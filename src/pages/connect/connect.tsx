@@ -175,20 +175,20 @@ function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, re
     <div id="first-signal" {...(acceptedMs === null ? { "data-refresh": "3000" } : {})}>
       {acceptedMs !== null ? (
         <Notice tone="good" title="Connected">
-          <span>
+          <p>
             Last accepted call <Time ms={acceptedMs} nowMs={nowMs} />. <a href={`${home}/${section}`}>View {section}</a>
-          </span>
+          </p>
           {latest !== undefined && (
-            <span>
+            <p>
               Rejected since then: {reasonsOf(since)}. {viewRejections}
-            </span>
+            </p>
           )}
         </Notice>
       ) : latest !== undefined ? (
         <Notice tone="warn" title={`${counted(callsOf(since), "call")} rejected: ${reasonsOf(since)}`}>
-          <span>
+          <p>
             The last was <Time ms={latest.lastAtMs} nowMs={nowMs} />. {viewRejections}
-          </span>
+          </p>
         </Notice>
       ) : (
         <Notice>

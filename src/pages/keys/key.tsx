@@ -73,24 +73,19 @@ async function keyPage(c: KeyContext, apiKey: ApiKey, typed: Typed) {
     quotaCounter(c.env, id).keyCalls(apiKey.id),
     rotatedWith(c.get("db"), id, [apiKey]),
   ]);
-  const view = (
-    <KeyView
-      home={workspacePath(c)}
-      path={keysPath(c)}
-      origin={new URL(c.req.url).origin}
-      apiKey={apiKey}
-      typed={typed}
-      calls={calls}
-      successor={successors.get(apiKey.id)}
-      predecessor={predecessors.get(apiKey.successorOf ?? "")}
-      nowMs={Date.now()}
-    />
-  );
-  return page(
-    c,
-    { ...KEYS_PAGE, title: apiKey.name, status: Object.keys(typed.errors).length === 0 ? 200 : 422 },
-    view,
-  );
+  const view = {
+    home: workspacePath(c),
+    path: keysPath(c),
+    origin: new URL(c.req.url).origin,
+    apiKey,
+    typed,
+    calls,
+    successor: successors.get(apiKey.id),
+    predecessor: predecessors.get(apiKey.successorOf ?? ""),
+    nowMs: Date.now(),
+  };
+  const status = Object.keys(typed.errors).length === 0 ? 200 : 422;
+  return page(c, { ...KEYS_PAGE, title: apiKey.name, status }, <KeyView {...view} />);
 }
 
 interface Props {

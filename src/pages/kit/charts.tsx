@@ -175,7 +175,12 @@ export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar
                 </g>
               );
             })}
-            {spaced(days.map(({ atMs }, index) => labelAt(center(index), shortDay(atMs)))).map((label) => (
+            {spaced(
+              within(
+                x,
+                days.map(({ atMs }, index) => labelAt(center(index), shortDay(atMs))),
+              ),
+            ).map((label) => (
               <text x={label.center} y={HEIGHT - 6} text-anchor="middle">
                 {label.text}
               </text>
@@ -241,17 +246,22 @@ interface TimeLabel {
 
 /** Labels of a time axis. None touches the labels of the vertical axis, the right edge or another label. */
 export function timeLabels(x: TimeScale): TimeLabel[] {
-  const [left = 0, right = 0] = x.range();
   const [from = 0, to = 0] = x.domain().map(Number);
   const format = timeFormat(to - from);
   return spaced(
-    x
-      .ticks(6)
-      .map((tick) => labelAt(x(tick), format(tick.getTime())))
-      .filter(({ start, end }) => start >= left && end <= right + LABEL_GAP)
+    within(
+      x,
+      x.ticks(6).map((tick) => labelAt(x(tick), format(tick.getTime()))),
+    )
       // Two ticks on one day would have the same label.
       .filter(({ text }, index, all) => text !== all[index - 1]?.text),
   );
+}
+
+/** The labels that touch neither the labels of the vertical axis nor the right edge. */
+function within(x: TimeScale | ValueScale, labels: readonly TimeLabel[]): TimeLabel[] {
+  const [left = 0, right = 0] = x.range();
+  return labels.filter(({ start, end }) => start >= left && end <= right + LABEL_GAP);
 }
 
 /** Every label where all have room, else every second one, or every third: even intervals are easy to read. */
