@@ -192,7 +192,6 @@ function LiveView({ base, list, status, items, seen }: LiveProps) {
       </Filters>
       <Panel list>
         <div
-          id="live"
           data-live={`${base}/live`}
           data-live-signals={seen.signals}
           data-live-rejections={seen.rejections}

@@ -13,7 +13,7 @@ import { Filters, NoMatches } from "./kit/filters.tsx";
 import { counted } from "./kit/format.ts";
 import { DayFields, SelectField } from "./kit/forms.tsx";
 import { type DayRange, ListAddress } from "./kit/list-address.ts";
-import { Badge, Clamped, Empty, PageHead, Panel, ShortId, Time } from "./kit/parts.tsx";
+import { Clamped, PageHead, Panel, ShortId, Time } from "./kit/parts.tsx";
 import { type Column, Count, Pager, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
@@ -45,27 +45,24 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { title: "Rejections", section: "rejections" },
-    kept.length === 0 ? (
-      <NothingRefused base={base} />
-    ) : (
-      <>
-        <PageHead title="Rejections">{heading(kept)}</PageHead>
+    <>
+      <PageHead title="Rejections">{heading(kept)}</PageHead>
+      {kept.length > 0 && (
         <Filters list={list}>
           <SelectField name="code" label="Reason" value={code} options={Object.entries(CODES)} />
           <SelectField name="key" label="API key" value={keyId} options={[["", "Any"], ...keys]} />
           <DayFields days={days} label="Refused" />
         </Filters>
-        {shown.length === 0 ? (
-          <NoMatches what="refused calls" list={list} />
-        ) : (
-          <>
-            <Reasons base={base} groups={groupRejections(shown)} days={days} names={names} />
-            <Calls base={base} list={list} rejections={shown} names={names} />
-            <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
-          </>
-        )}
-      </>
-    ),
+      )}
+      {kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />}
+      {shown.length > 0 && (
+        <>
+          <Reasons base={base} groups={groupRejections(shown)} days={days} names={names} />
+          <Calls base={base} list={list} rejections={shown} names={names} />
+        </>
+      )}
+      <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
+    </>,
   );
 });
 
@@ -116,23 +113,10 @@ function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
 }
 
 function heading(kept: readonly Rejection[]): string {
+  if (kept.length === 0) return `No refused calls in the last ${REJECTION_KEPT_DAYS} days.`;
   const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
   const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
   return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
-}
-
-function NothingRefused({ base }: { base: string }) {
-  return (
-    <>
-      <PageHead title="Rejections" />
-      <Empty title="No refused calls">
-        <p>Every call with a key of this workspace was accepted. Refused calls appear here with their reason.</p>
-        <a class="button" href={`${base}/connect`}>
-          Connect a sender
-        </a>
-      </Empty>
-    </>
-  );
 }
 
 /** The key of a refused call. Owners and admins get its name with a link. */
@@ -204,14 +188,7 @@ function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddres
         caption="Refused calls, the latest first"
         rows={items}
         columns={[
-          {
-            head: "Reason",
-            cell: ({ code }) => (
-              <Badge tone={REFUSALS[code].status === 429 ? "warn" : "bad"} title={code}>
-                {REFUSALS[code].label}
-              </Badge>
-            ),
-          },
+          { head: "Reason", cell: ({ code }) => REFUSALS[code].label },
           {
             head: "Detail",
             kind: "text",

@@ -65,7 +65,14 @@ test("a copy is saved as a second rule and applied to the past from the banner",
   await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
   const { id } = await newRule(workspace, { frequency: "every_time" });
   const page = await open(workspace, `/${id}`);
-  await page.getByRole("group").filter({ hasText: "Duplicate" }).locator("summary").first().click();
+  const menu = page.getByRole("group").filter({ hasText: "Duplicate" }).locator("summary").first();
+  await menu.click();
+  await page.getByText("Delete", { exact: true }).click();
+  const question = page.getByRole("dialog", { name: "Delete “Asked for a demo”?" });
+  await question.waitFor();
+  await page.keyboard.press("Escape");
+  await question.waitFor({ state: "hidden" });
+  await menu.click();
   await page.getByRole("link", { name: "Duplicate" }).click();
   await page.getByLabel("Enabled").check();
   await page.getByLabel("Points").fill("4");

@@ -47,7 +47,13 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
       >
         {group.source === "" ? "From sources that name a person." : `From ${group.source}.`}
       </PageHead>
-      <GroupStats base={base} group={group} />
+      <Stats>
+        <Stat label="Signals" value={group.count} note="excluding duplicates" />
+        <Stat label="Held" value={group.held} />
+        <Stat label="Anonymous" value={group.anonymous} />
+        <Stat label="First seen" value={<Time ms={group.firstSeenMs} />} />
+        <Stat label="Last seen" value={<Time ms={group.lastSeenMs} />} />
+      </Stats>
       <div class="columns wide">
         <DaysPanel group={group} />
         {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
@@ -58,19 +64,6 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
     </>,
   );
 });
-
-function GroupStats({ base, group }: { base: string; group: QueueGroup }) {
-  const held = group.held > 0 ? { note: <a href={`${base}/signals/all?status=held`}>View held signals</a> } : {};
-  return (
-    <Stats>
-      <Stat label="Signals" value={group.count} note="excluding duplicates" />
-      <Stat label="Held" value={group.held} {...held} />
-      <Stat label="Anonymous" value={group.anonymous} />
-      <Stat label="First seen" value={<Time ms={group.firstSeenMs} />} />
-      <Stat label="Last seen" value={<Time ms={group.lastSeenMs} />} />
-    </Stats>
-  );
-}
 
 function DaysPanel({ group }: { group: QueueGroup }) {
   const today = dayOf(Date.now());

@@ -187,8 +187,7 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
 
 function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props) {
   const { fit, text } = heldText(usage, storedHeld);
-  const cost = costText(overageOfRelease(usage, fit), price).replace(", about ", "about ");
-  const submit = `Release ${counted(fit, "signal")}${cost === "" || !usage.overages ? "" : ` (${cost})`}`;
+  const submit = `Release ${counted(fit, "signal")}${costText(overageOfRelease(usage, fit), price)}`;
   return (
     <Panel title="Held signals">
       <p>{text}</p>
@@ -287,7 +286,8 @@ function priceText({ perThousand, currency }: OveragePrice): string {
   return `${money(perThousand, currency)} per 1,000`;
 }
 
-/** `, about €2.60`; empty if no price is configured. */
+/** ` (about €2.60)`; empty without overages, or if no price is configured. */
 export function costText(overages: number, price: OveragePrice | null): string {
-  return price === null ? "" : `, about ${money(overageCost(overages, price), price.currency)}`;
+  if (price === null || overages === 0) return "";
+  return ` (about ${money(overageCost(overages, price), price.currency)})`;
 }

@@ -162,8 +162,8 @@ describe("the effect of a change of plan or overages", () => {
     expect(said({ perThousand: 0.4, currency: "EUR" })).toContain("billed at €0.40 per 1,000.");
     expect(said({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
     expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
-    expect(costText(2_500, null)).toBe("");
-    expect(costText(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(", about €1.00");
+    expect([costText(2_500, null), costText(0, { perThousand: 0.4, currency: "EUR" })]).toEqual(["", ""]);
+    expect(costText(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(" (about €1.00)");
   });
 });
 

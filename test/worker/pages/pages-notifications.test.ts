@@ -194,8 +194,8 @@ describe("a destination", () => {
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
     const log = await activity();
-    for (const done of ["created CRM", "paused CRM", "resumed CRM", "changed Sales", "deleted Sales"])
-      expect(log).toMatch(new RegExp(`Destination ${done}.*${of.admin.email}`));
+    for (const entry of ["created CRM", "paused CRM", "resumed CRM", "changed Sales", "deleted Sales"])
+      expect(log).toMatch(new RegExp(`Destination ${entry}.*${of.admin.email}`));
   });
 
   test("gets a new secret that is shown once; until the old one ends both sign", async () => {

@@ -105,8 +105,8 @@ describe("the usage pages", () => {
     const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
     await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
     expect(await seen("/plan")).toContain("billed by the operator at €50.00 per 1,000.");
-    expect(await seen("/plan")).toContain("10 overages in this period, about €0.50.");
-    expect(await seen()).toContain("368 overages, about €18.40.");
+    expect(await seen("/plan")).toContain("10 overages in this period (about €0.50).");
+    expect(await seen()).toContain("368 overages (about €18.40).");
   });
 
   test("scale the chart to the signals, without a distant limit, and without a forecast from one or two days", async () => {
