@@ -1,13 +1,9 @@
 /** Calls a running service as an operator or a sender, and records failures. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import type { LoadCall, LoadGenerator, LoadResult } from "./load.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { RunningWorker } from "./start.ts";
-
-const POLL_MS = 50;
-const SETTLE_TIMEOUT_MS = 60_000;
 
 export class Bencher {
   readonly running: RunningWorker;
@@ -42,11 +38,7 @@ export class Bencher {
   }
 
   async settle({ id }: FilledWorkspace): Promise<void> {
-    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-    while ((await this.api.books(id)).in_flight > 0) {
-      if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
-      await sleep(POLL_MS);
-    }
+    await this.api.settled(id);
   }
 
   async audit({ id, sent }: FilledWorkspace): Promise<string[]> {

@@ -1,10 +1,9 @@
 /** The contestants: how each is started, provisioned, awaited, and audited. */
 import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { BuiltWorker } from "./build.ts";
-import { OperatorApi } from "./operator-api.ts";
+import { OperatorApi, until } from "./operator-api.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
 import { applySql, start, startEmpty } from "./start.ts";
@@ -51,8 +50,6 @@ const SIGNAL_LIMIT = 1_000_000_000;
 /** For contestants without key management. */
 const SOME_KEY = composeKey(randomBytes);
 const NO_REFUSED_KEYS: RefusedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
-const POLL_MS = 20;
-const SETTLE_TIMEOUT_MS = 120_000;
 
 /** Contestants that accept everything. */
 export async function startYardstick(
@@ -99,7 +96,7 @@ export async function startStraightforward(
     refused: NO_REFUSED_KEYS,
     refusals: [401],
     accepted: 0,
-    settle: () => settled(async () => (await rows()) >= contestant.accepted),
+    settle: () => until(async () => (await rows()) >= contestant.accepted),
     audit: async () => {
       const stored = await rows();
       return stored === contestant.accepted ? [] : [`${contestant.accepted} signals accepted, ${stored} stored`];
@@ -155,12 +152,4 @@ async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string
   }
   const guarded = await api.newKey(workspaceId, { secret: true });
   return { deactivated: ended.key, guarded: guarded.key, overQuota: full.key };
-}
-
-async function settled(done: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-  while (!(await done())) {
-    if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
-    await sleep(POLL_MS);
-  }
 }

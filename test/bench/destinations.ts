@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listenAndAccept } from "../support/listen.ts";
 import type { Listener } from "../support/listen.ts";
 import { Bencher } from "./bencher.ts";
+import { until } from "./operator-api.ts";
 import { SERVICE_CONFIG, build } from "./build.ts";
 import { VARS } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
@@ -100,7 +101,7 @@ async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
   const startedAt = performance.now();
   await bencher.load(calls, CONNECTIONS);
   const ingestMs = performance.now() - startedAt;
-  while ((await api.books(workspace.id)).in_flight > 0) await sleep(POLL_MS);
+  await until(async () => (await api.books(workspace.id)).in_flight === 0, POLL_MS);
   const processedMs = performance.now() - startedAt;
   const cpuMicroseconds = running.cpuMicroseconds() - cpu;
   const waiting = async (id: string): Promise<number> =>

@@ -4,18 +4,17 @@
  * one.
  */
 import path from "node:path";
-import * as z from "zod";
 import { execFileSync } from "node:child_process";
 import { Bencher } from "./bencher.ts";
 import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
 import { median } from "./figures.ts";
-import type { WorkspaceSize } from "./fill-order.ts";
+import type { TrafficName, WorkspaceSize } from "./fill-order.ts";
 import { emailOf, EVENTS, signalIdOf } from "./growth-traffic.ts";
 import { fillWorkspaces, VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
 import type { LoadCall, LoadResult } from "./load.ts";
-import { OperatorApi } from "./operator-api.ts";
+import { OperatorApi, signIn } from "./operator-api.ts";
 import { start } from "./start.ts";
 import { groupIn, signalOf } from "./traffic.ts";
 
@@ -147,7 +146,7 @@ function measuresOf(bencher: Bencher, round: number): Measure[] {
       unit: "µs a signal",
       measure: async (workspace) => {
         const before = bencher.running.cpuMicroseconds();
-        await bencher.load(processingCalls(workspace));
+        await bencher.load(batchCalls(workspace, PROCESSED_SIGNALS, PROCESSED_BATCH));
         await bencher.settle(workspace);
         return (bencher.running.cpuMicroseconds() - before) / PROCESSED_SIGNALS;
       },
@@ -183,13 +182,16 @@ function ingestCalls(workspace: FilledWorkspace): LoadCall[] {
   return newSignals(workspace, INGEST_CALLS).map((body) => ({ method: "POST", path: webhook, body }));
 }
 
-function processingCalls(workspace: FilledWorkspace): LoadCall[] {
+/** Calls with new signals in batches. */
+export function batchCalls(
+  workspace: FilledWorkspace,
+  signals: number,
+  batch: number,
+  traffic?: TrafficName,
+): LoadCall[] {
   const webhook = `/api/signal-staging/webhook/${workspace.key}/batch`;
-  return Array.from({ length: PROCESSED_SIGNALS / PROCESSED_BATCH }, () => ({
-    method: "POST",
-    path: webhook,
-    body: `[${newSignals(workspace, PROCESSED_BATCH).join(",")}]`,
-  }));
+  const bodyOf = () => `[${newSignals(workspace, batch, traffic).join(",")}]`;
+  return Array.from({ length: signals / batch }, () => ({ method: "POST", path: webhook, body: bodyOf() }));
 }
 
 /** A new batch of signals. */
@@ -225,7 +227,6 @@ export const MAX_PAGE_MS = 50;
 /** Requests per page. */
 const PAGE_CALLS = 31;
 const OWNER = "owner@example.com";
-const RulesAnswer = z.object({ items: z.array(z.object({ id: z.string() })).min(1) });
 
 interface Known {
   workspace: FilledWorkspace;
@@ -240,10 +241,7 @@ const PAGES: { name: string; path: (known: Known, index: number) => string }[] =
   { name: "Event group", path: ({ workspace }, index) => `signals/group?${groupOf(workspace, index)}` },
   { name: "All signals", path: () => "signals/all" },
   { name: "All signals of an event and a status", path: () => `signals/all?event=${eventOf(7)}&status=held` },
-  {
-    name: "All signals of a person",
-    path: ({ workspace }, index) => `signals/all?email=${emailAt(workspace, index)}`,
-  },
+  { name: "All signals of a person", path: ({ workspace }, index) => `signals/all?email=${emailAt(workspace, index)}` },
   {
     name: "Signal",
     path: ({ workspace }, index) => `signals/${signalIdOf(some(workspace.size.signals, index), workspace.order)}`,
@@ -280,9 +278,9 @@ export async function measurePages(
 ): Promise<PageTime[]> {
   const api = new OperatorApi(origin, operatorToken);
   await api.call("POST", `workspaces/${workspace.id}/members`, { email: OWNER, role: "owner" });
-  const rules = RulesAnswer.parse(await api.call("GET", `workspaces/${workspace.id}/rules?limit=1`));
-  const known = { workspace, ruleId: rules.items[0]?.id ?? "" };
-  const cookie = await signIn(origin);
+  const [rule] = (await api.get<{ items: { id: string }[] }>(`workspaces/${workspace.id}/rules?limit=1`)).items;
+  const known = { workspace, ruleId: rule?.id ?? "" };
+  const cookie = await signIn(origin, OWNER);
   const times: PageTime[] = [];
   for (const { name, path: pathOf } of PAGES) {
     const calls = Array.from({ length: PAGE_CALLS }, (_, index) => ({
@@ -300,19 +298,6 @@ export function tooSlow(pages: readonly PageTime[]): string[] {
   return pages.flatMap(({ name, p50Ms }) =>
     p50Ms <= MAX_PAGE_MS ? [] : [`growth: ${name}: ${p50Ms.toFixed(0)} ms, more than ${MAX_PAGE_MS}`],
   );
-}
-
-/** The session's cookie. */
-async function signIn(origin: string): Promise<string> {
-  const response = await fetch(`${origin}/sign-in/local`, {
-    method: "POST",
-    headers: { origin, "content-type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams({ email: OWNER }).toString(),
-    redirect: "manual",
-  });
-  const [cookie] = response.headers.getSetCookie().map((header) => header.split(";")[0]);
-  if (cookie === undefined) throw new Error(`sign-in: ${response.status} ${await response.text()}`);
-  return cookie;
 }
 
 function emailAt({ size }: FilledWorkspace, index: number): string {

@@ -5,7 +5,7 @@ import type { BooksAnswer, CreatedKeyAnswer, WorkspaceAnswer } from "../../src/d
 import type { BenchRule } from "./rules.ts";
 
 const POLL_MS = 20;
-const SETTLE_TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 600_000;
 
 export interface NewWorkspace {
   slug?: string;
@@ -68,11 +68,15 @@ export class OperatorApi extends OperatorClient {
 
   /** Waits until no signal is in flight. */
   async settled(workspaceId: string): Promise<BooksAnswer> {
-    for (const untilMs = performance.now() + SETTLE_TIMEOUT_MS; performance.now() < untilMs; await sleep(POLL_MS)) {
-      const books = await this.books(workspaceId);
-      if (books.in_flight === 0) return books;
-    }
-    throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
+    await until(async () => (await this.books(workspaceId)).in_flight === 0);
+    return this.books(workspaceId);
+  }
+}
+
+/** Polls until a condition holds. @throws after TIMEOUT_MS. */
+export async function until(isSo: () => Promise<boolean>, pollMs = POLL_MS): Promise<void> {
+  for (const endMs = performance.now() + TIMEOUT_MS; !(await isSo()); await sleep(pollMs)) {
+    if (performance.now() > endMs) throw new Error(`not so after ${TIMEOUT_MS} ms`);
   }
 }
 

@@ -3,7 +3,6 @@
  * lone signal. Also long operations in a large workspace: links, a rule on the whole past, a deletion, an export; and
  * reads, which must be short.
  */
-import * as z from "zod";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DRAIN_PACE_MS } from "../../src/limits.ts";
 import type { Bencher } from "./bencher.ts";
@@ -13,8 +12,9 @@ import type { StoreFigure, StorePart } from "./figures.ts";
 import { emailOf, rulesOf } from "./growth-traffic.ts";
 import { VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace, Filler } from "./growth-workspaces.ts";
-import { MAX_PAGE_MS, measurePages, newSignals, READS } from "./growth.ts";
+import { MAX_PAGE_MS, batchCalls, measurePages, READS } from "./growth.ts";
 import type { LoadGenerator, LoadResult } from "./load.ts";
+import { until } from "./operator-api.ts";
 import { HEAVY_PERSON, mixedPayloadOf, pointsOf, SPREAD_VISITOR, spreadNumbers } from "./store-traffic.ts";
 
 export const SPEED_ROUNDS = 7;
@@ -31,8 +31,6 @@ const LONE_SIGNALS = 15;
 const QUIET_MS = DRAIN_PACE_MS + 200;
 const POLL_MS = 2;
 const MAX_FIRST_MS = 150;
-
-const PeopleAnswer = z.object({ items: z.array(z.object({ score: z.number() })) });
 
 /** In turn, so that a slow phase of the machine affects all of them; the first round warms up. */
 export async function measureSpeed(
@@ -90,7 +88,7 @@ export async function measureLone(bencher: Bencher, workspace: FilledWorkspace):
     const body = JSON.stringify({ email, event: "Came Alone", source: "website", properties });
     const startedAt = performance.now();
     answered.push((await send(bencher, workspace, [body])).p50Ms);
-    while ((await scoreOf(bencher, workspace, email)) === before) await sleep(POLL_MS);
+    await until(async () => (await scoreOf(bencher, workspace, email)) !== before, POLL_MS);
     scored.push(performance.now() - startedAt);
   }
   return {
@@ -143,8 +141,8 @@ function send(bencher: Bencher, workspace: FilledWorkspace, signals: readonly st
 
 /** Undefined for an unknown email. */
 async function scoreOf(bencher: Bencher, { id }: FilledWorkspace, email: string): Promise<number | undefined> {
-  const people = await bencher.api.get(`workspaces/${id}/people?email=${encodeURIComponent(email)}`);
-  return PeopleAnswer.parse(people).items[0]?.score;
+  const people = `workspaces/${id}/people?email=${encodeURIComponent(email)}`;
+  return (await bencher.api.get<{ items: { score: number }[] }>(people)).items[0]?.score;
 }
 
 async function recordOne(filler: Filler, workspace: FilledWorkspace): Promise<number> {
@@ -160,12 +158,7 @@ async function process(
   workspace: FilledWorkspace,
   traffic = workspace.order.traffic,
 ): Promise<number> {
-  const path = `/api/signal-staging/webhook/${workspace.key}/batch`;
-  const calls = Array.from({ length: ROUND_SIGNALS / BATCH }, () => ({
-    method: "POST" as const,
-    path,
-    body: `[${newSignals(workspace, BATCH, traffic).join(",")}]`,
-  }));
+  const calls = batchCalls(workspace, ROUND_SIGNALS, BATCH, traffic);
   const before = bencher.running.cpuMicroseconds();
   await bencher.load(calls, CONNECTIONS);
   await bencher.settle(workspace);
@@ -200,13 +193,6 @@ const CALL_SIGNALS = 1_000;
 const EXPORTED_SIGNALS = 100_000;
 const MAX_SECONDS = 2;
 const MAX_RULE_SECONDS = 5;
-const LINK_POLL_MS = 20;
-/** An operation that takes longer has failed. */
-const TIMEOUT_MS = 600_000;
-
-const Created = z.object({ id: z.string() });
-const RuleJob = z.object({ status: z.string(), scanned: z.number(), matched: z.number(), added: z.number() });
-const Deletion = z.object({ complete: z.boolean(), signals: z.number(), cold_objects: z.number() });
 
 /** @param segments that what was filled in is kept in. */
 export async function measureLinking(
@@ -266,21 +252,20 @@ export async function measureReads(bencher: Bencher, workspace: FilledWorkspace)
 
 /** A rule that reads every signal's payload and matches one in sixty. */
 export async function measureRule(bencher: Bencher, { id }: FilledWorkspace): Promise<StorePart> {
-  const { id: ruleId } = Created.parse(
-    await bencher.api.post(`workspaces/${id}/rules`, {
-      name: "On the past",
-      event: "*",
-      conditions: [{ path: "properties.stage", operator: "equals", value: "stage 33" }],
-      scoring_signal: "Reached stage 33",
-      points: 1,
-    }),
-  );
+  const { id: ruleId } = await bencher.api.post<{ id: string }>(`workspaces/${id}/rules`, {
+    name: "On the past",
+    event: "*",
+    conditions: [{ path: "properties.stage", operator: "equals", value: "stage 33" }],
+    scoring_signal: "Reached stage 33",
+    points: 1,
+  });
   const path = `workspaces/${id}/rules/${ruleId}/apply`;
+  const jobNow = () => bencher.api.get<{ status: string; scanned: number; matched: number; added: number }>(path);
   const cost = await timed(bencher, async () => {
     await bencher.api.post(path);
-    await until(async () => RuleJob.parse(await bencher.api.get(path)).status === "done");
+    await until(async () => (await jobNow()).status === "done");
   });
-  const job = RuleJob.parse(await bencher.api.get(path));
+  const job = await jobNow();
   return {
     title: "A rule on the whole past",
     figures: [
@@ -297,7 +282,8 @@ export async function measureRule(bencher: Bencher, { id }: FilledWorkspace): Pr
 export async function measureDeletion(bencher: Bencher, workspace: FilledWorkspace): Promise<StorePart> {
   const person = `workspaces/${workspace.id}/people/${encodeURIComponent(HEAVY_PERSON.email)}`;
   const signals = spreadNumbers(HEAVY_PERSON, workspace.order).length;
-  const receipt = async () => Deletion.parse(await bencher.api.get(`${person}/deletion`));
+  const receipt = () =>
+    bencher.api.get<{ complete: boolean; signals: number; cold_objects: number }>(`${person}/deletion`);
   const startedAt = performance.now();
   await bencher.api.call("DELETE", person);
   await until(async () => (await receipt()).signals >= signals);
@@ -363,12 +349,4 @@ async function timed(bencher: Bencher, act: () => Promise<void>): Promise<{ seco
     seconds: (performance.now() - startedAt) / 1_000,
     cpuSeconds: (bencher.running.cpuMicroseconds() - cpu) / 1_000_000,
   };
-}
-
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + TIMEOUT_MS;
-  while (!(await isSo())) {
-    if (performance.now() > deadline) throw new Error(`not done after ${TIMEOUT_MS} ms`);
-    await sleep(LINK_POLL_MS);
-  }
 }

@@ -112,6 +112,17 @@ const RULES: [shape: string, rules: object[], properties: unknown, event?: strin
   ],
   ["elements compared with many numbers", rulesOf(() => on("properties.t[]", "greater_than", 5)), { t: elements(1) }],
   [
+    "elements looked for in long lists",
+    rulesOf(() =>
+      on(
+        "properties.t[]",
+        "in",
+        times(200, (nth) => `v${nth}`),
+      ),
+    ),
+    { t: elements("v") },
+  ],
+  [
     "elements of elements",
     rulesOf((nth) => on(`properties.t[][].x${nth}`, "equals")),
     { t: elements(times(8, () => ({}))) },

@@ -2,6 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { checkDestinationUrl, maskedTarget, wantedBy } from "../../../../src/domain/events/destination.ts";
+import type { DestinationState } from "../../../../src/domain/events/destination.ts";
 import type { EventType } from "../../../../src/domain/events/workspace-event.ts";
 
 const RULES = { local: false, ownHosts: ["signals.example.com"] };
@@ -27,65 +28,26 @@ describe("a webhook URL with a public name over https", () => {
   });
 });
 
+const list = (texts: string): string[] => texts.split(" ");
+/** URLs of these hosts. */
+const at = (hosts: string): string[] => list(hosts).map((host) => `https://${host}/`);
+
 describe("a webhook URL is refused as", () => {
   test.each([
     [
       "not_a_url",
-      ["", "example.com", "https://", "https://exa mple.com", "https://1.2.3.4.5/", "https://0x100000000/"],
+      ["", "https://exa mple.com", ...list("example.com https:// https://1.2.3.4.5/ https://0x100000000/")],
     ],
-    ["not_https", ["http://example.com", "ftp://example.com", "javascript:alert(1)", "file:///etc/passwd", "data:,x"]],
-    ["credentials", ["https://user@example.com", "https://user:secret@example.com", "https://:secret@example.com"]],
-    [
-      "address",
-      [
-        "https://127.0.0.1/",
-        "https://10.0.0.1/",
-        "https://169.254.169.254/latest/meta-data",
-        "https://2130706433/",
-        "https://0x7f000001/",
-        "https://0x7f.1/",
-        "https://0177.0.0.1/",
-        "https://017700000001/",
-        "https://127.1/",
-        "https://127.0.0.1./",
-        "https://１２７.0.0.1/",
-        "https://127。0。0。1/",
-        "https://%31%32%37.0.0.1/",
-        "https://[::1]/",
-        "https://[::ffff:127.0.0.1]/",
-        "https://[fd00::1]/",
-        "https://8.8.8.8/",
-      ],
-    ],
-    [
-      "not_public",
-      [
-        "https://localhost/",
-        "https://LOCALHOST/",
-        "https://localhost./",
-        "https://a.localhost/",
-        "https://intranet/",
-        "https://printer.local/",
-        "https://metadata.google.internal/",
-        "https://vault.corp/",
-        "https://nas.home.arpa/",
-        "https://router.lan/",
-        "https://x.onion/",
-        "https://example.com./",
-        "https://example.123x/",
-      ],
-    ],
-    [
-      "port",
-      ["https://example.com:22/", "https://example.com:80/", "https://example.com:1023/", "https://example.com:0/"],
-    ],
+    ["not_https", list("http://example.com ftp://example.com javascript:alert(1) file:///etc/passwd data:,x")],
+    ["credentials", list("https://user@example.com https://user:secret@example.com https://:secret@example.com")],
+    ["address", at("127.0.0.1 10.0.0.1 169.254.169.254 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.1")],
+    ["address", at("127.0.0.1. １２７.0.0.1 127。0。0。1 %31%32%37.0.0.1 [::1] [::ffff:127.0.0.1] [fd00::1] 8.8.8.8")],
+    ["not_public", at("localhost LOCALHOST localhost. a.localhost intranet printer.local metadata.google.internal")],
+    ["not_public", at("vault.corp nas.home.arpa router.lan x.onion example.com. example.123x")],
+    ["port", at("example.com:22 example.com:80 example.com:1023 example.com:0")],
     [
       "own_host",
-      [
-        "https://signals.example.com/api/signal-staging/webhook/sk_x",
-        "https://SIGNALS.example.com/",
-        "https://signals.example.com:8443/",
-      ],
+      at("signals.example.com/api/signal-staging/webhook/sk_x SIGNALS.example.com signals.example.com:8443"),
     ],
     ["too_long", [`https://example.com/${"x".repeat(2_000)}`]],
   ] as const)("%s", (problem, texts) => {
@@ -151,10 +113,7 @@ describe("the masked target", () => {
 });
 
 describe("the events that sources must raise", () => {
-  const destination = (events: EventType[], state: "active" | "paused" | "disabled" = "active") => ({
-    events,
-    state,
-  });
+  const destination = (events: EventType[], state: DestinationState = "active") => ({ events, state });
 
   test("are the types of active destinations, each once", () => {
     const all = [
@@ -168,11 +127,7 @@ describe("the events that sources must raise", () => {
   });
 
   test("include crossings only with thresholds, in ascending order", () => {
-    expect(wantedBy([destination(["person.score_crossed"])], [])).toEqual({
-      types: [],
-      thresholds: [],
-      destinations: 1,
-    });
+    expect(wantedBy([destination(["person.score_crossed"])], []).types).toEqual([]);
     expect(wantedBy([destination(["person.score_crossed"])], [100, -5, 20]).thresholds).toEqual([-5, 20, 100]);
   });
 });

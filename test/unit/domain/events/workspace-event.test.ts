@@ -29,6 +29,8 @@ function sentenceOf(type: AnyEventType, changes: Changes = {}): string {
   return `${text} [${page}]`;
 }
 
+const PERIOD_END = "The billing period ends on 2026-12-01 00:00 UTC. [usage]";
+const ENDED = "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of ";
 const RULE_PAGE = "[rules/rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70]";
 const KEY_PAGE = "[settings/api-keys/key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f]";
 const scored = (...emails: string[]) => ({ scoring_signals: emails.map((email) => ({ email, points: -600 })) });
@@ -53,31 +55,19 @@ test.each<[AnyEventType, Changes, string]>([
     { email: "a@b.c" },
     "Earlier signals have become those of a@b.c. Scoring signals: 1,240 added (+24,800 points). [people/a%40b.c]",
   ],
-  [
-    "usage.level",
-    {},
-    "80 % of the signal limit are reached: 400,000 of 500,000 signals. The billing period ends on 2026-12-01 00:00 UTC. [usage]",
-  ],
+  ["usage.level", {}, `80 % of the signal limit are reached: 400,000 of 500,000 signals. ${PERIOD_END}`],
   [
     "usage.level",
     { level: "first_refusal" },
-    "A signal was refused for the signal limit (400,000 of 500,000 signals). The billing period ends on 2026-12-01 00:00 UTC. [usage]",
+    `A signal was refused for the signal limit (400,000 of 500,000 signals). ${PERIOD_END}`,
   ],
-  [
-    "period.closed",
-    {},
-    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 500,000 signals. It is the first period in a row over the limit. [usage]",
-  ],
+  ["period.closed", {}, `${ENDED}500,000 signals. It is the first period in a row over the limit. [usage]`],
   [
     "period.closed",
     { streak: 4, extra_room_removed: true },
-    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 500,000 signals. It is the 4th period in a row over the limit. There is no extra room beyond the limit any more. [usage]",
+    `${ENDED}500,000 signals. It is the 4th period in a row over the limit. There is no extra room beyond the limit any more. [usage]`,
   ],
-  [
-    "period.closed",
-    { streak: 0, signal_limit: 1 },
-    "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of 1 signal. [usage]",
-  ],
+  ["period.closed", { streak: 0, signal_limit: 1 }, `${ENDED}1 signal. [usage]`],
   ["key.expiring", {}, `The API key “Website” ends in 7 days or less, on 2026-11-27 00:00 UTC. ${KEY_PAGE}`],
   [
     "key.expiring",

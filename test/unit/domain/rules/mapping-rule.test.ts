@@ -15,7 +15,6 @@ import type { MappingRule, RuleMatch } from "../../../../src/domain/rules/mappin
 import type { MappingCondition, MappingOperator } from "../../../../src/domain/rules/mapping-condition.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";
-import { cpuMs } from "../../../support/cpu-ms.ts";
 
 function rule(more: Partial<MappingRule>): MappingRule {
   return {
@@ -65,12 +64,6 @@ describe("§8.5 an event pattern", () => {
   ])("%j matches %j: %s", (event, name, matches) => {
     expect(matching([rule({ event })], signal({ event: name }))).toEqual(matches ? ["r1"] : []);
     expect(isAboutEvent(compileRules([rule({ event: "Z*" }), rule({ event })]), name)).toBe(matches);
-  });
-
-  test("made for backtracking is evaluated without delay", () => {
-    const hostile = rule({ event: `${"a*".repeat(100)}b` });
-    const ms = cpuMs(() => expect(matching([hostile], signal({ event: "a".repeat(20_000) }))).toEqual([]));
-    expect(ms).toBeLessThan(1_000);
   });
 
   test("has 1 to 255 characters, not all blank", () => {
@@ -356,18 +349,6 @@ describe("§8.5 the step budget of an evaluation", () => {
     const nested = Array.from({ length: 28 }).reduce<NormalisedSignal["properties"]>((inner) => ({ a: inner }), {});
     expect(evaluate(compileRules(paths), signal({ properties: nested }))).toBeNull();
     expect(evaluate(compileRules(paths), signal({ properties: {} }))).not.toBeNull();
-  });
-
-  test("a list of values takes as long as one value", () => {
-    const timeOf = (count: number): number => {
-      const compiled = times(1, [inList("v", count)]);
-      const sent = elements(1_000);
-      return cpuMs(() => {
-        for (let round = 0; round < 400; round++) evaluate(compiled, sent);
-      });
-    };
-    timeOf(1);
-    expect(timeOf(20_000) / timeOf(1)).toBeLessThan(100);
   });
 
   test.each([
