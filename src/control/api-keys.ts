@@ -17,20 +17,11 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 
 type KeyRow = typeof apiKeys.$inferSelect;
 
+/** Columns that no reader of a key sees. */
+type HiddenColumn = "workspaceId" | "keyHash" | "keyFirst8" | "keyLast4" | "secretHash" | "formToken" | "overlapEndsAt";
+
 /** A key as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
-export interface ApiKey extends Pick<
-  KeyRow,
-  | "id"
-  | "name"
-  | "endpointType"
-  | "createdAt"
-  | "createdBy"
-  | "expiresAt"
-  | "deactivatedAt"
-  | "payloadTemplate"
-  | "successorOf"
-  | "silentAfterDays"
-> {
+export interface ApiKey extends Omit<KeyRow, HiddenColumn> {
   /** The key's first 8 characters, an ellipsis, its last 4. */
   maskedKey: string;
   /** The earlier of the expiration and the end of the overlap after a rotation. */
@@ -39,22 +30,10 @@ export interface ApiKey extends Pick<
 }
 
 export function toApiKey(row: KeyRow): ApiKey {
-  const {
-    workspaceId: _w,
-    keyHash: _h,
-    formToken: _f,
-    overlapEndsAt: _o,
-    keyFirst8,
-    keyLast4,
-    secretHash,
-    ...shown
-  } = row;
-  return {
-    ...shown,
-    maskedKey: maskedKey({ first8: keyFirst8, last4: keyLast4 }),
-    endsAt: keyEnd(row),
-    hasSecret: secretHash !== null,
-  };
+  const { workspaceId: _w, keyHash: _h, formToken: _f, overlapEndsAt: _o, keyFirst8, keyLast4, ...rest } = row;
+  const { secretHash, ...shown } = rest;
+  const masked = maskedKey({ first8: keyFirst8, last4: keyLast4 });
+  return { ...shown, maskedKey: masked, endsAt: keyEnd(row), hasSecret: secretHash !== null };
 }
 
 export function isKey(workspaceId: string, keyId: string) {

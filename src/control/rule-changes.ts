@@ -149,7 +149,7 @@ function applyChange(before: RuleContent, change: RuleChange): RuleContent {
   return { ...contentOf(before), ...Object.fromEntries(named) };
 }
 
-export function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
+function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
   return db
     .update(workspaces)
     .set({ rulesVersion: sql`${workspaces.rulesVersion} + 1` })

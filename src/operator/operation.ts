@@ -91,7 +91,7 @@ interface Input<Body extends z.ZodType, Query extends z.ZodType> {
 
 /**
  * Result of a handler: the value to answer with, null or `not_found` for a 404, the code of a 409, the invalid fields
- * for a 422, or a response of its own.
+ * for a 422, or a complete response.
  */
 type Outcome<Value, Conflict> = Value | null | Result<Value, "not_found" | Conflict | readonly FieldError[]> | Response;
 
@@ -102,7 +102,7 @@ interface Implementation<
   Json extends z.ZodType,
   Conflict,
 > {
-  /** What a 404 says does not exist; without it the noun of the tag. */
+  /** The missing thing that a 404 names. Default: the noun of the tag. */
   noun?: string;
   handle: (
     c: Context<OperatorEnv, Path>,

@@ -50,23 +50,19 @@ export function canBeDone({ steps, noRoom }: RuleImport): boolean {
   return noRoom === null && steps.every(({ what }) => what !== "refused");
 }
 
-export interface ImportDone {
-  plan: RuleImport;
-  /** Ids of the added rules, in the order of the import. */
-  addedIds: string[];
-}
-
 /**
  * Imports all rules or none.
  *
  * @param rulesVersion version of the rules that the person saw in a preview; undefined: any.
- * @returns the steps and the new ids, or the steps as they are now and why they were not done.
+ * @returns the steps and the ids of the added rules in their order, or the steps as they are now and why they were not done.
  */
 export async function importRules(
   context: ControlContext,
   imported: readonly ImportedRule[],
   rulesVersion?: number,
-): Promise<Result<ImportDone, { why: "not_possible" | "rules_changed"; plan: RuleImport }>> {
+): Promise<
+  Result<{ plan: RuleImport; addedIds: string[] }, { why: "not_possible" | "rules_changed"; plan: RuleImport }>
+> {
   for (let attempt = 1; ; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- another attempt only if rules were changed in between
     const plan = await planRuleImport(context.db, context.workspaceId, imported);
@@ -93,7 +89,7 @@ async function write(context: ControlContext, { steps, rulesVersion }: RuleImpor
 
 const ignored = z.unknown().optional().describe("Ignored.");
 
-export const importedRule = newRule
+const importedRule = newRule
   .extend({
     id: z.string().optional().describe("Of the rule of the workspace to change. An unknown id is ignored."),
     version: ignored,

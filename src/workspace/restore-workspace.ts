@@ -28,7 +28,7 @@ import { configureCounter } from "./configure-workspace.ts";
 import { destinationsOf, quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** Time limit for refusing calls. It starts again with each step. */
-export const CLOSED_MS = 60_000;
+const CLOSED_MS = 60_000;
 /** Number and interval of checks for an empty outbox: 12 seconds in all, because an answer may take 30. */
 const DRAIN_LOOKS = 48;
 const DRAIN_LOOK_MS = 250;
@@ -50,17 +50,12 @@ export type RestoreRefusal =
   | { reason: "restore_unfinished"; restore: Restore }
   | { reason: "no_such_restore" };
 
-export interface RestoreDone {
-  id: string;
-  recovered: Recovered;
-}
-
 /** @param force restores although signals wait to be recorded, which are lost. */
 export async function restoreWorkspace(
   context: WorkspaceContext,
   target: RestoreTarget,
   force: boolean,
-): Promise<Result<RestoreDone, RestoreRefusal>> {
+): Promise<Result<{ id: string; recovered: Recovered }, RestoreRefusal>> {
   const { env, db, workspaceId } = context;
   const unfinished = await unfinishedRestore(db, workspaceId);
   if (unfinished !== null && !isSame(unfinished, target))
@@ -180,7 +175,7 @@ function bookmarks(): Record<RestoredObject, string> {
   return { signal_store: "", destinations: "", quota_counter: "" };
 }
 
-export interface Recovered {
+interface Recovered {
   /** Deactivated keys that the restored counter had as active. */
   revoked: number;
   /** Whether D1's rules were older than rules that the store has seen, and received later versions. */

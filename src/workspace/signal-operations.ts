@@ -5,18 +5,11 @@ import type { Admission } from "../wire/admission.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 
-export interface Released {
-  released: number;
-  stillHeld: number;
-  /** Whether the release continues in the background. */
-  isUnderWay: boolean;
-}
-
 /**
  * Releases held signals up to the current limit, oldest first, each metered once. A release is never automatic
- * (design §6).
+ * (design §6). `isUnderWay`: the release continues in the background.
  */
-export async function releaseForWorkspace({ env, db, workspaceId, by }: WorkspaceContext): Promise<Released> {
+export async function releaseForWorkspace({ env, db, workspaceId, by }: WorkspaceContext) {
   // A recent change of the plan may not have reached the counter.
   await configureCounter(env, db, workspaceId);
   const usage = await quotaCounter(env, workspaceId).usage();
@@ -29,15 +22,8 @@ export async function releaseForWorkspace({ env, db, workspaceId, by }: Workspac
   return { released: sent, stillHeld, isUnderWay };
 }
 
-export interface Replayed {
-  /** Number of dead letters now in the queue. */
-  replayed: number;
-  /** Whether the replay continues in the background. */
-  isUnderWay: boolean;
-}
-
 /** Sends the dead letters with these ids through the queue again; null: all. */
-export async function replay({ env, db, workspaceId, by }: WorkspaceContext, ids: string[] | null): Promise<Replayed> {
+export async function replay({ env, db, workspaceId, by }: WorkspaceContext, ids: string[] | null) {
   const [only] = ids ?? [];
   const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
   const id = newAuditId(by);

@@ -614,7 +614,7 @@ describe("design §9: stores a payload as sent", () => {
     ["names of Object.prototype", '{"event":"x","__proto__":{"email":"a@b.co"},"constructor":{"prototype":{"p":1}}}'],
     ["Unicode", '{"event":"Formulář 📝 \\t\\n.","properties":{"名":"值\u2028\u200d \\u0000\\u001e"}}'],
     ["values of every kind", '{"event":"x","properties":{"a":[true,false,null,-0,"\\"",[],{}]}}'],
-  ])("%s", async (_name, text) => {
+  ])("with %s", async (_name, text) => {
     const workspace = await newWorkspace();
     const alone = await idOf(await workspace.send(text));
     const inArray = await workspace.send(`[ ${text} ,${TRACK}]`, { headers: { "idempotency-key": "1" } });

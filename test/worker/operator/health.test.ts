@@ -61,6 +61,17 @@ async function insertWorkspaces(count: number): Promise<void> {
   );
 }
 
+const never = () => new Promise<never>(() => {});
+const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
+
+/** Starts a call while the clock stands still, then lets a minute pass. Returns the answer and the call's duration. */
+async function timed<T>(start: () => Promise<T>): Promise<{ answer: T; tookMs: number }> {
+  vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
+  const asking = start().then((answer) => ({ answer, tookMs: Date.now() - START }));
+  await vi.advanceTimersByTimeAsync(MINUTE);
+  return asking;
+}
+
 /** An outbox row that was never sent. */
 async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
   await runInDurableObject(workspace.counter, (instance) => {
@@ -195,7 +206,7 @@ describe("GET /operator/health", () => {
     ];
     const failures = [
       ["Error: overloaded", () => Promise.reject(new Error("overloaded"))],
-      ["Error: no answer within 500 ms", () => new Promise<never>(() => {})],
+      ["Error: no answer within 500 ms", never],
     ] as const;
     for (const [error, answer] of failures) {
       const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
@@ -209,9 +220,6 @@ describe("GET /operator/health", () => {
   test("names the objects that do not answer, within five seconds in all", async () => {
     const workspace = await newWorkspace();
     const [kept, backlog] = [await workspace.store.health(), await workspace.counter.backlog()];
-    vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
-    const never = () => new Promise<never>(() => {});
-    const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
     const wanted = { ...backlog, hasDestinations: true };
     const open = { ...wanted, admitted: 1 };
     const objects = (store: () => unknown, counter: () => unknown) => ({
@@ -228,14 +236,10 @@ describe("GET /operator/health", () => {
       [objects(after(2_000, kept), after(3_000, wanted)), late("Destinations", 2_000)],
     ] as const;
     for (const [bindings, says] of cases) {
-      let tookMs = 0;
-      const startedMs = Date.now();
-      const asking = healthWithin({ ...env, ...bindings } as object as Env, workspace.id, []).then((answer) => {
-        tookMs = Date.now() - startedMs;
-        return answer;
-      });
-      await vi.advanceTimersByTimeAsync(60_000);
-      expect((await asking).alarms[0]?.says).toContain(`objects do not answer: ${says}. Ask again`);
+      const { answer, tookMs } = await timed(() =>
+        healthWithin({ ...env, ...bindings } as object as Env, workspace.id, []),
+      );
+      expect(answer.alarms[0]?.says).toContain(`objects do not answer: ${says}. Ask again`);
       expect(tookMs).toBe(5_000);
     }
   });
@@ -243,28 +247,20 @@ describe("GET /operator/health", () => {
   describe("with 200 workspaces", () => {
     const asked = Array.from({ length: HEALTH_PAGE_WORKSPACES }, (_, n) => ({ id: `ws_${n}`, slug: `slug-${n}` }));
     /** The answer and its duration, with objects that answer each call in this way. */
-    const ask = async (store: () => Promise<unknown>, counter: () => Promise<unknown>) => {
-      vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
+    const ask = (store: () => Promise<unknown>, counter: () => Promise<unknown>) => {
       vi.spyOn(Math, "random").mockReturnValue(0.25);
       const bindings = {
         ...env,
         SIGNAL_STORE: { getByName: () => ({ health: store }) },
         QUOTA_COUNTER: { getByName: () => ({ backlog: counter }) },
       } as object as Env;
-      let tookMs = 0;
-      const asking = healthOfAll(bindings, asked, new Map()).then((answers) => {
-        tookMs = Date.now() - START;
-        return summaryOf(answers, null);
-      });
-      await vi.advanceTimersByTimeAsync(60_000);
-      return { tookMs, answer: await asking };
+      return timed(async () => summaryOf(await healthOfAll(bindings, asked, new Map()), null));
     };
     const named = ({ items }: Awaited<ReturnType<typeof ask>>["answer"], alarm: string) =>
       items.filter(({ alarms }) => alarms[0]?.alarm === alarm).map(({ slug }) => slug);
     const slugs = (from: number, to: number) => asked.slice(from, to).map(({ slug }) => slug);
 
     test("is stuck within fifteen seconds and names the workspaces that it could not ask, if all objects hang", async () => {
-      const never = () => new Promise<never>(() => {});
       const { tookMs, answer } = await ask(never, never);
       expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({
@@ -279,7 +275,6 @@ describe("GET /operator/health", () => {
     test("is not ok if it could not ask some workspaces, because the objects are slow", async () => {
       const workspace = await newWorkspace();
       const [store, counter] = [await workspace.store.health(), await workspace.counter.backlog()];
-      const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
       const { tookMs, answer } = await ask(after(4_900, store), after(0, counter));
       expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({

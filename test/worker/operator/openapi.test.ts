@@ -203,7 +203,7 @@ describe("the Worker behaves as documented", () => {
     const order = ["POST", "PUT", "PATCH", "GET", "DELETE"];
     const calls = operations
       // The local runtime keeps no backups: see worker/restore.
-      .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("/restore"))
+      .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("{workspace_id}/restore"))
       .sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
     for (const { method, path, operation } of calls) {
       const address = path.replace(/\{(\w+)\}/g, (_, name: string) => known[name] ?? "unknown");
