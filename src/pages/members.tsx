@@ -152,7 +152,12 @@ function MembersView(props: Props) {
       ),
     },
     { head: "Role", cell: (member) => ROLE_LABEL[member.role] },
-    { head: "Access", drop: "narrow", cell: (member) => <span class="quiet">{ROLE_MEANING[member.role]}</span> },
+    {
+      head: "Access",
+      kind: "text",
+      drop: "narrow",
+      cell: (member) => <span class="quiet">{ROLE_MEANING[member.role]}</span>,
+    },
     { head: "Member since", cell: ({ createdAt }) => <Time ms={Date.parse(createdAt)} nowMs={nowMs} /> },
   ];
   if (canManage(role)) {
