@@ -1,4 +1,4 @@
-/** The pages' wording that is not part of one view: checked against the unions that it describes. */
+/** Texts that several pages share. The compiler checks them against the unions that they describe. */
 import type { Role } from "../domain/keys/role.ts";
 import type { UnauthorizedCause } from "../domain/keys/refusal.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
@@ -9,19 +9,13 @@ import type { NamedBy } from "../store/protocol/stored-signals.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
-/** A role in a sentence. */
-export const ROLE_SAID = { owner: "an owner", admin: "an admin", member: "a member" } as const satisfies Record<
-  Role,
-  string
->;
-
-/** What each endpoint type is called (spec §2.1). */
+/** Names of the endpoint types (spec §2.1). */
 export const ENDPOINT_LABEL = {
   signal_staging: "Signal Staging",
   product_org: "Product Org Updates",
 } as const satisfies Record<EndpointType, string>;
 
-/** How a condition of a mapping rule reads (design §8.5). */
+/** Operators of conditions (design §8.5). */
 export const OPERATOR_LABEL = {
   equals: "is",
   not_equals: "is not",
@@ -40,7 +34,7 @@ export const OPERATOR_LABEL = {
   is_false: "is false",
 } as const satisfies Record<MappingOperator, string>;
 
-/** What a mapping rule says, by its parts. */
+/** Names of a mapping rule's fields. */
 export const RULE_FIELD_LABEL = {
   name: "Name",
   event: "Event",
@@ -70,7 +64,7 @@ export const ALREADY_SCORED = {
   once_ever: "already scored",
 } as const satisfies Record<Exclude<RuleFrequency, "every_time">, string>;
 
-/** What says whose a signal is (design §8.3). */
+/** The field of a signal that names its person (design §8.3). */
 export const NAMED_BY_LABEL = {
   email: "its email",
   user_id: "its user id",
@@ -79,7 +73,7 @@ export const NAMED_BY_LABEL = {
 
 export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
-/** How the status of a signal, or of a refused call, is shown, and what it means. */
+/** Statuses of signals and of refused calls, with their meaning. */
 export const STATUS_COPY = {
   processed: { label: "Processed", tone: "good", meaning: "Recorded and processed." },
   held: {
@@ -122,7 +116,7 @@ export const CAUSE_COPY = {
   secret_wrong: "The secret in the X-Api-Secret header is wrong.",
 } as const satisfies Record<UnauthorizedCause, string>;
 
-/** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
+/** Messages of forms that succeeded. The redirect carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
   member_added: "Member added. They can sign in now.",

@@ -15,7 +15,7 @@ import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import type { PageOf } from "../platform/list-page.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import { ROLE_LABEL, ROLE_SAID } from "./copy.ts";
+import { ROLE_LABEL } from "./copy.ts";
 import { Confirm, Menu } from "./kit/actions.tsx";
 import { Choice, FormErrors, TextField } from "./kit/forms.tsx";
 import { ListAddress } from "./kit/list-address.ts";
@@ -266,7 +266,7 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
 function Invitation({ member: { email, role }, name, signIn }: Props & { member: Member }) {
   const text = `Hello,
 
-you are ${ROLE_SAID[role]} of ${name} now. Sign in at
+you now have access to ${name} as ${ROLE_LABEL[role].toLowerCase()}. Sign in at
 
 ${signIn}
 

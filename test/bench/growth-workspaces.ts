@@ -6,7 +6,7 @@ import type { FillOrder, FillerCall, StoreSize, TrafficName, Written } from "./f
 import { rulesOf } from "./growth-traffic.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
-import { start, startEmpty } from "./start.ts";
+import { ask, start, startEmpty } from "./start.ts";
 import type { RunningWorker } from "./start.ts";
 
 export interface FilledWorkspace {
@@ -108,15 +108,8 @@ export class Filler {
     return this.running.stop();
   }
 
-  async #call<Answer>(call: FillerCall): Promise<Answer> {
-    // A separate connection, because the runtime closes a connection that was idle during a long call.
-    const response = await fetch(this.running.origin, {
-      method: "POST",
-      body: JSON.stringify(call),
-      headers: { connection: "close" },
-    });
-    if (!response.ok) throw new Error(`the filler: ${response.status} ${await response.text()}`);
-    return (await response.json()) as Answer;
+  #call<Answer>(call: FillerCall): Promise<Answer> {
+    return ask(this.running.origin, call);
   }
 }
 

@@ -48,7 +48,7 @@ const random = chances("kill -9 in the middle of jobs");
 let service: Service;
 
 /** Workspaces with signals from long ago. */
-const old = { deletion: nowhere(), retention: nowhere(), cold: nowhere() };
+let old: Record<"deletion" | "retention" | "cold", Workspace>;
 /** All workspaces by their slug. */
 const provisioned = new Map<string, Workspace>();
 const sentLongAgo = { deletion: [] as string[], retention: [] as string[], cold: [] as string[] };
@@ -62,7 +62,11 @@ const texts = Array.from({ length: 1_200 }, () => randomBytes(LARGE_TEXT_BYTES *
 beforeAll(async () => {
   service = await Service.makeShifted();
   await service.start({ aheadMs: LONG_AGO_MS });
-  for (const [slug, workspace] of Object.entries(old)) Object.assign(workspace, await provision(slug));
+  old = {
+    deletion: await provision("deletion"),
+    retention: await provision("retention"),
+    cold: await provision("cold"),
+  };
   const identify = { type: "identify", ...GONE, email: undefined, traits: { email: GONE.email, name: "Zoe Gone" } };
   const signals = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
   sentLongAgo.deletion = [
@@ -280,10 +284,6 @@ test("an export cut off by kill -9 has no regular end; a second request returns 
   const all = await expectBooks(workspace, ids, { accepted: ids.length, processed: ids.length });
   expect(all.map(({ payload }) => payload?.properties?.text)).toEqual(texts);
 }, 120_000);
-
-function nowhere(): Workspace {
-  return { id: "", key: "", home: "" };
-}
 
 async function provision(slug: string): Promise<Workspace> {
   const workspace = await service.api.provision({ slug, rules: [VISIT_RULE], anchorMs: service.nowMs });

@@ -248,18 +248,15 @@ describe("sign-in fails and creates no session", () => {
   });
 });
 
-describe("if the ID token has the email, claims about its verification decide the sign-in", () => {
+describe("a provider that puts claims into the ID token", () => {
   let otherProvider: TestProvider;
   let otherService: Service;
+  const STRANGER = "stranger@acme.example";
 
   beforeAll(async () => {
     otherProvider = await startProvider();
     ({ service: otherService } = await startFor(otherProvider.issuer));
-    const client = {
-      client_id: CLIENT_ID,
-      token_endpoint_auth_method: "none",
-      redirect_uris: [callbackOf(otherService)],
-    } as const;
+    const client = { ...PUBLIC, redirect_uris: [callbackOf(otherService)] };
     otherProvider.serve(client, { conformIdTokenClaims: false });
   });
 
@@ -268,62 +265,36 @@ describe("if the ID token has the email, claims about its verification decide th
     await otherService.remove();
   });
 
+  /** Signs in with these claims. */
+  async function signInWith(inIdToken: object, userInfo: object): Promise<Answer> {
+    Object.assign(otherProvider, { account: userInfo, inIdToken });
+    const browser = new Browser();
+    return browser.follow(location(await begin(browser, otherService)));
+  }
+
   test.each([
     ["not verified in the user info", { email_verified: false }, {}, 403],
     ["not verified in the user info, as text", { email_verified: "false" }, {}, 403],
-    [
-      "not verified in the ID token, and verified in the user info",
-      { email_verified: true },
-      { email_verified: false },
-      403,
-    ],
+    ["not verified in the ID token, and verified in the user info", OWNER, { email_verified: false }, 403],
     ["verified in the user info", { email_verified: true }, {}, 200],
     ["without a claim in either", {}, {}, 200],
-  ])("an email %s", async (_, userInfo, idToken, status) => {
-    otherProvider.account = { email: OWNER.email, ...userInfo };
-    otherProvider.inIdToken = { email: OWNER.email, ...idToken };
-    const browser = new Browser();
-    const page = await browser.follow(location(await begin(browser, otherService)));
+  ])("decides by its claims about an email %s", async (_, userInfo, idToken, status) => {
+    const { email } = OWNER;
+    const page = await signInWith({ email, ...idToken }, { ...userInfo, email });
     expect(page.status).toBe(status);
     if (status === 403) expect(page.body).toContain("Your email is not verified");
-  });
-});
-
-describe("if ID token and user info name different emails", () => {
-  let otherProvider: TestProvider;
-  let otherService: Service;
-  const STRANGER = "stranger@acme.example";
-
-  beforeAll(async () => {
-    otherProvider = await startProvider();
-    ({ service: otherService } = await startFor(otherProvider.issuer));
-    const redirects = { redirect_uris: [callbackOf(otherService)], token_endpoint_auth_method: "none" } as const;
-    otherProvider.serve({ client_id: CLIENT_ID, ...redirects }, { conformIdTokenClaims: false });
-  });
-
-  afterAll(async () => {
-    otherProvider.close();
-    await otherService.remove();
   });
 
   test.each([
     ["the user info verifies its own email", { email: OWNER.email }, { email: STRANGER, email_verified: true }, 403],
     ["the user info rejects its own email", { email: OWNER.email }, { email: STRANGER, email_verified: false }, 403],
     ["the ID token rejects its own email", { email: OWNER.email, email_verified: false }, { email: STRANGER }, 403],
-    [
-      "the ID token verifies without naming an email",
-      { email_verified: true },
-      { email: OWNER.email, email_verified: false },
-      403,
-    ],
+    ["the ID token verifies no email", { email_verified: true }, { email: OWNER.email, email_verified: false }, 403],
     ["the user info verifies the member's email", { email: STRANGER }, OWNER, 200],
     ["the ID token verifies the member's email", OWNER, { email: STRANGER, email_verified: false }, 200],
     ["neither has the claim", { email: OWNER.email }, { email: STRANGER }, 200],
-  ])("`email_verified` counts only for the email of the same source: %s", async (_, inIdToken, userInfo, status) => {
-    otherProvider.account = userInfo;
-    otherProvider.inIdToken = inIdToken;
-    const browser = new Browser();
-    const page = await browser.follow(location(await begin(browser, otherService)));
+  ])("is trusted with a claim for the email of the same source only: %s", async (_, inIdToken, userInfo, status) => {
+    const page = await signInWith(inIdToken, userInfo);
     expect(page.status).toBe(status);
     if (status === 200) expect(page.body).toContain(OWNER.email.toLowerCase());
   });

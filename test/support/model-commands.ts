@@ -413,41 +413,21 @@ const deletePerson: fc.Arbitrary<Command> = anyPerson.map((number) =>
   }),
 );
 
+const times = <T>(count: number, item: T): T[] => Array.from({ length: count }, () => item);
+
 /** Each entry is equally likely; frequent commands are listed several times. */
 export const commands: fc.Arbitrary<Command>[] = [
-  admitted,
-  admitted,
-  admitted,
-  admitted,
-  admitted,
-  admitted,
-  admitted,
-  givenUp,
-  givenUp,
-  accounts,
-  accounts,
-  deliver,
-  deliver,
-  deliver,
-  deliver,
-  configure,
-  configure,
+  ...times(7, admitted),
+  ...times(4, deliver),
+  ...[givenUp, accounts, configure, changeRule, look, replay, deletePerson].flatMap((often) => times(2, often)),
   periodsEnd,
-  changeRule,
-  changeRule,
   preview,
-  look,
-  look,
   fc.constant(
     command("release", async (model, real) => {
       await real.quiet();
       expect(await real.workspace.operator("POST", "/held/release")).toEqual(model.release());
     }),
   ),
-  replay,
-  replay,
-  deletePerson,
-  deletePerson,
   fc.constant(
     command("deactivate key_b", async (model, real) => {
       model.revoked.add("key_b");

@@ -20,7 +20,7 @@ export function startActions(): void {
     search.focus();
     search.select();
   });
-  // A page from the browser's memory has the text that was typed before it was left, above a list without that filter.
+  // A page from the back-forward cache has the text that was typed before it was left, above a list without that filter.
   addEventListener("pageshow", () => {
     for (const form of document.querySelectorAll<HTMLFormElement>("form[data-filters]")) form.reset();
   });

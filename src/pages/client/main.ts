@@ -1,15 +1,17 @@
 /**
- * What the pages do better with a script; each works without. No inline handlers: everything hangs on data attributes.
+ * The script of the pages. Every page works without it. The content security policy forbids inline handlers, so data
+ * attributes connect elements with this script:
  *
- * - `data-copy="#id"`: copies that element's text.
- * - `data-once` on a form: a second submit while the first is under way does nothing.
- * - `data-swap="#id"` on a submit button: sends its form by itself and takes `#id` from the answer.
- * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
- *   `data-preview-first` does so at once as well.
- * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
+ * - `data-copy="#id"`: copies the text of that element.
+ * - `data-once` on a form: ignores a second submit while the first is in progress.
+ * - `data-swap="#id"` on a submit button: sends the form without leaving the page, and replaces `#id` by that of the answer.
+ * - `data-preview="#id"` with `data-preview-url` on a form: posts the form there while somebody types, and replaces `#id`.
+ *   With `data-preview-first` also when the page opens.
+ * - `data-refresh="3000"` on an element with an id: replaces itself from the same page, until it comes without.
  * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
  * - `data-fill="PLACEHOLDER"` on a field: writes its text where the page shows the placeholder.
- * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
+ * - `<time datetime>`: shows the viewer's time zone on hover, with `data-local` (`date` or `time`) as its text.
+ * - `data-local-time` on an input: its time is typed in the viewer's time zone.
  */
 import { startActions } from "./actions.ts";
 import { localTimes } from "./times.ts";
@@ -50,14 +52,14 @@ document.addEventListener("submit", (event) => {
   form.dataset["once"] = "sent";
 });
 
-/** Sends the form by itself; as a whole page where nobody is signed in any more: that keeps what was typed. */
+/** Sends the form without leaving the page. After sign-out sends it as a page, whose answer keeps the input. */
 async function swapBy(form: HTMLFormElement, button: HTMLButtonElement | null, target: string): Promise<void> {
   if ((await swap(form.action, target, new FormData(form, button))) !== "signed_out") return;
   delete button?.dataset["swap"];
   button?.click();
 }
 
-// A page that comes back from the browser's memory may be sent again.
+// A page from the browser's back-forward cache may be sent again.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll<HTMLFormElement>("form[data-once]")) form.dataset["once"] = "";
 });
@@ -71,7 +73,7 @@ for (const type of ["input", "change", "preview"]) {
     clearTimeout(before?.timer);
     before?.sending.abort();
     const sending = new AbortController();
-    // Refused, because somebody has signed out meanwhile, it changes nothing: what is typed is still to be sent.
+    // After sign-out a preview is refused. The page stays as it is: the input can still be sent.
     const send = (): void => {
       void swap(form.dataset["previewUrl"] ?? "", form.dataset["preview"] ?? "", new FormData(form), sending.signal);
     };

@@ -1,13 +1,13 @@
-/** Takes one element of a page from a fresh answer of the server, so that there is one way of drawing it. */
+/** Replaces an element of the page by that of a new answer, so that only the server renders. */
 
-/** What became of a swap; `kept`: there was no answer, none that fits, or a later one has overtaken it. */
+/** `kept`: no answer, no such element in it, or a later request has replaced this one. */
 type Swapped = "swapped" | "kept" | "signed_out";
 
-/** Whoever has signed out meanwhile is told so by the caller: only it knows whether something is typed on the page. */
+/** After sign-out the caller decides what to do, because only it knows whether the page has input. */
 export async function swap(url: string, target: string, body: FormData | null, signal?: AbortSignal): Promise<Swapped> {
   const init: RequestInit = { headers: { accept: "text/html" } };
   if (signal !== undefined) init.signal = signal;
-  // The body is sent as a form sends it: the pages take no other bodies.
+  // The pages accept only bodies of forms.
   if (body !== null) {
     Object.assign(init, {
       method: "POST",
@@ -20,7 +20,7 @@ export async function swap(url: string, target: string, body: FormData | null, s
   try {
     answer = await fetch(url, init);
   } catch {
-    // Offline, or overtaken by the next one: what is shown stays.
+    // Offline, or aborted by the next request.
     return "kept";
   }
   if (answer.redirected || answer.status === 401) return "signed_out";
@@ -35,8 +35,8 @@ export async function swap(url: string, target: string, body: FormData | null, s
 }
 
 /**
- * Swaps the element every `data-refresh` milliseconds while the page is seen, until it comes without that. Whoever has
- * signed out meanwhile is led to sign-in by loading the page again.
+ * Swaps the element every `data-refresh` milliseconds while the page is visible, until it comes without the attribute. After
+ * sign-out the page is loaded again, which leads to sign-in.
  */
 export function refresh(element: HTMLElement, url: string = location.href): void {
   const { id } = element;

@@ -1,4 +1,4 @@
-/** Times in the viewer's own zone; the server writes UTC. */
+/** Times in the viewer's time zone. The server writes UTC. */
 
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -13,7 +13,7 @@ export function localTimes(within: ParentNode): void {
   for (const input of within.querySelectorAll<HTMLInputElement>("input[data-local-time]")) localInput(input);
 }
 
-/** A `datetime-local` field is read in UTC by the server. With a script it is typed in the viewer's zone instead. */
+/** The server reads a `datetime-local` field as UTC. With this script it is typed in the viewer's time zone. */
 function localInput(input: HTMLInputElement): void {
   if (input.dataset["localTime"] === "on") return;
   input.dataset["localTime"] = "on";

@@ -161,7 +161,7 @@ function Breakdown({ base, found: { curve }, rules, nowMs }: Props) {
 }
 
 export function Points({ points }: { points: number }) {
-  return <span class={points < 0 ? "points down" : "points"}>{signed(points)}</span>;
+  return <span class={points < 0 ? "points bad" : "points good"}>{signed(points)}</span>;
 }
 
 function TimelinePanel({ base, path, found, shown, list, rules, nowMs }: Props) {

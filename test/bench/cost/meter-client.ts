@@ -1,5 +1,6 @@
 /** Client of a running metered Worker. */
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../operator-api.ts";
+import { ask } from "../start.ts";
 import type { RunningWorker } from "../start.ts";
 import { METER_PATH } from "./meter-call.ts";
 import type { MeterCall, Quiet, Size } from "./meter-call.ts";
@@ -9,7 +10,6 @@ import type { Usage } from "./usage.ts";
 /** Longer than a message waits for its batch. Later work is started by an alarm. */
 const QUIET_MS = 3_000;
 const POLL_MS = 250;
-const SETTLE_TIMEOUT_MS = 60_000;
 
 export class MeterClient {
   readonly #running: RunningWorker;
@@ -32,14 +32,10 @@ export class MeterClient {
   }
 
   async settle(): Promise<void> {
-    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-    for (;;) {
+    await until(async () => {
       const { open, quietMs } = await this.#ask<Quiet>({ call: "quiet" });
-      if (open === 0 && quietMs >= QUIET_MS) return;
-      if (performance.now() > deadline)
-        throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms: ${open} open, quiet for ${Math.round(quietMs)} ms`);
-      await sleep(POLL_MS);
-    }
+      return open === 0 && quietMs >= QUIET_MS;
+    }, POLL_MS);
   }
 
   async pass(ms: number): Promise<void> {
@@ -50,14 +46,7 @@ export class MeterClient {
     return (await this.#ask<Size>({ call: "size" })).objectBytes;
   }
 
-  async #ask<Answer>(call: MeterCall): Promise<Answer> {
-    // A separate connection, because the runtime closes a connection that was idle during a long call.
-    const response = await fetch(`${this.#running.origin}${METER_PATH}`, {
-      method: "POST",
-      body: JSON.stringify(call),
-      headers: { connection: "close" },
-    });
-    if (!response.ok) throw new Error(`the meter: ${response.status} ${await response.text()}`);
-    return (await response.json()) as Answer;
+  #ask<Answer>(call: MeterCall): Promise<Answer> {
+    return ask(`${this.#running.origin}${METER_PATH}`, call);
   }
 }

@@ -3,7 +3,7 @@
  * until signals are old. Alarms ring by that clock.
  */
 import { env } from "cloudflare:workers";
-import { Destinations as Told } from "../../../src/notifications/destinations.ts";
+import { Destinations as Notifications } from "../../../src/notifications/destinations.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 
@@ -25,7 +25,7 @@ export class SignalStore extends Store {
   }
 }
 
-export class Destinations extends Told {
+export class Destinations extends Notifications {
   constructor(ctx: DurableObjectState, bindings: Env) {
     shiftAlarms(ctx.storage);
     super(ctx, bindings);

@@ -125,8 +125,7 @@ describe("the activity page", () => {
 
   test("filters by key together with other filters, and keeps it across pages", async () => {
     const [key, otherKey] = [await of.workspace.newKey({ name: "CRM" }), await of.workspace.newKey({ name: "Shop" })];
-    for (let n = 0; n < 30; n++)
-      await of.owner.post(`${of.home}/settings/api-keys/${key.id}/name`, { name: `CRM ${n}` });
+    for (let n = 0; n < 30; n++) await of.owner.post(`${of.home}/settings/api-keys/${key.id}`, { name: `CRM ${n}` });
     await of.workspace.operator("POST", `/keys/${otherKey.id}/deactivate`);
     const first = await of.admin.read(`${path}?key=${key.id}`);
     expect(first.field("key").only("option[selected]").text).toMatch(/^CRM 29 \(/);

@@ -16,18 +16,15 @@ import type { MappingCondition, MappingOperator } from "../../../../src/domain/r
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";
 
-function rule(more: Partial<MappingRule>): MappingRule {
-  return {
-    id: "r1",
-    version: 1,
-    event: "*",
-    match: "all",
-    conditions: [],
-    scoringSignal: "Interest",
-    points: 5,
-    ...more,
-  };
-}
+const SCORES = { match: "all", scoringSignal: "Interest", points: 5 } as const;
+const rule = (more: Partial<MappingRule>): MappingRule => ({
+  ...SCORES,
+  id: "r1",
+  version: 1,
+  event: "*",
+  conditions: [],
+  ...more,
+});
 function signal(more: Partial<NormalisedSignal>): NormalisedSignal {
   return { kind: "signal", event: "A", source: "unknown", hasOwnId: false, properties: {}, traits: {}, ...more };
 }
@@ -221,8 +218,8 @@ describe("§8.5 a condition", () => {
   test("has a path to the event, the source, the email or a property", () => {
     const paths = ["event", "source", "email", "properties.x", "properties.items[].sku", "properties.Form Name"];
     expect(paths.filter((path) => !isRulePath(path))).toEqual([]);
-    const others = ["", "Event", "properties", "properties.", "properties..a", "event.x", "userId", "__proto__"];
-    expect([...others, `properties.${"x".repeat(255)}`].filter(isRulePath)).toEqual([]);
+    const invalid = ["", "Event", "properties", "properties.", "properties..a", "event.x", "userId", "__proto__"];
+    expect([...invalid, `properties.${"x".repeat(255)}`].filter(isRulePath)).toEqual([]);
   });
 
   const yes: MappingCondition = { path: "event", operator: "exists" };

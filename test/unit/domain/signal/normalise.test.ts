@@ -62,12 +62,12 @@ describe("§6 a call as a CDP delivers it", () => {
 
 describe("§8.1 the properties", () => {
   const context = { page: { url: "https://example.com/c" } };
-  const own = { name: "P", url: "https://example.com/p" };
+  const sent = { name: "P", url: "https://example.com/p" };
   const blank = { name: null, url: " " };
   const filled = { name: "Top", url: "https://example.com/c" };
   test.each<[JsonObject, JsonObject]>([
     [call("page", { context }), { url: "https://example.com/c" }],
-    [call("page", { name: "Top", context, properties: own }), own],
+    [call("page", { name: "Top", context, properties: sent }), sent],
     [call("page", { name: "Top", context, properties: blank }), filled],
     [call("page", { name: "", context: { page: null } }), {}],
     [call("page", { name: "Top", properties: ["x"] }), { name: "Top" }],
@@ -127,12 +127,12 @@ describe("§8.1 the source", () => {
 describe("§8.1 the email", () => {
   const identify = call("identify");
   const email = "jane@example.com";
-  const others = { traits: { email: "other@example.com" } };
+  const secondEmail = { traits: { email: "other@example.com" } };
   const group = call("group", { groupId: "g-1", traits: { email, name: "Initech" } });
   test.each<[JsonObject, string | undefined]>([
     [{ ...identify, traits: { email } }, email],
     [{ ...identify, context: { traits: { email } } }, email],
-    [{ ...identify, traits: { email }, context: others }, email],
+    [{ ...identify, traits: { email }, context: secondEmail }, email],
     [{ ...identify, traits: { email: "" }, context: { traits: { email } } }, email],
     [{ ...identify, email, properties: { email } }, undefined],
     ...["track", "page", "screen", "alias"].flatMap((type): [JsonObject, string][] => [
@@ -142,7 +142,7 @@ describe("§8.1 the email", () => {
     ]),
     [{ ...track, properties: { email } }, undefined],
     [group, undefined],
-    [{ ...group, context: others }, "other@example.com"],
+    [{ ...group, context: secondEmail }, "other@example.com"],
     [{ event: "A", email: " Jane@Example.com " }, email],
     [{ event: "A", properties: { email } }, undefined],
     [{ event: "A", email: null }, undefined],

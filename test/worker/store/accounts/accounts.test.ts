@@ -186,21 +186,6 @@ describe("an account update", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 1, held: 1, balanced: true });
     expect(await accountOf(workspace, "a1")).toMatchObject({ plan: "first", attributes: {} });
   });
-
-  test("with repeated content is no duplicate, but sets the latest value", async () => {
-    const workspace = await newAccounts();
-    for (const plan of ["a", "b", "a"]) {
-      await accepted(workspace, { company: { id: "x1" }, plan });
-      await workspace.settled();
-    }
-    expect(await workspace.books()).toMatchObject({ processed: 3, duplicates: 0 });
-    const account = await accountOf(workspace, "x1");
-    expect(account?.history.map(({ before, after }) => [before, after])).toEqual([
-      ["b", "a"],
-      ["a", "b"],
-      [null, "a"],
-    ]);
-  });
 });
 
 test("an account update repeated with its Idempotency-Key is a duplicate and overwrites nothing newer", async () => {

@@ -314,27 +314,20 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
       expect(countsOf(store, "totals")).toMatchObject({ processed: 1, held: 0, purged: 0 });
     }));
 
-  test(
-    "works in steps of a bounded number of lines",
+  test.each([
+    ["lines", PURGE_ROWS + SEGMENT_MAX_LINES + 10, 1],
+    ["segments", RULE_STEP_SEGMENTS + 10, RULE_STEP_SEGMENTS + 10],
+  ])("works in steps of a bounded number of %s", (_, count, batches) =>
     inBalance((store) => {
-      const count = PURGE_ROWS + SEGMENT_MAX_LINES + 10;
-      store.record(NOON, ...Array.from({ length: count }, (_, n) => held(NOON + 10, { n })));
+      const all = Array.from({ length: count }, (_signal, n) => held(NOON + 10, { n }));
+      for (let batch = 0; batch < batches; batch++) {
+        store.record(NOON, ...all.splice(0, count / batches));
+        store.seal();
+      }
       purgeHeld(store.state, NOON + 10);
       expect([leftOf(store) > 0, leftOf(store) < count, nextEndMs(store)]).toEqual([true, true, NOON + 10]);
       for (let steps = 0; steps < 3; steps++) purgeHeld(store.state, NOON + 10);
       expect(leftOf(store)).toBe(0);
-    }),
+    })(),
   );
-
-  test("works in steps of a bounded number of segments", () =>
-    inStore((store) => {
-      for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
-        store.record(NOON, held(NOON + 10, { n }));
-        store.seal();
-      }
-      purgeHeld(store.state, NOON + 10);
-      expect([leftOf(store), nextEndMs(store)]).toEqual([10, NOON + 10]);
-      purgeHeld(store.state, NOON + 10);
-      expect(leftOf(store)).toBe(0);
-    }));
 });

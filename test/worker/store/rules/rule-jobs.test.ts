@@ -198,23 +198,6 @@ describe("a rule's job", () => {
   );
 
   test(
-    "removes scores of events that the rule no longer covers",
-    withBench(async (bench) => {
-      bench.record([...forms(2), { event: "Form 2" }, { event: "Other" }]);
-      bench.store.seal();
-      bench.record(forms(2));
-      bench.store.seal();
-      bench.record(forms(2, { event: "Other" }));
-      expect(bench.apply({ rule: { ...RULE, event: "Form*" } })).toMatchObject({ total: 5 });
-      await bench.finish();
-      expect(bench.points).toEqual([3, 3, 3, 3, 3]);
-      bench.apply({ rule: { ...RULE, version: 2, event: "Other", points: 7 } });
-      expect(await bench.finish()).toMatchObject({ scanned: 3, matched: 3, added: 3, changed: 0, removed: 5 });
-      expect(bench.points).toEqual([7, 7, 7]);
-    }),
-  );
-
-  test(
     "waits while R2 does not answer, and lets the jobs of other rules run",
     withBench(async (bench) => {
       bench.record(forms(3));
