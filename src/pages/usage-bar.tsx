@@ -10,7 +10,7 @@ import { usageOf } from "../workspace/configure-workspace.ts";
 import { PostButton } from "./kit/actions.tsx";
 import { pathOf, type Section } from "./kit/layout.tsx";
 import { formText, pages, workspacePath, type PagesEnv } from "./pages-env.ts";
-import { safeTarget } from "./session/sign-in-target.ts";
+import { safeTarget } from "./safe-target.ts";
 import { usageNotice, usageNoticeName } from "./usage/usage-notices.tsx";
 
 /**

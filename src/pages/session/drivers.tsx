@@ -11,7 +11,7 @@ import { oidcDriver } from "./oidc.tsx";
 import { problemPage } from "./refusal-pages.tsx";
 import { type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
-import { safeTarget } from "./sign-in-target.ts";
+import { safeTarget } from "../safe-target.ts";
 
 type Ctx = Context<PagesEnv>;
 

@@ -17,7 +17,7 @@ import { pages, type PagesEnv } from "../pages-env.ts";
 import { limitAttempts } from "./form-guard.ts";
 import { problemPage, type SignInProblem } from "./refusal-pages.tsx";
 import { dropToken, giveToken, newToken, type SignInDriver, startSession, tokenHash, withSessions } from "./session.ts";
-import { safeTarget } from "./sign-in-target.ts";
+import { safeTarget } from "../safe-target.ts";
 
 export const oidcDriver: SignInDriver = {
   ...withSessions("oidc"),

@@ -10,7 +10,7 @@ import { hashAtOnce } from "../../platform/hashes.ts";
 import type { PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./refusal-pages.tsx";
 import type { SignInName } from "./sign-in-settings.ts";
-import { safeTarget } from "./sign-in-target.ts";
+import { safeTarget } from "../safe-target.ts";
 
 type Ctx = Context<PagesEnv>;
 type Answer = Response | Promise<Response>;

@@ -6,7 +6,7 @@ import { driverRoutes, signInDriver } from "./drivers.tsx";
 import { limitAttempts } from "./form-guard.ts";
 import { requireSignIn } from "./require-sign-in.ts";
 import { endSession } from "./session.ts";
-import { FIRST_PAGE, safeTarget } from "./sign-in-target.ts";
+import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
 
 export const sessionRoutes = pages
   .createApp()

@@ -260,6 +260,8 @@ const CALLS: Record<string, Call> = {
       }
     }
     await store.queuePage({ sort: "count" }, { cursor: '[-1,"e","s"]', limit: 3 });
+    await store.overview(20_000, 5);
+    await store.search("ann", 5);
     await store.queueGroup("Form", "unknown", "held", { cursor: "5.5.5", limit: 3 });
     await store.recentNames();
     for (const pattern of ["", "Form", "F*"]) await store.suggestForRule(pattern);
@@ -267,6 +269,7 @@ const CALLS: Record<string, Call> = {
     await store.latest("0.0.0", 3);
   },
   "usage by day": ({ workspace }) => workspace.counter.usageByDay(),
+  "the overview": ({ workspace }) => workspace.counter.overview(),
   exports: async ({ workspace }) => {
     for (const records of ["signals", "people", "scoring_signals"] as const) {
       for (const at of EXPORTED[records]) {

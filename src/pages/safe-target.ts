@@ -1,14 +1,14 @@
-/** The page to go to next, as an address or a form names it, such as after sign-in: a stranger may have written it. */
-import { holdsCredential } from "../../domain/keys/echo.ts";
+/** The next page that an address or a form names, for example after sign-in. A stranger may have written it. */
+import { holdsCredential } from "../domain/keys/echo.ts";
 
 export const FIRST_PAGE = "/w/";
 
-/** Longer than any address of the pages: a redirect repeats the target in a header. */
+/** Longer than any address of the pages. A redirect repeats the target in a header. */
 const TARGET_MAX_CHARACTERS = 2_000;
 
 /**
- * Path and query of a workspace's page; anything else leads to the list of workspaces. So does a key or a secret in it: what
- * is given back here stands in a page, in a header and in an attempt's row.
+ * Returns path and query of a workspace's page, and FIRST_PAGE for anything else. Also for a target with a key or a secret,
+ * because the target is shown in a page and stored with a sign-in attempt.
  */
 export function safeTarget(to: string | undefined): string {
   // Browsers read a backslash as a slash and leave out tabs and line breaks.

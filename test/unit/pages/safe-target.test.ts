@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
-import { safeTarget } from "../../../src/pages/session/sign-in-target.ts";
+import { safeTarget } from "../../../src/pages/safe-target.ts";
 
 test.each(["/w/", "/w/acme/usage", "/w/acme/people?email=jane%40example.com&cursor=x", "/w/acme/a%2Fb"])(
   "the target %s is kept",
