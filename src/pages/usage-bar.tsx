@@ -11,7 +11,7 @@ import { PostButton } from "./kit/actions.tsx";
 import { pathOf, type Section } from "./kit/layout.tsx";
 import { formText, pages, workspacePath, type PagesEnv } from "./pages-env.ts";
 import { safeTarget } from "./safe-target.ts";
-import { usageNotice, usageNoticeName } from "./usage/usage-notices.tsx";
+import { usageNotice, usageNoticeName } from "./usage-notices.tsx";
 
 /**
  * Reads the usage in parallel with the page's reads. Not for forms, which answer with a page only if they are refused, not

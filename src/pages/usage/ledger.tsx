@@ -10,7 +10,7 @@ import { Badge, Empty, Fact, FactList, Meter, Panel } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { percentFull, UsageHead, waitingText } from "./usage-notices.tsx";
+import { percentFull, UsageHead, waitingText } from "../usage-notices.tsx";
 
 export const ledgerPages = pages.createApp().get("/ledger", async (c) => {
   const { id } = c.get("workspace");

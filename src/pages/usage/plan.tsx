@@ -18,7 +18,7 @@ import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { type NoticeCopy, UsageHead } from "./usage-notices.tsx";
+import { type NoticeCopy, UsageHead } from "../usage-notices.tsx";
 
 /** Also the answer for a plan that is offered to other workspaces only, so that nobody learns that it exists. */
 const UNKNOWN_PLAN = "This plan does not exist.";

@@ -17,7 +17,7 @@ import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { ledgerPages } from "./ledger.tsx";
 import { costText, planPages } from "./plan.tsx";
-import { UsageHead } from "./usage-notices.tsx";
+import { UsageHead } from "../usage-notices.tsx";
 
 export const usagePages = pages
   .createApp()

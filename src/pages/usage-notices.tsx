@@ -1,11 +1,11 @@
 /** The top of the usage pages: tabs, and a notice about the signal limit or the storage where somebody has to act. */
-import { ordinalsTaken, quotaBounds } from "../../domain/quota/quota.ts";
-import { usageLevel } from "../../domain/quota/usage-news.ts";
-import type { Usage } from "../../quota/protocol.ts";
-import type { Room } from "../../workspace/read-health.ts";
-import type { Tone } from "../copy.ts";
-import { ago, counted, day } from "../kit/format.ts";
-import { Notice, PageHead, Tabs } from "../kit/parts.tsx";
+import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
+import { usageLevel } from "../domain/quota/usage-news.ts";
+import type { Usage } from "../quota/protocol.ts";
+import type { Room } from "../workspace/read-health.ts";
+import type { Tone } from "./copy.ts";
+import { ago, counted, day } from "./kit/format.ts";
+import { Notice, PageHead, Tabs } from "./kit/parts.tsx";
 
 export interface NoticeCopy {
   tone: Tone;
