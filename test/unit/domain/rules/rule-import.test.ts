@@ -128,7 +128,7 @@ describe("a file of mapping rules", () => {
   });
 
   test("names the fix of each invalid value in a sentence", () => {
-    const rule = { name: "n", event: "e", scoring_signal: "s", points: 1 };
+    const valid = { name: "n", event: "e", scoring_signal: "s", points: 1 };
     const condition = (more: object) => ({ conditions: [{ path: "event", operator: "equals", value: "x", ...more }] });
     const invalid: [object, string][] = [
       [{ points: 1.5 }, "points: Enter a whole number from -1,000,000 to 1,000,000."],
@@ -141,7 +141,7 @@ describe("a file of mapping rules", () => {
       [condition({ operator: "in", value: [] }), "conditions 1 value: Enter at least one value."],
       [condition({ a: 1, b: 2 }), "conditions 1: Remove the unknown fields a, b."],
     ];
-    const read = readRuleFile(JSON.stringify(invalid.map(([more]) => ({ ...rule, ...more }))));
+    const read = readRuleFile(JSON.stringify(invalid.map(([more]) => ({ ...valid, ...more }))));
     const problems = read.ok ? [] : read.refusal.map(({ messages }) => messages);
     expect(problems).toEqual(invalid.map(([, message]) => [message]));
   });
