@@ -16,7 +16,7 @@ afterAll(async () => {
   await browser?.close();
 });
 
-const account = (page: Page) => page.locator(".account");
+const whoIs = (page: Page) => page.locator(".who");
 
 describe("a member signs in, lands on the requested page, and signs out", () => {
   test("from the list of members", async () => {
@@ -26,7 +26,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
     await page.goto(`${home}/usage`);
     await page.getByRole("button", { name: admin }).click();
     await page.getByRole("heading", { name: "Usage" }).waitFor();
-    expect(await account(page).innerText()).toContain(admin);
+    expect(await whoIs(page).innerText()).toContain(admin);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await page.goto(`${home}/usage`);
@@ -51,7 +51,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       await page.goto("/w/acme/usage");
       await page.getByRole("link", { name: "Sign in" }).click();
       await page.getByRole("heading", { name: "Usage" }).waitFor();
-      expect(await account(page).innerText()).toContain("owner@acme.example");
+      expect(await whoIs(page).innerText()).toContain("owner@acme.example");
       expect(provider.asked).toContain("/token");
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByRole("link", { name: "Sign in" }).waitFor();
@@ -78,7 +78,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       const page = await context.newPage();
       await page.goto("/w/acme/usage");
       await page.getByRole("heading", { name: "Usage" }).waitFor();
-      expect(await account(page).innerText()).toContain("owner@acme.example");
+      expect(await whoIs(page).innerText()).toContain("owner@acme.example");
       const ended = page.waitForURL("**/cdn-cgi/access/logout");
       await page.getByRole("button", { name: "Sign out" }).click();
       await ended;
@@ -112,7 +112,7 @@ describe("after a session ends", () => {
     const opened = context.waitForEvent("page");
     await page.getByRole("link", { name: "Sign in" }).click();
     await (await opened).getByRole("button", { name: owner }).click();
-    await (await opened).getByRole("heading", { name: "Signal queue" }).waitFor();
+    await (await opened).getByRole("heading", { name: "Overview" }).waitFor();
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "API key created" }).waitFor();
     await page.getByRole("link", { name: "View all keys" }).click();
@@ -133,9 +133,9 @@ describe("after a session ends", () => {
     await page.getByRole("button", { name: "Add condition" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     await secondPage.getByRole("button", { name: owner }).click();
-    await secondPage.getByRole("heading", { name: "Signal queue" }).waitFor();
+    await secondPage.getByRole("heading", { name: "Overview" }).waitFor();
     await page.getByRole("button", { name: "Send again" }).click();
-    await page.getByLabel("Condition 2: what it looks at").waitFor();
+    await page.getByLabel("Condition 2: path").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");
     await context.close();
   });
