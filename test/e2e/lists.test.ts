@@ -24,7 +24,14 @@ async function withPeople(slug: string, count: number): Promise<Page> {
   }));
   for (const signal of people) expect(await send(key, signal)).toBe(202);
   await expect.poll(() => workspace.score(people.at(-1)?.email ?? "")).toBe(0);
-  return signIn(await newContext(browser), workspace.owner, `${workspace.home}/people?sort=email`);
+  return signInWithScript(workspace.owner, `${workspace.home}/people?sort=email`);
+}
+
+/** A page whose script has started: it handles keys from now on. */
+async function signInWithScript(email: string, path: string): Promise<Page> {
+  const page = await signIn(await newContext(browser), email, path);
+  await page.locator("html.js").waitFor();
+  return page;
 }
 
 const names = (page: Page) => page.getByRole("rowheader").allInnerTexts();
@@ -79,7 +86,7 @@ test("a list is read forwards and backwards", async () => {
 
 test("a question is a modal dialog that keeps the focus, and Escape closes it", async () => {
   const { home, owner, admin } = await newWorkspace("dialog");
-  const page = await signIn(await newContext(browser), owner, `${home}/settings/members`);
+  const page = await signInWithScript(owner, `${home}/settings/members`);
   const menu = page.getByLabel(`Actions for ${admin}`);
   await menu.click();
   await page.keyboard.press("Escape");
