@@ -3,7 +3,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { EXPIRED_SESSIONS_CLEARED, findSignedIn, openSession } from "../../../src/control/sessions.ts";
+import { EXPIRED_SESSIONS_CLEARED, findSignedIn, keepAttempt, openSession } from "../../../src/control/sessions.ts";
 import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { PAGE_FORM_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
@@ -150,15 +150,21 @@ describe("the duration of access", () => {
     expect((await visitAs("local", `http://localhost${usage}`, local)).status).toBe(303);
   });
 
-  test("expired sessions are cleared away by the next sign-in, a bounded number at a time", async () => {
+  test("expired sessions and sign-in attempts are deleted by the next one, a bounded number at a time", async () => {
     const db = controlDatabase(env.DB);
     const { email } = team.owner;
-    const open = (name: string, atMs: number) =>
-      openSession(db, { tokenHash: `${team.slug}-${name}`, email, driver: "oidc" }, atMs);
-    for (let n = 0; n <= EXPIRED_SESSIONS_CLEARED; n++) await open(String(n), Date.UTC(2026, 0, 1));
+    const attempt = { state: "s", nonce: "n", codeVerifier: "v", target: "/w/" };
+    const attempts = async () => (await env.DB.prepare("SELECT 1 FROM sign_in_attempts").all()).results;
+    const begin = async (name: string, atMs: number) => {
+      await openSession(db, { tokenHash: `${team.slug}-${name}`, email, driver: "oidc" }, atMs);
+      await keepAttempt(db, `${team.slug}-${name}`, attempt, atMs);
+    };
+    for (let n = 0; n <= EXPIRED_SESSIONS_CLEARED; n++) await begin(String(n), Date.UTC(2026, 0, 1));
     expect(await sessionsOf(email)).toHaveLength(EXPIRED_SESSIONS_CLEARED + 1);
-    await open("new", Date.now());
+    expect(await attempts()).toHaveLength(EXPIRED_SESSIONS_CLEARED + 1);
+    await begin("new", Date.now());
     expect(await sessionsOf(email)).toHaveLength(2);
+    expect(await attempts()).toHaveLength(2);
   });
 
   test("the database holds no token, and no statement of a request scans a table", async () => {
