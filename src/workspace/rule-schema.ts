@@ -105,7 +105,7 @@ const FIELD_PROBLEM: Readonly<Record<string, string>> = {
   scoring_signal: "Enter a scoring signal.",
   points: `Enter a whole number from ${grouped(-MAX_POINTS)} to ${grouped(MAX_POINTS)}.`,
   enabled: "Enter true or false.",
-  conditions: `Enter a list of at most ${RULE_MAX_CONDITIONS} conditions.`,
+  conditions: `A rule has a list of at most ${RULE_MAX_CONDITIONS} conditions.`,
   path: "Enter a path.",
   value: "Enter a text, a number, true, false, or a list of them.",
 };

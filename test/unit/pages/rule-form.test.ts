@@ -131,7 +131,7 @@ describe("an error of the form", () => {
     [rows({ operator: "greater_than", value: "1,000" }), "conditions.0.value", NUMBER],
     [rows({ operator: "less_or_equal", value: "many" }), "conditions.0.value", NUMBER],
     [rows({ value: "x".repeat(256) }), "conditions.0.value", /./],
-    [rows(...Array.from({ length: 51 }, () => ({}))), "conditions", "Enter a list of at most 50 conditions."],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "conditions", "A rule has a list of at most 50 conditions."],
   ])("%# %j is at the field %s: %s", (form, field, words) => {
     const expected = words instanceof RegExp ? (expect.stringMatching(words) as string) : words;
     expect(errorsOf(form)).toEqual({ [field]: expected });
