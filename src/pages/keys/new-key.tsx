@@ -96,7 +96,7 @@ function NewKeyView(props: Props) {
         novalidate
       >
         {/* Enter in a field presses the first button of a form. */}
-        <button class="default-submit" tabindex={-1} aria-hidden="true">
+        <button class="visually-hidden" tabindex={-1} aria-hidden="true">
           Create API key
         </button>
         <input type="hidden" name="form_token" value={typed.formToken} />

@@ -53,9 +53,7 @@ export function Filters({
           ))}
           {active.length > 1 && (
             <li>
-              <a class="clear" href={path}>
-                Clear all
-              </a>
+              <a href={path}>Clear all</a>
             </li>
           )}
         </ul>

@@ -84,7 +84,7 @@ export function RuleEditor(props: EditorProps) {
         data-once
       >
         {/* The Enter key presses the first submit button of a form: this one, which saves. */}
-        <button class="default-submit" name="do" value="save" tabindex={-1} aria-hidden="true">
+        <button class="visually-hidden" name="do" value="save" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
         {Object.entries(hidden).map(
