@@ -20,7 +20,7 @@ import {
 import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { provision } from "./demo-workspace.ts";
-import { isProcessed, OperatorClient } from "./operator-client.ts";
+import { untilProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";
 import { bold, dim, red } from "./terminal.ts";
 
@@ -64,7 +64,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
   const { workspace, keys, rules } = await provision(operator);
-  console.log(`Workspace ${workspace.id}: 4 keys (delivery of them deactivated), ${rules} mapping rules.`);
+  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
@@ -78,7 +78,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
   console.log(`\n${bold("Waiting until all are processed …")}`);
-  const isSettled = await isProcessed(operator, home);
+  const isSettled = await untilProcessed(operator, home);
   if (!isSettled) console.log(red("  Not all are processed after a minute."));
   const good = await report(operator, home, { ...sent, isSettled, signalLimit: kept - BEYOND_LIMIT, startedMs });
   return (await reportCrossings(operator, home, receiver)) && good;

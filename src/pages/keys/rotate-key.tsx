@@ -1,7 +1,7 @@
 /** The rotation of an API key into a successor with the same settings (design §5). */
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { isOverlap, replaceKey, type Overlap } from "../../workspace/manage-keys.ts";
+import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { FormErrors, SelectField } from "../kit/forms.tsx";
@@ -62,7 +62,12 @@ export const rotateKeyPages = pages
         },
       });
     }
-    const rotated = await replaceKey(contextOf(c), { keyId: key.id, overlap, formToken, expiresAt: expiration.value });
+    const rotated = await rotateApiKey(contextOf(c), {
+      keyId: key.id,
+      overlap,
+      formToken,
+      expiresAt: expiration.value,
+    });
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);

@@ -1,6 +1,6 @@
 /**
- * The ways to sign in that SIGN_IN can name, and what has to be set for each. The check before a deployment reads this, in
- * Node and without the pages; what a way does is its driver (sign-in-drivers.ts).
+ * The ways to sign in that SIGN_IN can name, and the variables of each. The check before a deployment reads this, in Node and
+ * without the pages. The drivers (drivers.tsx) implement the ways.
  */
 
 interface SignInSettings {
