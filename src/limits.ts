@@ -251,9 +251,9 @@ export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 export const PERSON_MAX_CHANGES_A_DAY = 1_000;
 
 /**
- * The shortest retention of a plan, in days: the longest billing period, so that a held signal has reached its end before.
- * That is also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's
- * re-send every 15 minutes: a deleted signal is never delivered again.
+ * The shortest retention of a plan, in days. It equals the longest billing period, so a held signal expires before its
+ * retention ends. It is also far beyond the duplicate window (7 days), the longest time that a queue keeps a message (14 days)
+ * and the outbox's re-send (15 minutes). So a deleted signal is never delivered again.
  */
 export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */

@@ -1,4 +1,4 @@
-/** Who makes a request of the pages, and what they may do, read anew with each request. */
+/** Reads the person of each page request and their role. Nothing is cached between requests. */
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
