@@ -252,8 +252,8 @@ export const PERSON_MAX_CHANGES_A_DAY = 1_000;
 
 /**
  * The shortest retention of a plan, in days. It equals the longest billing period, so a held signal expires before its
- * retention ends. It is also far beyond the duplicate window (7 days), the longest time that a queue keeps a message (14 days)
- * and the outbox's re-send (15 minutes). So a deleted signal is never delivered again.
+ * retention ends. So that a deleted signal is never delivered again, it is also far beyond three periods: the duplicate
+ * window (7 days), the longest time in a queue (14 days) and the outbox's re-send interval (15 minutes).
  */
 export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */

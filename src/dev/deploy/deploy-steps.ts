@@ -256,7 +256,7 @@ interface Unknown {
   unknown: string;
 }
 
-/** The system that answers at a path; `nobody`: no answer yet. */
+/** The system that answers first at a path, if any. */
 type Front = "access" | "worker" | "nobody";
 
 interface CloudflareAccount {

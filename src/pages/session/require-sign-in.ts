@@ -1,4 +1,4 @@
-/** Reads the person of each page request and their role. Nothing is cached between requests. */
+/** Reads the person and the role anew for each page request, so that a changed role takes effect at once. */
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";

@@ -209,7 +209,7 @@ class Linking {
     this.#state.signals.rewrite(segment, changes);
   }
 
-  /** Removes lines that are done or gone from the timelines. Returns the visitors that need payloads. */
+  /** Removes lines that are done or gone from the timelines. Returns the visitors that wait for payloads. */
   unlist(lines: readonly VisitorLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
     const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));
