@@ -1,7 +1,7 @@
 /**
- * Limits that several folders use, with units and reasons; a limit of a single folder is in the file that enforces it. The
- * variables REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES, DRAIN_PACE_MS and DELIVERY_LEASE_MS of wrangler.toml
- * override theirs.
+ * Limits that several folders use, with units and reasons. A limit of a single folder is in the file that enforces it. Some
+ * limits have a variable in wrangler.toml that overrides them: REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES,
+ * DRAIN_PACE_MS and DELIVERY_LEASE_MS.
  */
 
 // --- What a sender may send (spec §8.9) ---

@@ -273,7 +273,7 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
     known.signals++;
     known.lastAtMs = nowMs;
   }
-  // The first of these calls waits for others and reports all of them after its own answer. If it ends before that, a later
+  // The first of these calls waits for later ones and reports all of them after its own answer. If it ends early, a later
   // call reports them.
   if (nowMs < key.refusedReportMs) return;
   const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);

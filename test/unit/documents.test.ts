@@ -152,7 +152,7 @@ describe("README.md", () => {
     const named = Object.keys({ ...PACKAGE.dependencies, ...PACKAGE.devDependencies }).filter(
       (name) => !name.startsWith("@types/") && name !== "@cloudflare/workers-types",
     );
-    // A table's line may name a second one of the same family by its last part.
+    // A table row may name a second package of the same family by its last part.
     for (const name of named)
       expect(table).toMatch(new RegExp(`(^|[ |])${name.replace("@stryker-mutator/vitest", "vitest")}[ ,|]`, "m"));
   });

@@ -1,7 +1,7 @@
 /**
- * Nothing in src/ imports itself in a circle: in no folder do files and folders that stand side by side, a folder with
- * all that is in it, need each other. Types count too. Which way the imports point between the folders of src/ is said in
- * .oxlintrc.json.
+ * src/ has no import circles: the files and folders of a folder never import each other in a circle. A folder counts with
+ * all of its content, and imports of types count too. .oxlintrc.json sets the direction of imports between the folders
+ * of src/.
  */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";

@@ -18,7 +18,7 @@ test.each([
     const kit = path.join(ROOT, "node_modules/drizzle-kit/bin.cjs");
     const output = execFileSync(
       process.execPath,
-      // The kit puts a dot in front of some paths, so that it takes none but relative ones.
+      // drizzle-kit puts a dot in front of some paths, so it accepts only relative paths.
       [kit, "generate", "--dialect", "sqlite", ...driver, "--schema", schema, "--out", path.relative(ROOT, copy)],
       { cwd: ROOT, encoding: "utf8" },
     );

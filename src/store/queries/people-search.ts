@@ -109,7 +109,7 @@ function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Pa
   const place = readCursor(cursor);
   const { text = "" } = query;
   if (text === "") return walk(sql, query, place, limit);
-  // A search that began by email goes on by email.
+  // A search that began in the order of emails keeps this order.
   const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
   const found = isByEmail ? null : searchSorted(sql, query, text, place, limit);
   return found ?? { ...searchByEmail(sql, query, text, place, limit), sorted: query.sort === "email" };

@@ -244,7 +244,7 @@ describe("the storage", () => {
     [7 * DAY - 1, /^Detected within 6 days instead of 7 days/],
     [DAY, /^Detected within 1 day instead/],
     [DAY - 1, /^Detected within 23 hours instead/],
-  ])("that remembers ids for %i ms says how far back duplicates are detected", (duplicatesCoveredMs, text) => {
+  ])("states the period of duplicate detection if ids are kept for %i ms", (duplicatesCoveredMs, text) => {
     expect(duplicatesText(room({ duplicatesCoveredMs }))).toEqual(like(text));
   });
 });

@@ -55,7 +55,7 @@ const PRODUCTION = TOML.replace(/database_id = ".*"/, `database_id = "${ID}"`)
   .replace('ACCESS_AUD = ""', 'ACCESS_AUD = "a1b2"')
   .replace("[vars]", '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n\n[vars]');
 
-/** The section of an environment as somebody writes it who repeats everything and renames what must be renamed. */
+/** A complete section of an environment: it repeats every binding and renames those that must differ. */
 function environmentLike(name: string, change: (lines: string) => string = (lines) => lines): string {
   const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(PRODUCTION)?.[0] ?? "";
   const queuesAndLimits =
