@@ -101,7 +101,7 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
   return row === undefined ? null : toApiKey(row);
 }
 
-/** What tells a key apart from others. After a rotation several keys have the same name. */
+/** Identifies a key for people. The masked key is needed because keys keep their name after a rotation. */
 export type KeyName = Pick<ApiKey, "name" | "maskedKey">;
 
 /** Names of these keys, by id. */

@@ -1,7 +1,7 @@
 /**
- * `npm run demo`: the main use on real input. It starts the service with a fresh state, sends some hundred signals
- * like real senders, waits for their processing, and prints the scores and the notifications that a receiver got. The
- * exit code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
+ * `npm run demo`: the main use on real input. It starts the service with a fresh state and sends some hundred signals
+ * like real senders. After their processing it prints the scores and the notifications that a receiver got. The exit
+ * code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";

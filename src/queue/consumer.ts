@@ -1,6 +1,6 @@
 /**
  * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them, settles the outbox
- * rows, then acknowledges the messages. A batch contains messages of many workspaces, so a trickle of each costs no invocation of its own.
+ * rows, then acknowledges the messages. A batch contains messages of many workspaces, so workspaces with few signals share an invocation.
  * A failure of one workspace delays only its own messages. Every step may be repeated.
  */
 import { loadTemplates } from "../control/api-keys.ts";

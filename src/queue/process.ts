@@ -1,4 +1,4 @@
-/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter by itself. */
+/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter and does not affect other signals. */
 import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";

@@ -72,7 +72,7 @@ export const rotateKeyPages = pages
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    // formPage finds out by itself that the key is inactive.
+    // `formPage` already shows that the key is inactive.
     const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
     return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime, errors });
   });

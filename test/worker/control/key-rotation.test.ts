@@ -151,7 +151,7 @@ describe("a rotation", () => {
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
   });
 
-  test("whose form is sent twice at once creates one successor, one audit entry and one end of the old key", async () => {
+  test("creates one successor, one audit entry and one end of the old key if its form is sent twice at once", async () => {
     const workspace = await newWorkspace();
     const { key } = workspace;
     const db = controlDatabase(env.DB);

@@ -198,7 +198,7 @@ describe("a request body", () => {
     expect(answer.status, JSON.stringify(answer.body).slice(0, 500)).toBe(200);
   });
 
-  test("that is missing counts as an empty object; the answer names the required fields", async () => {
+  test("counts as an empty object if it is missing; the answer names the required fields", async () => {
     expect(complaints(await post(""))).toEqual(["slug", "name", "plan"]);
   });
 
