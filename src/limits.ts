@@ -1,7 +1,7 @@
 /**
- * Limits that several folders use, with units and reasons; a limit of a single folder is in the file that enforces it. The
- * variables REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES, DRAIN_PACE_MS and DELIVERY_LEASE_MS of wrangler.toml
- * override theirs.
+ * Limits that several folders use, with units and reasons. A limit of a single folder is in the file that enforces it. Some
+ * limits have a variable in wrangler.toml that overrides them: REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES,
+ * DRAIN_PACE_MS and DELIVERY_LEASE_MS.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -251,9 +251,9 @@ export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 export const PERSON_MAX_CHANGES_A_DAY = 1_000;
 
 /**
- * The shortest retention of a plan, in days: the longest billing period, so that a held signal has reached its end before.
- * That is also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's
- * re-send every 15 minutes: a deleted signal is never delivered again.
+ * The shortest retention of a plan, in days. It equals the longest billing period, so a held signal expires before its
+ * retention ends. So that a deleted signal is never delivered again, it is also far beyond three periods: the duplicate
+ * window (7 days), the longest time in a queue (14 days) and the outbox's re-send interval (15 minutes).
  */
 export const RETENTION_MIN_DAYS = 31;
 /** The longest retention short of for ever, in days. */

@@ -101,7 +101,7 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
   return row === undefined ? null : toApiKey(row);
 }
 
-/** What tells a key apart from others. After a rotation several keys have the same name. */
+/** Identifies a key for people. The masked key is needed because keys keep their name after a rotation. */
 export type KeyName = Pick<ApiKey, "name" | "maskedKey">;
 
 /** Names of these keys, by id. */
@@ -158,26 +158,26 @@ export async function loadTemplates(
 
 /** Marks a key as deactivated in D1 (spec §3.1); the caller has revoked it in the Quota Counter. */
 export function deactivateKey(context: ControlContext, keyId: string) {
-  const change = { set: { deactivatedAt: iso(context.by.nowMs) }, isNews: isNull(apiKeys.deactivatedAt) };
+  const change = { set: { deactivatedAt: iso(context.by.nowMs) }, isChange: isNull(apiKeys.deactivatedAt) };
   return changeKey(context, keyId, { ...change, action: "key.deactivated" });
 }
 
 export function renameKey(context: ControlContext, keyId: string, name: string) {
-  const change = { set: { name }, isNews: ne(apiKeys.name, name), detail: { name } };
+  const change = { set: { name }, isChange: ne(apiKeys.name, name), detail: { name } };
   return changeKey(context, keyId, { ...change, action: "key.renamed" });
 }
 
 /** Sets the inactivity alert of a key in days; null removes it. */
 export function watchForSilence(context: ControlContext, keyId: string, days: number | null) {
-  const isNews = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
-  const change = { set: { silentAfterDays: days }, isNews, detail: { silent_after_days: days } };
+  const isChange = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
+  const change = { set: { silentAfterDays: days }, isChange, detail: { silent_after_days: days } };
   return changeKey(context, keyId, { ...change, action: "key.silence_changed" });
 }
 
 interface KeyChange {
   set: Partial<KeyRow>;
   /** Whether the change has an effect. A change without effect leaves no audit entry. */
-  isNews: SQL;
+  isChange: SQL;
   action: AuditAction;
   detail?: JsonObject;
 }
@@ -186,9 +186,9 @@ interface KeyChange {
 async function changeKey(
   { db, workspaceId, by }: ControlContext,
   keyId: string,
-  { set, isNews, ...entry }: KeyChange,
+  { set, isChange, ...entry }: KeyChange,
 ): Promise<ApiKey | null> {
-  const isChanged = and(isKey(workspaceId, keyId), isNews);
+  const isChanged = and(isKey(workspaceId, keyId), isChange);
   await db.batch([
     auditEntry(db, by, { workspaceId, target: keyId, ...entry }, hasRow(apiKeys, isChanged)),
     db.update(apiKeys).set(set).where(isChanged),

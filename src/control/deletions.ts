@@ -26,7 +26,7 @@ const DELETIONS_KEPT_DAYS = 31;
 const CLEARED_AT_ONCE = 100;
 
 /** Records a deletion before it begins. Returns the id of its audit entry. */
-export async function beginPersonDeletion(
+export async function recordDeletion(
   { db, workspaceId, by }: ControlContext,
   { id, email }: { id: string; email: string },
 ): Promise<string> {
@@ -47,7 +47,7 @@ function hashOfEmail(email: string): string {
 }
 
 /** Sets the receipt in an audit entry to that of a deletion that was already running. */
-export async function renameDeletion(db: ControlDatabase, auditId: string, receiptId: string): Promise<void> {
+export async function setAuditReceipt(db: ControlDatabase, auditId: string, receiptId: string): Promise<void> {
   await db.update(auditLog).set({ target: receiptId }).where(eq(auditLog.id, auditId));
 }
 

@@ -117,14 +117,14 @@ export async function endRestore(db: ControlDatabase, restore: Restore, lost: nu
 /** Acknowledges the losses of a restore. Returns null if there is no such restore. */
 export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext, id: string): Promise<Restore | null> {
   const isThis = and(eq(restores.id, id), eq(restores.workspaceId, workspaceId), eq(restores.state, "done"));
-  const isNews = and(isThis, isNull(restores.acknowledgedAt));
+  const isChange = and(isThis, isNull(restores.acknowledgedAt));
   const entry = { workspaceId, action: "workspace.restore_acknowledged", target: id } as const;
   await db.batch([
-    auditEntry(db, by, entry, hasRow(restores, isNews)),
+    auditEntry(db, by, entry, hasRow(restores, isChange)),
     db
       .update(restores)
       .set({ acknowledgedAt: iso(by.nowMs) })
-      .where(isNews),
+      .where(isChange),
   ]);
   return findRestore(db, workspaceId, id);
 }

@@ -25,7 +25,7 @@ interface SignedIn {
   here: { workspace: Workspace; role: Role } | null;
 }
 
-/** Finds the signed-in person and the requested workspace in one round trip. Returns null if nobody is signed in. */
+/** Finds the signed-in person and the requested workspace in one round trip. Returns null without a valid session. */
 export async function findSignedIn(
   db: ControlDatabase,
   claim: SignInProof,

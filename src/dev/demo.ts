@@ -1,7 +1,7 @@
 /**
- * `npm run demo`: the main use on real input. It starts the service with a fresh state, sends some hundred signals
- * like real senders, waits for their processing, and prints the scores and the notifications that a receiver got. The
- * exit code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
+ * `npm run demo`: the main use on real input. It starts the service with a fresh state and sends some hundred signals
+ * like real senders. After their processing it prints the scores and the notifications that a receiver got. The exit
+ * code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -20,7 +20,7 @@ import {
 import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { provision } from "./demo-workspace.ts";
-import { isProcessed, OperatorClient } from "./operator-client.ts";
+import { untilProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";
 import { bold, dim, red } from "./terminal.ts";
 
@@ -64,7 +64,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
   const { workspace, keys, rules } = await provision(operator);
-  console.log(`Workspace ${workspace.id}: 4 keys (delivery of them deactivated), ${rules} mapping rules.`);
+  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
@@ -78,7 +78,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
   console.log(`\n${bold("Waiting until all are processed …")}`);
-  const isSettled = await isProcessed(operator, home);
+  const isSettled = await untilProcessed(operator, home);
   if (!isSettled) console.log(red("  Not all are processed after a minute."));
   const good = await report(operator, home, { ...sent, isSettled, signalLimit: kept - BEYOND_LIMIT, startedMs });
   return (await reportCrossings(operator, home, receiver)) && good;

@@ -79,7 +79,7 @@ export interface UsageAnswer {
 }
 
 /** Waits until no signal is in flight. @returns false after a time limit. */
-export async function isProcessed(operator: OperatorClient, home: string): Promise<boolean> {
+export async function untilProcessed(operator: OperatorClient, home: string): Promise<boolean> {
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
     if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return true;
   }

@@ -4,7 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { createKeys, DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
 import { imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
 import { PROJECT_DIR, setClock, startService, WORKER_WITH_CLOCK } from "./local-service.ts";
-import { isProcessed, OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
+import { untilProcessed, OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
 
 interface Target {
   origin: string;
@@ -39,7 +39,7 @@ export async function sendThreeWeeks(
 }
 
 export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
-  if (!(await isProcessed(operator, home))) throw new Error("The signals are still in flight.");
+  if (!(await untilProcessed(operator, home))) throw new Error("The signals are still in flight.");
 }
 
 const DAY_MS = 86_400_000;

@@ -53,7 +53,7 @@ export class LargeBody {
   /**
    * Takes room for `bytes` in all. Returns whether there is room.
    *
-   * @param forMs after which the room is free again unless it is held anew: twice the time of a part while the body arrives.
+   * @param forMs time after which the room is free again, unless `hold` is called again. Default: twice the time of a part.
    */
   hold(bytes: number, nowMs: number, forMs = 2 * LARGE_BODY_PART_MS): boolean {
     if (bytes > this.room(nowMs)) return false;

@@ -55,7 +55,7 @@ function unauthorized(c: Context<AppEnv>): Response {
 export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
   if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
   c.get("logFields")["signals"] = 1;
-  return taken(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
+  return accepted202(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
 }
 
 const ITEM_NOT_STORED = "This signal was not stored, for a reason that passes. Send it again.";
@@ -107,10 +107,10 @@ export function answerSeveral(
     return problem(c, { ...described, headers: { ...described.headers, ...headers }, more });
   }
   const status = counts.rejected === 0 ? "accepted" : "partial";
-  return taken(c, JSON.stringify({ status, ...more }), { ...again?.headers, ...headers });
+  return accepted202(c, JSON.stringify({ status, ...more }), { ...again?.headers, ...headers });
 }
 
-function taken(c: Context<AppEnv>, body: string, headers: Headers): Response {
+function accepted202(c: Context<AppEnv>, body: string, headers: Headers): Response {
   const fixed = { "content-type": "application/json", "x-request-id": c.get("requestId") };
   return new Response(body, { status: 202, headers: { ...fixed, ...headers } });
 }

@@ -118,7 +118,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const rate = configuredRate(c.env);
   const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
   const refuseShed = (refusal: Refusal) => {
-    // A deactivated key gets 401 whatever its rate (design §5): one refused call per SHED_ASK_MS asks the counter.
+    // A deactivated key gets 401 at any rate (design §5), so one refused call per SHED_ASK_MS asks the counter.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
       return refuseKnown(refusal);
@@ -231,8 +231,8 @@ function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
 }
 
 /**
- * A refused call with a known key and the right secret also goes to the Quota Counter, which charges the key's rate and
- * records the refusal. If the key is deactivated, the answer is 401 regardless of other problems.
+ * A refused call with a known key and the right secret also goes to the Quota Counter. The counter charges the key's rate
+ * and records the refusal. If the key is deactivated, the answer is 401 regardless of other problems.
  */
 async function refuseAuthenticated(
   c: Context<AppEnv>,
@@ -273,7 +273,7 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
     known.signals++;
     known.lastAtMs = nowMs;
   }
-  // The first of these calls waits for others and reports all of them after its own answer. If it ends before that, a later
+  // The first of these calls waits for later ones and reports all of them after its own answer. If it ends early, a later
   // call reports them.
   if (nowMs < key.refusedReportMs) return;
   const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);

@@ -1,5 +1,5 @@
 /**
- * Each isolate estimates the request rate of a key by itself. It refuses floods before they reach the Quota Counter, and large
+ * Each isolate estimates the request rate of a key. It refuses floods before they reach the Quota Counter, and large
  * bodies before it parses them. The Quota Counter decides exactly, and would also refuse every call that is refused here.
  */
 import type { Refusal } from "../domain/keys/refusal.ts";
@@ -26,11 +26,12 @@ export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateD
 }
 
 /**
- * Charges the call for its body, which was read and unpacked. If the bucket was empty before the charge, as it is with many
- * bodies at the same time, returns the milliseconds to wait, and the caller does not parse the body. Bytes are charged at the
- * rate itself, not at SHED_FACTOR times the rate: a small call is cheap to pass on, but bytes take CPU time of this isolate.
+ * Charges the call for its body, which was read and unpacked. If the bucket was empty before the charge, returns the
+ * milliseconds to wait, and the caller does not parse the body. Many bodies at the same time empty the bucket. Bytes are
+ * charged at the rate itself, not at SHED_FACTOR times the rate. A small call is cheap to pass on, but bytes take CPU time of
+ * this isolate.
  *
- * @param more requests that the body counts as, beyond those that were taken.
+ * @param more requests that the body counts as, beyond the requests that were already charged.
  */
 export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, more: number): number {
   if (more === 0) return 0;

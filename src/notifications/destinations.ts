@@ -3,10 +3,9 @@
  * each delivery. The queue consumer sends, outside of any object.
  *
  * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report. No call resolves
- * before its writes are durable. The queue only transports. A delivery that was passed to the queue stays due after a lease until its
- * attempt is reported, so a lost message or a crashed consumer only delays it. The delivery's row marks an attempt in progress, so that
- * attempts never overlap. All attempts carry the same id and body, so an unreported attempt can repeat a notification but never changes
- * it.
+ * before its writes are durable. The queue only transports. A delivery that was passed to the queue becomes due again after a lease
+ * if its attempt is not reported. So a lost message or a crashed consumer only delays the delivery. The delivery's row marks an attempt in progress, so that
+ * attempts never overlap. All attempts carry the same id and body, so an unreported attempt can repeat a notification but never change it.
  */
 import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";

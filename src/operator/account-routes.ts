@@ -66,7 +66,7 @@ const accountQuery = filteredPageQuery({
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("Exactly this id."),
 });
 
-/** A sample payload has the limits of the endpoint, so that the preview promises no more than the endpoint accepts. */
+/** A sample payload has the limits of the endpoint, so that the endpoint accepts every previewed payload. */
 const sample = z
   .record(z.string(), z.unknown())
   .refine((payload) => !isDeeper(payload, SIGNAL_MAX_DEPTH), {

@@ -17,7 +17,7 @@ const deletion = z
     requested_at: instant,
     finished_at: instant.nullable(),
     complete: z.boolean().describe("False while the deletion runs, also in cold storage. The counts grow."),
-    people: count.describe("0: nobody had this address."),
+    people: count.describe("0: no person had this address."),
     identities: count,
     signals: count.describe("Signals of the person, including identify calls and linked signals."),
     anonymous: count.describe("Signals of the person's ids that were not linked yet."),
@@ -31,7 +31,7 @@ const deletion = z
 const DELETED =
   "Deletes the person with all linked data: signals, held signals, dead letters that name the person, scoring signals, " +
   "identities, anonymous signals of their ids, copies in cold storage. Of each signal and its duplicates, only the id, the " +
-  "event name and the place in the books remain, and the source of a duplicate if it names nobody. Signals that were received " +
+  "event name and the place in the books remain, and the source of a duplicate if it identifies no person. Signals that were received " +
   "before and are still on their way are deleted when they arrive. Signals that are received later create a new person. " +
   "Account data is not searched. A repeated call is harmless.";
 

@@ -24,7 +24,9 @@ const operation = operationsOf("Health", "workspace");
 
 const word = z
   .enum(["ok", "late", "stuck"])
-  .describe("`late`: look at it today. `stuck`: look at it now; it does not recover by itself, or senders notice it.");
+  .describe(
+    "`late`: look at it today. `stuck`: look at it now; it does not recover without help, or senders notice it.",
+  );
 
 const alarmList = z
   .array(
@@ -32,11 +34,11 @@ const alarmList = z
       .object({
         alarm: z.enum(ALARMS).describe("The heading of its section in docs/operate.md."),
         status: word,
-        says: z.string().describe("What is wrong, and what to do."),
+        says: z.string().describe("The problem and its solution."),
       })
       .meta({ id: "HealthAlarm" }),
   )
-  .describe("What is wrong, most severe first.");
+  .describe("Current problems, most severe first.");
 const filled = { bytes: count, max_bytes: count.describe("At this size nothing new is accepted.") };
 
 const figures = {
@@ -70,7 +72,7 @@ const figures = {
     .describe("Failing destinations, and those that the service has switched off. Paused ones are left out."),
   books: booksAnswer,
   duplicates_covered_seconds: count.describe(
-    "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
+    "Period in which duplicates of signals with an id are detected: seven days, or less while memory is short.",
   ),
 };
 

@@ -8,11 +8,11 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
 import { name, time } from "../http/fields.ts";
 import {
-  endKey,
+  deactivateApiKey,
   OVERLAPS,
   payloadMapping,
   payloadTemplate,
-  replaceKey,
+  rotateApiKey,
   silentAfterDays,
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
@@ -99,7 +99,7 @@ export const keyRoutes = [
     schema: createdKey,
     conflicts: ["key_inactive", ...KEY_LIMITS],
     async handle(c, { body }) {
-      return withValue(await replaceKey(contextOf(c), { keyId: c.req.param("key_id"), ...body, formToken: null }));
+      return withValue(await rotateApiKey(contextOf(c), { keyId: c.req.param("key_id"), ...body, formToken: null }));
     },
   }),
   operation("PATCH", "/workspaces/:workspace_id/keys/:key_id", {
@@ -133,7 +133,7 @@ export const keyRoutes = [
       "returns the same record.",
     answers: { 200: "The inactive key." },
     schema: apiKey,
-    handle: async (c) => withLastUse(c, await endKey(contextOf(c), c.req.param("key_id"))),
+    handle: async (c) => withLastUse(c, await deactivateApiKey(contextOf(c), c.req.param("key_id"))),
   }),
 ];
 

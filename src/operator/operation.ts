@@ -90,8 +90,8 @@ interface Input<Body extends z.ZodType, Query extends z.ZodType> {
 }
 
 /**
- * Result of a handler: the value to answer with, null or `not_found` for a 404, the code of a 409, the invalid fields
- * for a 422, or a complete response.
+ * Result of a handler. It is the value to answer with, or a complete response. Null and `not_found` become a 404, a
+ * conflict code a 409, and invalid fields a 422.
  */
 type Outcome<Value, Conflict> = Value | null | Result<Value, "not_found" | Conflict | readonly FieldError[]> | Response;
 

@@ -64,7 +64,7 @@ const preview = z
           source: z.string(),
           email: z.string().describe("Of the person."),
           received_at: instant,
-          payload: z.unknown().describe("The JSON as it was sent."),
+          payload: z.unknown().describe("The JSON as the sender sent it."),
         }),
       )
       .describe(`Matching signals, latest first, at most ${PREVIEW_SAMPLES}.`),

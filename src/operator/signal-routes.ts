@@ -15,7 +15,7 @@ import { contextOf, operationsOf, storeOf } from "./operation.ts";
 
 const operation = operationsOf("Signals", "signal");
 
-const payload = z.unknown().describe("The JSON as it was sent.");
+const payload = z.unknown().describe("The JSON as the sender sent it.");
 
 const deadLetter = z
   .object({ id: idOf("sig", "Of the signal."), reason: z.string(), received_at: instant, dead_at: instant, payload })
@@ -64,14 +64,11 @@ const trace = z
     person: z
       .object({
         email: z.string(),
-        by: z.enum(["email", "user_id", "anonymous_id"]).describe("What named the person."),
+        by: z.enum(["email", "user_id", "anonymous_id"]).describe("The kind of id that identified the person."),
         linked_at: instant.nullable(),
       })
       .nullable(),
-    email_problem: z
-      .string()
-      .nullable()
-      .describe("Why the payload's email names nobody. Null: it names somebody, or there is no email."),
+    email_problem: z.string().nullable().describe("Why the payload's email is unusable. Null: it is usable or absent."),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -91,7 +88,7 @@ const trace = z
     in_cold_storage: z
       .boolean()
       .describe(
-        "Whether the payload is in cold storage, as long as nobody knows the visitor. The payload is null while cold storage does not answer.",
+        "Whether the payload is in cold storage, for a signal of an unknown visitor. While cold storage does not answer, the payload is null.",
       ),
     payload_lost: z.boolean().describe("Whether a restore of the workspace from a backup has lost the payload."),
   })

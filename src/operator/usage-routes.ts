@@ -56,10 +56,11 @@ const rejection = z
     key_name: z.string().nullable(),
     status: z.int(),
     code: z.string(),
-    cause: z.string().nullable().describe("The cause of a 401, such as `secret_wrong`, which the sender is not told."),
-    detail: z
+    cause: z
       .string()
-      .describe("What the sender of the first call was told, without text that it repeated from the body."),
+      .nullable()
+      .describe("The cause of a 401, such as `secret_wrong`. The answer to the sender does not contain it."),
+    detail: z.string().describe("The detail in the answer to the first call, without text from the body."),
     request_id: z.string().describe("Of the first call."),
     calls: count.describe(
       "Calls refused for this reason. A call an hour or more after the previous one begins a new entry.",

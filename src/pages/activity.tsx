@@ -198,7 +198,7 @@ function actorText(actor: string) {
   return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
-/** The name of the target, and what was changed. */
+/** The name of the target, and its changes. */
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
   const { action, target, detail } = entry;
   const key = names.keys.get(target);

@@ -51,7 +51,7 @@ export const MATCH_LABEL = {
   any: "any condition",
 } as const satisfies Record<RuleContent["match"], string>;
 
-/** How often a mapping rule may score one person (design §8.5): in its form, and in a sentence. */
+/** Texts for the frequency of a mapping rule (design §8.5): in its form, and in a sentence. */
 export const FREQUENCY_LABEL = {
   every_time: { option: "each time", said: "each time" },
   once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },

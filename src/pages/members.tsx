@@ -59,7 +59,7 @@ export const memberPages = pages
   })
   .post("/role", requireManager, readForm(), async (c) => {
     const { email, role } = readMember(c);
-    // A form without a role takes nobody's role away.
+    // A form without a role must not remove a member's role.
     if (role !== formText(c.get("form"), "role")) return membersPage(c, { refused: REFUSED.no_role });
     const current = await findMember(c.get("db"), c.get("workspace").id, email);
     if (current === null) return membersPage(c, { refused: REFUSED.not_found });

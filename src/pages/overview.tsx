@@ -197,7 +197,7 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
   );
 }
 
-/** What needs somebody, the most urgent first. Each entry leads to the page that fixes it. */
+/** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
 function attentionOf(facts: Facts): AttentionItem[] {
   return [
     ...storageItems(facts),

@@ -1,4 +1,4 @@
-/** How a handler answers with a page. */
+/** Helpers for handlers that answer with a page. */
 import type { Context } from "hono";
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";

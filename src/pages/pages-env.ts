@@ -15,7 +15,7 @@ export interface PagesEnv {
   Variables: AppEnv["Variables"] &
     SecureHeadersVariables & {
       db: ControlDatabase;
-      /** Who is signed in; `email` is in lower case. */
+      /** The signed-in person; `email` is in lower case. */
       user: { email: string };
       /** The workspace of the path; set once it is known that the user is its member. */
       workspace: Workspace;
@@ -36,7 +36,7 @@ export function clientNetwork(c: Context<PagesEnv>): string {
   return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
 }
 
-/** Who changes something, and when, for the audit log. */
+/** The author and time of a change, for the audit log. */
 export function byMember(c: Context<PagesEnv>): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
 }

@@ -1,6 +1,6 @@
 /**
- * One line about the signal limit at the top of every page (spec §8.2 to §8.4), until it is dismissed. A cookie of the
- * workspace's pages remembers in this browser what was dismissed.
+ * One line about the signal limit at the top of every page (spec §8.2 to §8.4), until it is dismissed. A cookie
+ * remembers the dismissed line, per workspace and browser.
  */
 import type { Context } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
@@ -14,8 +14,8 @@ import { safeTarget } from "./safe-target.ts";
 import { usageNotice, usageNoticeName } from "./usage-notices.tsx";
 
 /**
- * Reads the usage in parallel with the page's reads. Not for forms, which answer with a page only if they are refused, not
- * for the rows of the Live page, and not for Overview and Usage, which show the usage themselves.
+ * Reads the usage in parallel with the page's reads. Exceptions: forms, because they answer with a page only if they are
+ * refused; the rows of the Live page; Overview and Usage, because they show the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;

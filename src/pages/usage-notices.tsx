@@ -1,4 +1,4 @@
-/** The top of the usage pages: tabs, and a notice about the signal limit or the storage where somebody has to act. */
+/** The top of the usage pages: tabs, and a notice if the signal limit or the storage needs an action. */
 import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
 import { usageLevel } from "../domain/quota/usage-news.ts";
 import type { Usage } from "../quota/protocol.ts";

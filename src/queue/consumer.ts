@@ -1,6 +1,6 @@
 /**
  * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them, settles the outbox
- * rows, then acknowledges the messages. A batch contains messages of many workspaces, so a trickle of each costs no invocation of its own.
+ * rows, then acknowledges the messages. A batch contains messages of many workspaces, so workspaces with few signals share an invocation.
  * A failure of one workspace delays only its own messages. Every step may be repeated.
  */
 import { loadTemplates } from "../control/api-keys.ts";
@@ -171,7 +171,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
         ...(terms === null ? {} : { retentionDays: terms.retentionDays }),
       }),
     );
-    if (result.outcome === "recorded" && result.linksWait) await linkAtOnce(store, workspaceId);
+    if (result.outcome === "recorded" && result.linksWait) await linkWaiting(store, workspaceId);
     return result;
   };
 }
@@ -203,7 +203,7 @@ async function templatesOf(
 }
 
 /** Links people at once as the store requests. If that fails, the store's alarm links them. */
-async function linkAtOnce(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
+async function linkWaiting(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
     await within(RECORD_TIMEOUT_MS, store.link());
   } catch (error) {

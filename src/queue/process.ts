@@ -1,4 +1,4 @@
-/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter by itself. */
+/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter and does not affect other signals. */
 import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
@@ -14,7 +14,7 @@ import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 
 /** Rules and templates for the signals of a batch. */
-export interface Workings {
+export interface ProcessingInput {
   rules: CompiledRules;
   templates: ReadonlyMap<string, CompiledTemplate>;
 }
@@ -33,10 +33,10 @@ export function rowsToRecord(
   return rows.map(({ row, signals }) => ({ row: row.row, signals: signals.map(process) }));
 }
 
-export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {
+export function processSignal(received: ReceivedSignal, input: ProcessingInput): SignalToRecord {
   const { admission, payload } = received;
   try {
-    return { admission, payload, work: workFor(received, workings) };
+    return { admission, payload, work: workFor(received, input) };
   } catch (error) {
     return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
   }
@@ -47,10 +47,10 @@ export function givenUpSignal({ admission, payload }: ReceivedSignal, reason: st
   return { admission, payload, work: { kind: "dead", reason } };
 }
 
-function workFor(received: ReceivedSignal, workings: Workings): SignalToRecord["work"] {
+function workFor(received: ReceivedSignal, input: ProcessingInput): SignalToRecord["work"] {
   return received.admission.endpoint === "product_org"
-    ? accountWork(received, workings.templates)
-    : signalWork(received, workings.rules);
+    ? accountWork(received, input.templates)
+    : signalWork(received, input.rules);
 }
 
 function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {

@@ -1,6 +1,6 @@
 /**
- * Kind of a queue, derived from its name, which is the only thing that a batch contains about it. Each environment has queues with names
- * of its own that share a word.
+ * Kind of a queue, derived from its name, because a batch contains only the name. Queue names differ between environments but share a
+ * word.
  */
 export type Carried = "signals" | "dead_letters" | "deliveries";
 

@@ -3,10 +3,10 @@
  * harmless because the store ignores known rows.
  *
  * A full message leaves at once. A partly filled message leaves at once after an idle time, otherwise at the configured
- * pace, because a message costs as much as the rows of three signals.
+ * pace. The reason: a message costs as much as the rows of three signals.
  *
  * While the Signal Store is full, the drain sends one probe message a minute. When the probe is settled, there is room
- * again. A restart forgets that the store is full; its first messages find it out again.
+ * again. A restart forgets that the store is full; its first messages detect it again.
  */
 import { errorText, logEvent } from "../platform/log.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
@@ -275,7 +275,7 @@ class UnsentRows {
       admittedUntil: EVER,
       maxMessages: SEND_BATCH_MAX_MESSAGES,
     });
-    // The table holds no more unsent rows: keep new rows in memory again.
+    // The table has no unsent rows left: keep new rows in memory again.
     if (messages.length === 0) this.#inTableOnly = false;
     return messages;
   }

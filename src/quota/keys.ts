@@ -1,4 +1,4 @@
-/** What the Quota Counter knows of API keys: which are deactivated, their request rates, and their calls by day. */
+/** The API keys in the Quota Counter: deactivated keys, request rates, and calls by day. */
 import { dayOf } from "../domain/quota/day-counts.ts";
 import {
   FULL_BUCKET,

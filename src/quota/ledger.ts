@@ -87,8 +87,8 @@ export function createLedgerTables(sql: SqlStorage): void {
 }
 
 /**
- * First row number after a start. Numbers come from the clock, and an object writes far fewer than 1,024 rows a millisecond,
- * so a number is never used twice, even after a restore of the tables.
+ * First row number after a start. Numbers come from the clock, and an object writes far fewer than 1,024 rows a
+ * millisecond. So a number is never used twice, even after a restore of the tables.
  */
 export function firstRowAfterStart(nowMs: number): number {
   return nowMs * 1_024;

@@ -115,7 +115,7 @@ export interface UsageByDay {
   firstDayMs: number | null;
 }
 
-/** What the overview page shows of the counter, in one read. */
+/** The counter's data for the overview page, in one read. */
 export interface CounterOverview extends UsageByDay {
   /** The latest refusals, newest first. */
   rejections: Rejection[];

@@ -4,7 +4,7 @@
  *
  * All changes of a commit are made without an `await` between them, so they are one atomic write. The output gate holds each
  * answer until its writes are durable, so every verdict that a caller sees is stored. Memory only caches stored state, or
- * holds statistics that may be lost (call-counts.ts, drain.ts).
+ * holds statistics that may be lost (keys.ts, refusals.ts, drain.ts).
  */
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";

@@ -1,7 +1,7 @@
 /**
  * The tables of the Signal Store. `npm run migrations` makes migrations of this file; the store uses plain SQL and takes only the types
  * of rows from here. Times are milliseconds since 1970, days are days since 1970. The generator does not support WITHOUT ROWID: such a
- * table needs an edit of its migration by hand, each time it is created anew.
+ * table needs a manual edit of each migration that creates it.
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
@@ -312,7 +312,7 @@ export const deletedNames = sqliteTable(
     hash: text().notNull(),
     /** Signals received after this time are not the deleted person's. */
     at: integer().notNull(),
-    /** Start of the person's ownership of an id with several owners, some of whom may have been deleted. */
+    /** Start of the person's ownership of an id with several owners. Some owners may be deleted already. */
     since: integer().notNull(),
   },
   (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],

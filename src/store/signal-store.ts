@@ -481,7 +481,7 @@ export class SignalStore extends RestorableObject {
     return { totals, bytes, maxBytes, isFull: this.#isFull(), hasPeople: anybody !== undefined, top };
   }
 
-  /** The latest people, event groups and accounts that match a text: `limit` of each, and one more where there are more. */
+  /** The latest people, event groups and accounts that match a text. Returns up to `limit` + 1 of each, to show that more exist. */
   search(text: string, limit: number) {
     const page = { cursor: null, limit: limit + 1 };
     return {

@@ -3,7 +3,7 @@
  * that a restore can repeat the deletion. The Signal Store then completes the work alone, and has Destinations delete
  * the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
-import { beginPersonDeletion, renameDeletion } from "../control/deletions.ts";
+import { recordDeletion, setAuditReceipt } from "../control/deletions.ts";
 import { newId } from "../platform/ids.ts";
 import type { DeletionReceipt } from "../store/protocol/store-operations.ts";
 import { signalStore, type WorkspaceContext } from "./objects.ts";
@@ -17,9 +17,9 @@ import { signalStore, type WorkspaceContext } from "./objects.ts";
 export async function deletePerson(context: WorkspaceContext, email: string): Promise<DeletionReceipt> {
   const { env, db, workspaceId, by } = context;
   const id = newId("del", by.nowMs);
-  const auditId = await beginPersonDeletion(context, { id, email });
+  const auditId = await recordDeletion(context, { id, email });
   const receipt = await signalStore(env, workspaceId).deletePerson(id, email);
   // A deletion of the same person was already in progress: use its receipt.
-  if (receipt.id !== id) await renameDeletion(db, auditId, receipt.id);
+  if (receipt.id !== id) await setAuditReceipt(db, auditId, receipt.id);
   return receipt;
 }

@@ -54,7 +54,7 @@ export function canBeDone({ steps, noRoom }: RuleImport): boolean {
  * Imports all rules or none.
  *
  * @param rulesVersion version of the rules that the person saw in a preview; undefined: any.
- * @returns the steps and the ids of the added rules in their order, or the steps as they are now and why they were not done.
+ * @returns the steps and the ids of the added rules in their order. If nothing was imported: the current steps and the reason.
  */
 export async function importRules(
   context: ControlContext,

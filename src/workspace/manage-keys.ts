@@ -75,7 +75,7 @@ export function isOverlap(text: unknown): text is Overlap {
  * Deactivates a key. When it returns, no further call with the key is accepted. Idempotent: a repeated call completes an
  * interrupted deactivation. Null: unknown key in this workspace.
  */
-export async function endKey(context: WorkspaceContext, keyId: string): Promise<ApiKey | null> {
+export async function deactivateApiKey(context: WorkspaceContext, keyId: string): Promise<ApiKey | null> {
   const { env, db, workspaceId } = context;
   if ((await findKey(db, workspaceId, keyId)) === null) return null;
   // The Quota Counter comes first: it refuses the next call even if the write to D1 fails.
@@ -87,7 +87,7 @@ export async function endKey(context: WorkspaceContext, keyId: string): Promise<
  * Creates a successor; the old key ends after the overlap, or at once with `none`. A repeated form creates no second
  * key and completes an interrupted rotation.
  */
-export async function replaceKey(
+export async function rotateApiKey(
   context: WorkspaceContext,
   { overlap, ...rotation }: Omit<Rotation, "overlapMs"> & { overlap: Overlap },
 ): ReturnType<typeof rotateKey> {
@@ -95,6 +95,6 @@ export async function replaceKey(
   const { keyId } = rotation;
   const isRotated =
     rotated.ok || (rotated.refusal.reason === "made_before" && rotated.refusal.key.successorOf === keyId);
-  if (isRotated && overlap === "none") await endKey(context, keyId);
+  if (isRotated && overlap === "none") await deactivateApiKey(context, keyId);
   return rotated;
 }

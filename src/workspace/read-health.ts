@@ -147,7 +147,7 @@ export interface WorkspaceHealth extends HealthOrAlarm {
 /**
  * Health in the order of `workspaces`, within the limits. Never throws: workspaces whose objects do not answer are
  * `unreachable`; those not reached in time are `not_asked`. Each call starts at a different workspace, so that slow
- * ones cannot always hide the same others.
+ * workspaces do not always delay the same workspaces.
  */
 export async function healthOfAll(
   env: Env,

@@ -105,7 +105,7 @@ async function prepare(
   if (waiting > 0 && !force) return refuse({ reason: "signals_wait", signals: waiting });
   const [target, undo] = [bookmarks(), bookmarks()];
   try {
-    // Restore the counter first. Signals recorded meanwhile are ignored when the restored counter sends them again.
+    // Take the counter's bookmark first. Signals recorded after it are ignored when the restored counter sends them again.
     for (const object of ["quota_counter", "destinations", "signal_store"] as const) {
       const atMs = restore.to === null ? null : momentOf(object, restore.to);
       // oxlint-disable-next-line no-await-in-loop -- one after the other

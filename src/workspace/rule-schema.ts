@@ -82,7 +82,7 @@ export const ruleFields = {
   frequency: z
     .enum(RULE_FREQUENCIES)
     .describe(
-      "How often the rule may score one person: each time that it matches, once a UTC day of receipt, or once ever. The " +
+      "The frequency of scores for one person: each time that the rule matches, once a UTC day of receipt, or once ever. The " +
         "first signal recorded counts.",
     ),
   enabled: z.boolean(),

@@ -125,7 +125,7 @@ export async function endRule(
   if (!deleted) {
     const [facts] = await store.ruleFacts([ruleId]);
     if (facts?.hasScoringSignals !== true) return "not_found";
-    // The audit entry comes first: after the job nobody can name the rule.
+    // The audit entry comes first, because the rule's name is unknown after the job.
     await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
   }
   return store.applyRule({ ruleId, rule: null, rulesVersion: await readRulesVersion(db, workspaceId) });

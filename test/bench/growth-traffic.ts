@@ -1,7 +1,7 @@
 /**
- * The traffic of the growth bench: signals of 300 event names and four sources, a few of which are most of it, from
- * people, known visitors and unknown visitors, as a CDP and a marketing platform send them. Signal `n` is always the
- * same, so that the filler and the queries agree.
+ * The traffic of the growth bench: signals as a CDP and a marketing platform send them. There are 300 event names and
+ * four sources; a few of them make up most of the traffic. The senders are people, known visitors and unknown visitors.
+ * Signal `n` is always the same, so that the filler and the queries agree.
  */
 import { uuidv7 } from "../../src/platform/ids.ts";
 import type { FillOrder } from "./fill-order.ts";

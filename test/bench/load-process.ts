@@ -59,7 +59,7 @@ function signalsCall({ path, signalsPerRequest }: LoadOrder): LoadCall {
   return { method: "POST", path, body: text };
 }
 
-/** One connection, until `next` has no more calls. */
+/** Sends the calls of `next` over one connection, until none is left. */
 function converse(
   origin: string,
   next: () => string | null,

@@ -31,7 +31,7 @@ export type Figures = Map<ContestantName, Figure>;
 
 const EVERYONE: ContestantName[] = ["bare", "one-row", "straightforward", "service", "admission"];
 const BATCH = 100;
-/** So many that the last message, which waits in the drain and the queue, hardly counts. */
+/** A large number, so that the wait of the last message in the drain and the queue hardly counts. */
 const SETTLED_SIGNALS = 120_000;
 /** The straightforward Worker gets single signals, for which it was built; fewer are enough to measure its speed. */
 const SETTLED_SIGNALS_STRAIGHTFORWARD = 4_000;

@@ -1,9 +1,10 @@
 /**
- * The traffic of the store bench. Of sixty signals thirty are from unknown visitors, twenty-one from known people
- * (two of three name their email, the others a user id), six are identify calls, and three repeat the content of an
- * earlier one. Each sender comes again only after all others, so that a batch rarely contains a sender twice: one row
- * per signal, the worst case. One in ten identify calls identifies a visitor with about four earlier signals over as
- * many days; in the traffic `unlinked` none does. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
+ * The traffic of the store bench. Of sixty signals, thirty are from unknown visitors and twenty-one from known people.
+ * Six are identify calls, and three repeat the content of an earlier signal. Two of three known people send their
+ * email, the rest a user id. Each sender comes again only after all others, so that a batch rarely contains a sender
+ * twice: one row per signal, the worst case. One in ten identify calls identifies a visitor with about four earlier
+ * signals over four days; in the traffic `unlinked` none does. Ids are UUIDs, as CDPs send them. Signal `n` is always
+ * the same.
  */
 import type { FillOrder } from "./fill-order.ts";
 import { EVENTS, SOURCES, chance, emailOf, receivedAtMs } from "./growth-traffic.ts";

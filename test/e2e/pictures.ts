@@ -47,6 +47,7 @@ async function fill(operator: OperatorClient): Promise<{ home: string; keys: Dem
 
 async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): Promise<void> {
   const page = await newPage("light");
+  await take(page, "overview", "");
   await take(page, "signal-queue", "signals");
   await page.goto("/w/demo/live");
   await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();

@@ -36,7 +36,7 @@ interface Made {
   after: number[];
 }
 
-/** @param seed says how many calls the key has been used for, and by which Worker and how it is ended. */
+/** @param seed determines the number of calls with the key, the Worker that ends the key, and the way it ends. */
 async function trial(seed: number): Promise<Made> {
   const random = randomNumbers(seed);
   const [firstOrigin, secondOrigin] = random() < 0.5 ? origins : [origins[1], origins[0]];

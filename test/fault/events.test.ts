@@ -1,5 +1,5 @@
 /**
- * Events across `kill -9`: each event is notified once, whichever object was about to raise, hand on or deliver it.
+ * Events across `kill -9`: each event is notified once, even if the object that raises, passes on or delivers it is killed.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";

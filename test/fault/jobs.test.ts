@@ -205,7 +205,7 @@ test("design §8: after kill -9 during a replay of dead letters, requested twice
   const bytesEach = Math.floor(ROW_MAX_BYTES / attributes.length) - 400;
   expect((await update(attributes.map((name) => ({ [name]: "x".repeat(bytesEach) })))).status).toBe(202);
   await service.api.settled(workspace.id);
-  // None of these fits until one of the others becomes smaller.
+  // None of these updates fits until another attribute becomes smaller.
   const dead = 1_000;
   const extra = (n: number) => `${n} ${"y".repeat(ROW_MAX_BYTES - attributes.length * bytesEach)}`;
   const answers = [];
@@ -298,7 +298,7 @@ async function setPlan(slug: string, terms: { signal_limit?: number; retention_d
   if (workspace !== undefined) await service.api.call("PATCH", workspace.home, { plan: slug });
 }
 
-/** @param bulk those of one are others than those of another. */
+/** @param bulk part of the content, so that visits of different bulk calls are not duplicates. */
 function visits(count: number, ids?: object, bulk = 0): object[] {
   const whose = (n: number) => ids ?? { email: `p${n % PEOPLE}@example.com` };
   return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n, bulk } }));

@@ -331,7 +331,7 @@ test("the worst body to every route of the operator API, with the right and with
   expect(wrong).toEqual([]);
 });
 
-/** The endpoints share their code: one of each kind gets all bodies, the others some of them. */
+/** The endpoints share their code. One endpoint of each kind gets all bodies, the rest get some bodies. */
 const SOME = /^(one signal of small elements|small signals|large signals|updates with long lists)/;
 const ENDPOINTS: [string, number, RegExp][] = [
   ["signal-staging/webhook/KEY", BATCH_MAX_BYTES, /./],

@@ -488,7 +488,7 @@ test("§11.5: twins in any order and split leave at least one original per windo
   );
 });
 
-test("§11.5: signals of an id with two emails go to the claim in force in received order, in any split, also within a body and a batch", async () => {
+test("§11.5: signals of an id with two emails go to the claim in force in received order, however they are split into bodies and batches", async () => {
   const call = fc.oneof(
     fc.constantFrom<string[]>("a@example.com", "b@example.com", "c@example.com"),
     fc.constant(null),

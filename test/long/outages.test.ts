@@ -131,7 +131,7 @@ describe("while D1 does not answer for hours", () => {
   );
 });
 
-describe("while so many signals wait that the outbox is full", () => {
+describe("while the outbox is full of waiting signals", () => {
   test.each([
     ["the queue fails", QUEUE_FAILS],
     ["the queue does not answer", QUEUE_HANGS],

@@ -1,6 +1,6 @@
 /**
- * Ten years of a workspace with the maximum number of mapping rules, each of which scores every day. No row of the
- * Signal Store grows with the days, and the counts of the rules stay correct.
+ * Ten years of a workspace with the maximum number of mapping rules. Each rule scores every day. No row of the Signal
+ * Store grows with the days, and the counts of the rules stay correct.
  */
 import { expect, test, vi } from "vitest";
 import { dayOf, latestDays } from "../../src/domain/quota/day-counts.ts";
@@ -24,7 +24,7 @@ const SIGNALS_A_DAY = 5;
 const PEOPLE = 40;
 /** One in this many rules scores a person only once a day. */
 const ONCE_EVERY = 50;
-/** The object restarts, and rows and charts are checked, after so many days. */
+/** Days between restarts of the object. Each restart is followed by a check of rows and charts. */
 const CHECKED_EVERY = amount(45, 365);
 
 vi.setConfig({ testTimeout: 600_000 });

@@ -50,7 +50,7 @@ test("Access is the default for a deployment; the pages know the visitor and nee
   expect([signIn.status, location(signIn).pathname]).toEqual([303, "/w/acme/usage"]);
 });
 
-test("a request that bypasses Access gets nothing, whatever it contains", async () => {
+test("a request that bypasses Access gets nothing, regardless of its content", async () => {
   const browser = new Browser();
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
     const answer = await browser.ask(owner.origin + path);

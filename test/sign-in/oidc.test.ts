@@ -337,7 +337,7 @@ describe("a provider", () => {
     30_000,
   );
 
-  test("that is missing or reports another issuer is named in the error, and nothing is stored", async () => {
+  test("is named in the error if it is missing or reports another issuer, and nothing is stored", async () => {
     const gone = await startProvider();
     gone.close();
     for (const issuer of [gone.issuer, provider.issuer.replace("127.0.0.1", "localhost")]) {

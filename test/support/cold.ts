@@ -67,7 +67,7 @@ function sealOpen(state: StoreState, storage: DurableObjectStorage): void {
   }
 }
 
-/** Restarts the store with these bindings instead of its own; without bindings, with its own again. */
+/** Restarts the store with these bindings; without bindings, with the real bindings again. */
 export async function withBindings(
   workspaceId: string,
   bindings: Partial<Env> & { STORE_MAX_BYTES?: string } = {},

@@ -138,7 +138,7 @@ const updates = fc.array(
   { minLength: 1, maxLength: 3 },
 );
 
-/** Calls in separate messages, the last of which may overtake the others, or all of which the queue gives up. */
+/** Calls in separate messages. The last message may overtake the others, or the queue gives all of them up. */
 const accounts: fc.Arbitrary<Command> = fc
   .record({
     calls: fc.array(updates, { minLength: 1, maxLength: 3 }),

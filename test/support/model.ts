@@ -293,7 +293,7 @@ export interface Rule {
   points: number;
   frequency: "every_time" | "once_per_day" | "once_ever";
   enabled: boolean;
-  /** The person whom the rule scores, by a condition on the email; null: everybody. */
+  /** The only person that the rule scores, by a condition on the email; null: every person. */
   of: number | null;
 }
 

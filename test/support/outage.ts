@@ -1,6 +1,6 @@
 /**
- * A workspace with a simulated clock: hours pass from alarm to alarm and from message to message, as the objects and
- * the queue schedule them, while some calls fail or never return. Only these alarms and messages cause progress.
+ * A workspace with a simulated clock, which jumps to the next alarm or message that the objects and the queue schedule.
+ * Meanwhile some calls fail or never return. Only these alarms and messages cause progress.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect } from "vitest";

@@ -1,7 +1,7 @@
 /**
  * All bindings behind a layer of faults: the real D1, R2, rate limit and Durable Objects, and a queue. Any call may
  * fail, fail after it took effect, or never return. The seed determines the fate of the n-th call of each kind,
- * whatever the other calls do.
+ * regardless of the other calls.
  */
 import { env } from "cloudflare:workers";
 import { randomNumbers } from "../../src/dev/sample.ts";

@@ -21,7 +21,7 @@ afterAll(async () => {
   forgetShared();
 });
 
-/** `reset` keeps what was written before a test aborted all objects. */
+/** `reset` keeps the data that was written before a test aborted all objects. */
 async function emptyD1(): Promise<void> {
   const { results } = await env.DB.prepare(
     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_cf\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
@@ -31,8 +31,8 @@ async function emptyD1(): Promise<void> {
 }
 
 /**
- * Makes the test runner load each module once in a test file. Before each call of the Worker or of an object the plugin
- * imports the Worker again, which costs a message to the runner's process and back.
+ * Makes the test runner load each module once in a test file. Otherwise the plugin imports the Worker before each call of
+ * the Worker or of an object. Each import costs a message to the runner's process and back.
  */
 function keepImports(): void {
   const { moduleRunner } = (globalThis as unknown as { __vitest_mocker__: { moduleRunner: ModuleRunner } })

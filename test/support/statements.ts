@@ -1,6 +1,6 @@
 /**
- * Records every statement that the Durable Objects of this file's workspaces execute or that goes to the control
- * plane's database, and SQLite's plan for each, with the schema and indexes of production.
+ * Records every statement of the Durable Objects of this file's workspaces and of the control plane's database. Also
+ * records SQLite's plan for each statement, with the schema and indexes of production.
  */
 import { runInDurableObject } from "cloudflare:test";
 import { intercept, type Call } from "./intercept.ts";

@@ -45,7 +45,7 @@ export class TestStore {
   rulesVersion: number | null = null;
   /** Points of a signal with event E. */
   points = 5;
-  /** How often the rule scores a person; null: each time. */
+  /** The frequency of the rule for a person; null: at each match. */
   frequency: NonNullable<RuleMatch["frequency"]> | null = null;
   /** The mapping rules; null: the rule that scores event E. */
   mappingRules: readonly MappingRule[] | null = null;

@@ -1,6 +1,6 @@
 /**
- * A clock that stands still while something happens, and jumps to the end of the next time limit once every caller
- * waits for a call that never returns: hours of waiting take milliseconds. Short timers are real.
+ * A clock that stands still while code runs. Once every caller waits for a call that never returns, the clock jumps to
+ * the end of the next time limit. So hours of waiting take milliseconds. Short timers are real.
  */
 import { vi } from "vitest";
 
@@ -59,7 +59,7 @@ export class WaitingClock {
     vi.setSystemTime(Date.now() + ms);
   }
 
-  /** Real time, whatever the clock shows. */
+  /** Waits in real time, not by this clock. */
   really(ms: number): Promise<void> {
     return new Promise((resolve) => void this.#setTimeout(resolve, ms));
   }

@@ -84,7 +84,7 @@ export interface AccountChange {
   signal_id: string;
 }
 
-/** The answer to several signals of which some were accepted. */
+/** The answer to several signals if some of them were accepted. */
 export interface BatchAnswer {
   status: "accepted" | "partial";
   accepted: number;

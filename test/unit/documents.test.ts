@@ -65,7 +65,7 @@ describe("a document", () => {
         for (const line of block
           .replaceAll("\\\n", " ")
           .split("\n")
-          .filter((one) => one.trim() !== "")) {
+          .filter((command) => command.trim() !== "")) {
           expect(line, document).toMatch(/^(npm (ci|run|test)\b|npx (wrangler|vitest) |ORIGIN=|operator\b|curl )/);
         }
       }
@@ -73,7 +73,7 @@ describe("a document", () => {
   );
 });
 
-/** `unit/quota`: a test file is named by its kind and its name, which is one of a kind, whatever folder it is in. */
+/** Test files by kind and name, such as `unit/quota`, without other folders, because a name is unique in its kind. */
 const TESTS = new Set(
   globSync("test/{unit,worker,long,sdk,sign-in,events,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
     (file) => `${file.split(path.sep)[1] ?? ""}/${path.basename(file, ".test.ts")}`,
@@ -152,7 +152,7 @@ describe("README.md", () => {
     const named = Object.keys({ ...PACKAGE.dependencies, ...PACKAGE.devDependencies }).filter(
       (name) => !name.startsWith("@types/") && name !== "@cloudflare/workers-types",
     );
-    // A table's line may name a second one of the same family by its last part.
+    // A table row may name a second package of the same family by its last part.
     for (const name of named)
       expect(table).toMatch(new RegExp(`(^|[ |])${name.replace("@stryker-mutator/vitest", "vitest")}[ ,|]`, "m"));
   });

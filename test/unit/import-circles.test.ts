@@ -1,7 +1,7 @@
 /**
- * Nothing in src/ imports itself in a circle: in no folder do files and folders that stand side by side, a folder with
- * all that is in it, need each other. Types count too. Which way the imports point between the folders of src/ is said in
- * .oxlintrc.json.
+ * src/ has no import circles: the files and folders of a folder never import each other in a circle. A folder counts with
+ * all of its content, and imports of types count too. .oxlintrc.json sets the direction of imports between the folders
+ * of src/.
  */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -10,7 +10,7 @@ import { expect, test } from "vitest";
 
 const ROOT = path.join(import.meta.dirname, "../..");
 
-/** What each of some things needs. */
+/** Each file or folder with the files or folders that it imports. */
 type Graph = Map<string, Set<string>>;
 
 const IMPORTING = new Set([
@@ -33,16 +33,16 @@ function importedBy(file: string): string[] {
     for (const child of Object.values(node)) look(child);
   };
   look(parseAst(readFileSync(path.join(ROOT, file), "utf8"), { lang: file.endsWith("x") ? "tsx" : "ts" }));
-  return specifiers.filter((one) => one.startsWith(".")).map((one) => path.join(path.dirname(file), one));
+  return specifiers.filter((name) => name.startsWith(".")).map((name) => path.join(path.dirname(file), name));
 }
 
-/** Files of src/, but for declarations that are generated, each with those that it imports. */
+/** Files of src/ except generated declarations, each with the files that it imports. */
 function importsOf(): Graph {
   const files = globSync("src/**/*.{ts,tsx}", { cwd: ROOT }).filter((file) => !file.endsWith(".d.ts"));
   return new Map(files.map((file) => [file, new Set(importedBy(file))] as const));
 }
 
-/** What stands in a folder, files and folders, each with what it needs of the others. */
+/** The files and folders in a folder, each with its imports from the others. */
 function sideBySide(imports: Graph, folder: string): Graph {
   const standingAs = (file: string): string => path.join(folder, file.slice(folder.length + 1).split("/")[0] ?? "");
   const graph: Graph = new Map();
@@ -50,28 +50,28 @@ function sideBySide(imports: Graph, folder: string): Graph {
     if (!file.startsWith(`${folder}/`)) continue;
     const needs = graph.get(standingAs(file)) ?? new Set();
     graph.set(standingAs(file), needs);
-    for (const other of imported) {
-      if (other.startsWith(`${folder}/`) && standingAs(other) !== standingAs(file)) needs.add(standingAs(other));
+    for (const target of imported) {
+      if (target.startsWith(`${folder}/`) && standingAs(target) !== standingAs(file)) needs.add(standingAs(target));
     }
   }
   return graph;
 }
 
-/** A circle, from one of those that are on it back to the same; null where there is none. */
+/** Returns an import circle, from a node back to the same node; null if there is none. */
 function circleIn(graph: Graph): string[] | null {
   const done = new Set<string>();
-  const follow = (one: string, way: readonly string[]): string[] | null => {
-    if (way.includes(one)) return [...way.slice(way.indexOf(one)), one];
-    if (done.has(one)) return null;
-    for (const other of graph.get(one) ?? []) {
-      const circle = follow(other, [...way, one]);
+  const follow = (node: string, way: readonly string[]): string[] | null => {
+    if (way.includes(node)) return [...way.slice(way.indexOf(node)), node];
+    if (done.has(node)) return null;
+    for (const target of graph.get(node) ?? []) {
+      const circle = follow(target, [...way, node]);
       if (circle !== null) return circle;
     }
-    done.add(one);
+    done.add(node);
     return null;
   };
-  for (const one of graph.keys()) {
-    const circle = follow(one, []);
+  for (const node of graph.keys()) {
+    const circle = follow(node, []);
     if (circle !== null) return circle;
   }
   return null;

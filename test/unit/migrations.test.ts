@@ -16,13 +16,13 @@ test.each([
     cpSync(path.join(ROOT, "migrations", database), copy, { recursive: true });
     const before = readdirSync(copy);
     const kit = path.join(ROOT, "node_modules/drizzle-kit/bin.cjs");
-    const said = execFileSync(
+    const output = execFileSync(
       process.execPath,
-      // The kit puts a dot in front of some paths, so that it takes none but relative ones.
+      // drizzle-kit puts a dot in front of some paths, so it accepts only relative paths.
       [kit, "generate", "--dialect", "sqlite", ...driver, "--schema", schema, "--out", path.relative(ROOT, copy)],
       { cwd: ROOT, encoding: "utf8" },
     );
-    expect(said).toContain("nothing to migrate");
+    expect(output).toContain("nothing to migrate");
     expect(readdirSync(copy)).toEqual(before);
   } finally {
     rmSync(copy, { recursive: true });

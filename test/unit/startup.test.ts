@@ -1,6 +1,6 @@
 /**
- * What an isolate evaluates before it takes its first signal: ingest and the Durable Objects, nothing that people look at.
- * Bundled, a module that is only ever imported with `import()` is evaluated when that is reached.
+ * Before its first signal, an isolate evaluates only ingest and the Durable Objects, but no pages. A bundled module that
+ * is imported only with `import()` is evaluated when the code reaches the import.
  */
 import path from "node:path";
 import { build } from "esbuild";
@@ -28,10 +28,10 @@ beforeAll(async () => {
   bundled = result.metafile;
 });
 
-/** What is evaluated at the start, by what brings it in. */
+/** The modules that are evaluated at the start, each with its first importer. */
 function evaluated(): Map<string, string> {
   const from = new Map([[ENTRY, ""]]);
-  // A Map's iteration goes on with what is added meanwhile.
+  // The iteration of a Map includes entries that are added meanwhile.
   for (const importer of from.keys()) {
     for (const { kind, path: imported, external } of bundled.inputs[importer]?.imports ?? []) {
       if (kind === "import-statement" && external !== true && !from.has(imported)) from.set(imported, importer);
@@ -88,7 +88,7 @@ describe("before the first signal", () => {
 
   test("none of Node's modules is loaded by a static import", () => {
     const externals = Object.entries(bundled.inputs).flatMap(([file, { imports }]) =>
-      imports.filter((one) => one.external && one.path.startsWith("node:")).map((one) => `${file}: ${one.path}`),
+      imports.filter((item) => item.external && item.path.startsWith("node:")).map((item) => `${file}: ${item.path}`),
     );
     expect(externals).toEqual([]);
   });

@@ -179,7 +179,7 @@ export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
   return { name: "Customer data platforms", deliveries: [...websiteVisits(path), ...sdkBatches(`${path}/batch`)] };
 }
 
-/** Single calls of visitors, five of whom identify themselves later. */
+/** Single calls of visitors. Five of the visitors identify themselves later. */
 function websiteVisits(path: string): DemoDelivery[] {
   const page = ({ anonymousId }: Visitor, name: string, url: string) =>
     cdpCall("page", { anonymousId, name, properties: { title: name, url } });
@@ -291,8 +291,8 @@ export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sende
   const path = `${SIGNALS}/${campaigns}`;
   const crmPath = `${SIGNALS}/${crm.key}`;
   const good = { email: "peter@example.com", event: "Filled Out Form" };
-  const refused = (what: string, status: number, code: string, call: Partial<Call>): DemoDelivery =>
-    delivery(what, [{ ...jsonCall(path, good), ...call }], { status, code, kept: 0 });
+  const refused = (title: string, status: number, code: string, call: Partial<Call>): DemoDelivery =>
+    delivery(title, [{ ...jsonCall(path, good), ...call }], { status, code, kept: 0 });
   const notEncoded =
     '{ "email": "nina@example.com", "event": "Filled Out Form",\n  "properties": { "company": Acme & Sons } }';
   const quotedTwice = '{ "email": ""nina@example.com"", "event": "Filled Out Form" }';

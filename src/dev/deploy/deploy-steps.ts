@@ -88,7 +88,7 @@ export function missingInConfig(all: readonly Section[], environment: string | u
   }
   checkSettings(config, base.config, found);
   checkQueues(config, found);
-  for (const other of all) if (other !== checked) checkShared(other, checked, found);
+  for (const section of all) if (section !== checked) checkShared(section, checked, found);
   for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
     if (!NO_DATABASE.test(id)) continue;
     const how = `npx wrangler d1 create ${name}, and its id as database_id into ${found.section}`;
@@ -256,7 +256,7 @@ interface Unknown {
   unknown: string;
 }
 
-/** First to answer at a path; `nobody`: no answer yet. */
+/** The system that answers first at a path, if any. */
 type Front = "access" | "worker" | "nobody";
 
 interface CloudflareAccount {
@@ -266,7 +266,7 @@ interface CloudflareAccount {
   buckets: Record<string, boolean | Unknown>;
   /** The Worker's secrets; empty before the first deployment. */
   secrets: { name: string }[] | Unknown;
-  /** What answers at each of the Worker's hosts, for webhook paths and page paths. */
+  /** Which system answers at each of the Worker's hosts, for webhook paths and page paths. */
   hosts: { host: string; webhooks: Front; pages: Front }[];
 }
 
@@ -358,9 +358,9 @@ export function missingInAccount({ config, environment }: Section, account: Clou
   const { databases, queues, buckets, secrets, hosts } = account;
   const missing: Missing[] = [];
   const notAsked: { what: string; unknown: string }[] = [];
-  const need = (what: string, there: boolean | Unknown | undefined, how: string): void => {
-    if (typeof there === "object") notAsked.push({ what, ...there });
-    else if (there !== true) missing.push({ what: `There is no ${what}.`, how });
+  const need = (resource: string, there: boolean | Unknown | undefined, how: string): void => {
+    if (typeof there === "object") notAsked.push({ what: resource, ...there });
+    else if (there !== true) missing.push({ what: `There is no ${resource}.`, how });
   };
   for (const { database_id: id = "", database_name: name = "" } of config.d1_databases) {
     if (NO_DATABASE.test(id)) continue;

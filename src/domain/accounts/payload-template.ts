@@ -115,7 +115,7 @@ export function mapAccount(
     else if (isField(target)) record.fields[target] = value;
     else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
     else {
-      // An external id stays the text that was sent, whatever its type, so that no digit is lost.
+      // An external id of any type stays the text that was sent, so that no digit is lost.
       const id = convert(sent, "string");
       if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
       else if (isWorthlessId(id)) refuseValue("wrong_type", "must name one account", NAMES_NONE);

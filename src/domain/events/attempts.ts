@@ -34,7 +34,7 @@ export interface AttemptResult {
 
 export type Judgement =
   | { outcome: "delivered" }
-  /** 410: the receiver wants no more events. */
+  /** 410: the receiver has unsubscribed. */
   | { outcome: "gone" }
   | { outcome: "given_up" }
   | { outcome: "again"; atMs: number };

@@ -396,7 +396,7 @@ function ordinal(n: number): string {
   return ["first", "second", "third"][n - 1] ?? `${n}th`;
 }
 
-/** Event types that a workspace's sources raise. Without types nobody has subscribed, and the sources write no row. */
+/** Event types that have subscribers. If there are none, the sources write no rows. */
 export interface WantedEvents {
   types: EventType[];
   /** Scores whose crossing raises an event: at most THRESHOLDS_MAX, ascending. */

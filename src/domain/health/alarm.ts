@@ -33,7 +33,7 @@ export interface OpenRestore {
 export interface HealthFigures {
   store: Filled;
   outbox: Filled;
-  /** Restores that have not finished, or whose loss nobody has acknowledged. */
+  /** Restores that have not finished, or whose data loss is not acknowledged yet. */
   openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
   unreadable: number;

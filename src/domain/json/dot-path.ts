@@ -45,8 +45,8 @@ export interface ReadingBounds {
   /** Elements that `[]` reads; later ones are skipped. */
   maxElements?: number;
   /**
-   * One step for each element and each further name in a row, more for long names. A reading beyond the limit finds
-   * no more values.
+   * Each element costs one step, and so does each further name in a row; long names cost more. At the limit the
+   * search for values stops.
    */
   maxSteps?: number;
   firstOnly?: boolean;

@@ -228,7 +228,7 @@ export interface JsonError {
 
 type Byte = number | undefined;
 
-// What may come next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
+// The token that the parser expects next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
 const VALUE = 0;
 /** A value, or the bracket that closes an empty array. */
 const ITEM = 1;

@@ -1,6 +1,6 @@
 /**
- * How much of a sender's text an answer may repeat: only a beginning, and only to the sender. Stored refusals repeat
- * nothing of the body.
+ * Limits the text of a sender that an answer may repeat: only the beginning, and only to the sender. Stored refusals
+ * repeat nothing of the body.
  */
 import { holdsKey, holdsSecret } from "./api-key.ts";
 

@@ -27,8 +27,8 @@ export interface Balance extends RecordedCounts {
 }
 
 /**
- * Signals that are admitted but not recorded count as in flight. That is right only if they still wait in the outbox:
- * there may be no more than were unsettled before the store was read, plus those admitted since.
+ * Signals that are admitted but not recorded count as in flight. That is right only if they still wait in the outbox.
+ * Their upper limit is the unsettled signals before the store was read, plus the signals admitted since.
  */
 export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;

@@ -1,5 +1,5 @@
 /**
- * What identifies a person: email addresses and ids (design §8.3). An id that a broken sender gives to everyone must
+ * Emails and ids that identify a person (design §8.3). An id that a broken sender gives to everyone must
  * never link, or strangers would become the same person.
  */
 import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
@@ -59,7 +59,7 @@ export function isPlausibleEmail(text: string): boolean {
   return hasEmailShape(text) && !LINK_CHARACTER.test(text) && !holdsKey(text);
 }
 
-/** Why a signal's email names nobody, as a sentence; null: it names a person, or is absent. */
+/** Explains in a sentence why a signal's email is unusable. Null: it is usable or absent. */
 export function emailProblem(value: unknown): string | null {
   if (isAbsent(value)) return null;
   if (typeof value !== "string") return "Its email is no text, so it names nobody.";

@@ -100,7 +100,7 @@ function emailsSent(payload: JsonObject, callType: string | undefined): unknown[
   return callType === "identify" ? inTraits : [...inTraits, payload["email"]];
 }
 
-/** Why the email of a payload names nobody, as a sentence; null: the email is absent or usable. */
+/** Explains in a sentence why the email of a payload is unusable. Null: it is usable or absent. */
 export function emailProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
   const sent = emailsSent(payload, cdpCallType(payload));

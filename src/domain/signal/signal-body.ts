@@ -26,7 +26,7 @@ export interface SignalBody {
   /** Whether the body is an array, a batch or lines, even of a single signal. The answer then has a result for each. */
   several: boolean;
   signals: BodySignal[];
-  /** The JSON text as sent, of which the signals are slices. */
+  /** The JSON text as sent. The signals are slices of this text. */
   text: Utf8Text;
 }
 
@@ -41,8 +41,8 @@ export interface SignalBodyRules {
 const SCANNED_MAX_DEPTH = 64;
 
 /**
- * How much is validated of a text that is refused for its size or count: validating 16 MB takes a fifth of a second. A
- * later error is reported once the sender has split the body.
+ * Bytes to validate in a text that is refused for its size or count: validating 16 MB takes a fifth of a second. The
+ * sender learns of a later error after splitting the body.
  */
 const VALIDATED_MAX_BYTES = 1024 * 1024;
 
@@ -77,8 +77,8 @@ class BodyText extends Utf8Text {
 }
 
 /**
- * Whether the body is an array, or the SDKs' envelope around one. An object with an event is a signal, whatever else it
- * has. No envelope is larger than a signal.
+ * Whether the body is an array, or the SDKs' envelope around one. An object with an event is a signal, regardless of
+ * its other fields. No envelope is larger than a signal.
  */
 function isBatch(text: BodyText, { open, close }: ItemSpans): boolean {
   const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];

@@ -48,8 +48,8 @@ export function fitsName(text: string): boolean {
 }
 
 /**
- * Control characters except tab, line feed and carriage return, which occur in text from forms and sheets. Nobody types
- * the others, and each takes six bytes in JSON.
+ * Control characters except tab, line feed and carriage return, which occur in text from forms and sheets. People never
+ * type the rest, and each takes six bytes in JSON.
  */
 // oxlint-disable-next-line no-control-regex -- these are the characters that are looked for
 const CONTROL_CHARACTER = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/;
@@ -125,7 +125,7 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
     return { code, detail };
   }
   const address = email.trim();
-  // A signal whose address names nobody is kept; its trace explains why (`emailProblem`).
+  // A signal with an unusable address is accepted; its trace explains the problem (`emailProblem`).
   if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code, detail: "`email` is a token that was not replaced by its value. Check its name." };

@@ -344,7 +344,7 @@ function Advice({ codes }: { codes: ApiDocument["x-error-codes"] }) {
 
 interface Field {
   name: string;
-  /** Where a parameter stands; undefined for a field of a body. */
+  /** Location of a parameter, such as the path; undefined for a field of a body. */
   place?: string;
   isRequired: boolean;
   schema: JsonSchema;

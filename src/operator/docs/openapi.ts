@@ -259,10 +259,10 @@ function refusals(): ZodOpenApiResponsesObject {
 /** RFC 9457, with the members of this service. */
 const problemDetails = z
   .object({
-    type: z.string().describe("Where the code is explained."),
+    type: z.string().describe("Link to the explanation of the code."),
     title: z.string(),
     status: z.int(),
-    detail: z.string().describe("What was wrong with this request, and what to do."),
+    detail: z.string().describe("The problem of this request and its solution."),
     code: z.string().describe("Stable, for programs."),
     request_id: z.string(),
     errors: z

@@ -88,7 +88,7 @@ async function follow(url: string, after: HTMLElement): Promise<void> {
   if (trace?.dataset["refresh"] !== undefined) refresh(trace, url);
 }
 
-/** Id of the signal that an answer speaks of, or of the first of several; null where there is none. */
+/** Id of the first signal in an answer; null if the answer contains no signal. */
 function signalId(text: string): string | null {
   try {
     const { id, results } = JSON.parse(text) as { id?: string; results?: { id?: string }[] };

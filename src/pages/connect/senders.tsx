@@ -1,6 +1,6 @@
 /**
  * The settings of each kind of sender (spec §4, docs/senders.md), and a test call with its trace. The page of a new key
- * fills the full key in. Elsewhere a placeholder stands for it, until somebody types the key into the test call.
+ * fills the full key in. Other pages show a placeholder until the user types the key into the test call.
  */
 import type { PropsWithChildren } from "hono/jsx";
 import {

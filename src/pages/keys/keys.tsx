@@ -4,7 +4,7 @@ import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
-import { endKey } from "../../workspace/manage-keys.ts";
+import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { KeyTitle } from "../key-names.tsx";
@@ -44,7 +44,7 @@ export const keyPages = pages
     return page(c, KEYS_PAGE, <KeysView {...related} {...{ list, shown, keys, lastUsed, nowMs }} />);
   })
   .post("/:key_id/deactivate", async (c) => {
-    const key = await endKey(contextOf(c), c.req.param("key_id"));
+    const key = await deactivateApiKey(contextOf(c), c.req.param("key_id"));
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .route("/", newKeyPages)

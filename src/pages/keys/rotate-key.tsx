@@ -1,7 +1,7 @@
 /** The rotation of an API key into a successor with the same settings (design §5). */
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { isOverlap, replaceKey, type Overlap } from "../../workspace/manage-keys.ts";
+import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { FormErrors, SelectField } from "../kit/forms.tsx";
@@ -62,12 +62,17 @@ export const rotateKeyPages = pages
         },
       });
     }
-    const rotated = await replaceKey(contextOf(c), { keyId: key.id, overlap, formToken, expiresAt: expiration.value });
+    const rotated = await rotateApiKey(contextOf(c), {
+      keyId: key.id,
+      overlap,
+      formToken,
+      expiresAt: expiration.value,
+    });
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    // formPage finds out by itself that the key is inactive.
+    // `formPage` already shows that the key is inactive.
     const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
     return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime, errors });
   });

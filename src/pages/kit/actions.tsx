@@ -1,4 +1,4 @@
-/** What people can do: a menu of actions, and questions before an action that cannot be undone. */
+/** A menu of actions, and a confirmation before an action that cannot be undone. */
 import type { Child, PropsWithChildren } from "hono/jsx";
 
 /**
@@ -19,7 +19,7 @@ export function Menu({ label, text = "…", children }: PropsWithChildren<{ labe
 interface Question {
   /** Text of the button that asks the question. */
   label: Child;
-  /** What the question is about, for the dialog's title and for screen readers, such as `Delete rule "Demo"?`. */
+  /** Title of the dialog, also for screen readers, such as `Delete rule "Demo"?`. */
   title: string;
   /** Path that the form posts to. */
   action: string;

@@ -238,7 +238,7 @@ function ValueAxis({ y, width }: { y: ValueScale; width: number }) {
 
 interface TimeLabel {
   text: string;
-  /** Where the text is, in units of the view box. Its width is an estimate. */
+  /** Position of the text, in units of the view box. Its width is an estimate. */
   start: number;
   center: number;
   end: number;

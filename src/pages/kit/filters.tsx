@@ -74,7 +74,7 @@ export function NoMatches({ what, list, children }: PropsWithChildren<{ what: st
   );
 }
 
-/** How far the server searched, if it stopped before the end. @param props.read such as `2,000 signals`. */
+/** Shows the extent of the search, if the server stopped before the end. @param props.read such as `2,000 signals`. */
 export function ScanNote({ complete, isEmpty, read }: { complete: boolean; isEmpty: boolean; read: string }) {
   if (complete) return <></>;
   return isEmpty ? <Empty title={`No matches in ${read}`} /> : <p class="quiet small">Searched {read}.</p>;

@@ -1,7 +1,7 @@
 /** Numbers and times as the pages show them. */
 import { counted, grouped } from "../../domain/text.ts";
 
-// In numbers: what was 47 hours ago was not "yesterday".
+// Always a number: "yesterday" would be wrong for 47 hours ago.
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });
 const UNITS = [
   ["year", 365 * 24 * 3_600_000],
@@ -57,7 +57,7 @@ export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
 }
 
-/** Whoever did something, within a sentence: a member's email, or the deployer's own systems. */
+/** The author of a change, within a sentence: a member's email, or the deployer's own systems. */
 export function authorName(actor: string): string {
   return actor === "operator" ? "the operator" : actor;
 }

@@ -143,7 +143,7 @@ export function CheckField({ name, label, hint, checked }: Labelled & { checked:
   );
 }
 
-/** What is wrong with a form, above it. */
+/** The errors of a form, shown above it. */
 export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly string[]; title?: string }) {
   if (errors.length === 0) return <></>;
   return (

@@ -124,13 +124,13 @@ export function WorkspacePage({
 }
 
 function Switcher({ frame: { workspace, workspaces } }: { frame: Frame }) {
-  const others = workspaces.filter(({ slug }) => slug !== workspace.slug);
-  if (others.length === 0) return <div class="workspace-name">{workspace.name}</div>;
+  const otherWorkspaces = workspaces.filter(({ slug }) => slug !== workspace.slug);
+  if (otherWorkspaces.length === 0) return <div class="workspace-name">{workspace.name}</div>;
   return (
     <details class="switcher">
       <summary>{workspace.name}</summary>
       <ul aria-label="Other workspaces">
-        {others.map(({ slug, name }) => (
+        {otherWorkspaces.map(({ slug, name }) => (
           <li>
             <a href={`/w/${slug}/`}>{name}</a>
           </li>

@@ -133,7 +133,7 @@ export class ListAddress {
     return range;
   }
 
-  /** Notes a filter that the page has read by itself. */
+  /** Records a filter that the page, not this class, has read. */
   use(label: string, value: string, parameters: Query): void {
     for (const [name, text] of Object.entries(parameters)) this.#keep(name, text);
     if (value !== "") this.active.push({ label, value, names: Object.keys(parameters) });

@@ -159,7 +159,7 @@ export function ShortId({ id }: { id: string }) {
   );
 }
 
-/** An empty state: says what is missing and what to do first. */
+/** An empty state: its title names the missing content, and its text the first step. */
 export function Empty({ title, children }: PropsWithChildren<{ title: string }>) {
   return (
     <div class="empty">
@@ -183,7 +183,7 @@ const JSON_MAX_CHARACTERS = 100_000;
 /** Longest JSON text in a list, where a link leads to the whole text. */
 export const JSON_SAMPLE_CHARACTERS = 5_000;
 
-/** JSON as it was sent, indented. @param props.characters longer text is cut, and the end says so. */
+/** Indented JSON with the values as sent. @param props.characters longer text is cut, and the end says so. */
 export function Json({
   value,
   label,

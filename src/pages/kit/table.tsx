@@ -88,7 +88,7 @@ export function Count({ value }: { value: number }) {
   return value === 0 ? <span class="quiet">0</span> : <>{grouped(value)}</>;
 }
 
-/** Cursors of earlier slices in an address, at most so many characters. Beyond that the oldest are dropped. */
+/** Maximum length of the earlier cursors in an address. Beyond this length the oldest are dropped. */
 const BACK_MAX_CHARACTERS = 1_500;
 
 /**

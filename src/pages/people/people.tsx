@@ -41,7 +41,7 @@ export const peoplePages = pages
   .createApp()
   .get("/", async (c) => {
     const { email } = c.req.query();
-    // `?email=` is for links that know no more of a person: it leads to their page.
+    // `?email=` is for links that have only a person's email. It redirects to the person's page.
     if (email !== undefined) return c.redirect(personPath(workspacePath(c), email.trim().toLowerCase()), 303);
     const asked = readAddress(c);
     const people = await scanOn(asked.list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(asked.query, slice));
@@ -92,7 +92,7 @@ interface Props {
   minScore: number | null;
   days: DayRange;
   people: Scanned<PeoplePage>;
-  /** Whether the search finds nobody, and a receipt says that the person of this email was deleted. */
+  /** Whether the search has no results and a receipt proves that the person of this email was deleted. */
   wasDeleted: boolean;
   mayExport: boolean;
   nowMs: number;

@@ -250,7 +250,7 @@ const MATCHED_BY = {
   anonymous_id: "matched by anonymous id",
 } as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
 
-/** How a signal became this person's. The page's title has the email already. */
+/** The reason why a signal belongs to this person. The email is omitted, because the page's title has it. */
 function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   if (kind === "identify") return "links ids to the email";
   return (

@@ -26,7 +26,7 @@ import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
 
-/** The page shows at most so many rules, which have at most so many characters together, as JSON. */
+/** Limits of the rules on the page. SHOWN_CHARACTERS counts the JSON of all shown rules. */
 const SHOWN_RULES = 100;
 const SHOWN_CHARACTERS = 60_000;
 /** A longer file is not kept on the page between preview and import: the user chooses it again. */
@@ -163,9 +163,9 @@ interface PreviewProps {
 
 function ImportPreview(props: PreviewProps) {
   const { base, plan, stopped } = props;
-  const count = (what: RuleImportStep["what"]) => plan.steps.filter((step) => step.what === what).length;
-  const listed = (["refused", "changed", "added"] as const).flatMap((what) =>
-    plan.steps.filter((step): step is ShownStep => step.what === what),
+  const count = (kind: RuleImportStep["what"]) => plan.steps.filter((step) => step.what === kind).length;
+  const listed = (["refused", "changed", "added"] as const).flatMap((kind) =>
+    plan.steps.filter((step): step is ShownStep => step.what === kind),
   );
   const shown = firstSteps(listed);
   return (

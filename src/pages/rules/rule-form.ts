@@ -38,7 +38,7 @@ export function readRuleForm(data: FormData): RuleForm {
     name: text("name"),
     event: text("event"),
     match: text("match"),
-    // One more than the limit, so that the schema refuses the rule. The page shows no more rows than these.
+    // Reads at most one row above the limit, so that the schema refuses the rule and the page stays small.
     conditions: data
       .getAll("path")
       .slice(0, RULE_MAX_CONDITIONS + 1)
@@ -143,12 +143,12 @@ function conditionsOf(rows: readonly ConditionRow[], source: readonly MappingCon
   });
 }
 
-/** What a browser posts of a text in a `textarea`, with line ends as LF. */
+/** The text that a browser posts from a `textarea`, with line ends as LF. */
 function postedText(text: string): string {
   return text.replaceAll(/\r\n?/g, "\n").replaceAll("\0", "\uFFFD").toWellFormed();
 }
 
-/** What a browser posts of a text in an `input`. */
+/** The text that a browser posts from an `input`. */
 function postedInput(text: string): string {
   return postedText(text).replaceAll("\n", "");
 }

@@ -1,4 +1,4 @@
-/** The versions of a mapping rule: what changed, by whom, and restoring a version (design §8.5). */
+/** The versions of a mapping rule: changes, authors, and restoring a version (design §8.5). */
 import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
 import { findRuleVersion, listRuleVersions, type RuleVersion, type StoredRule } from "../../control/stored-rules.ts";

@@ -38,8 +38,8 @@ const accessDriver: SignInDriver = {
 };
 
 /**
- * The email that Access vouches for. Null: the request did not come through the application that ACCESS_AUD names (another
- * one of the account may let anybody in), or it came by a service token, which is no person.
+ * The email that Access vouches for. Null: the request did not come through the application that ACCESS_AUD names, or it
+ * came with a service token, which is no person. Another application of the account may let anybody in.
  */
 async function accessEmail(c: Ctx): Promise<string | null> {
   const { access } = c.executionCtx as ExecutionContext;

@@ -128,8 +128,8 @@ async function finishSignIn(
     attempt.codeVerifier,
     options,
   );
-  // Checks issuer, audience, times and nonce. The token comes from the provider itself over TLS, which stands for its
-  // signature (OpenID Connect Core 3.1.3.7, step 6).
+  // Checks issuer, audience, times and nonce. The token comes directly from the provider over TLS, which replaces
+  // the check of its signature (OpenID Connect Core 3.1.3.7, step 6).
   const tokens = await oauth.processAuthorizationCodeResponse(server, client, answer, {
     expectedNonce: attempt.nonce,
     requireIdToken: true,

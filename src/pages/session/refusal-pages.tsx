@@ -1,4 +1,4 @@
-/** Pages that say why somebody is not signed in, or why a form is refused. */
+/** Pages that explain a failed sign-in or a refused form. */
 import type { Context } from "hono";
 import { PERSON_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";

@@ -1,4 +1,4 @@
-/** Who makes a request of the pages, and what they may do, read anew with each request. */
+/** Reads the person and the role anew for each page request, so that a changed role takes effect at once. */
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
@@ -17,7 +17,7 @@ const KNOWN_SESSIONS = 10_000;
 /** Hashes of sessions that this isolate has found. Signed-in members do not wait while others send invented sessions. */
 const knownSessions = new Lru<string, true>(KNOWN_SESSIONS);
 
-/** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
+/** Sets `user`, `workspaces` and `db`, and for a path of their workspace `workspace` and `role`. Else redirects to sign-in. */
 export const requireSignIn = pages.createMiddleware(async (c, next) => {
   const driver = signInDriver(c);
   if (driver === null) return notFoundPage(c);
@@ -46,7 +46,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-/** Stands behind requireSignIn. A workspace of others gets the same answer as one that is nowhere. */
+/** Runs after requireSignIn. Another person's workspace gets the same answer as a missing workspace. */
 export const requireMember = pages.createMiddleware(async (c, next) => {
   if (c.get("workspace") === undefined) return notFoundPage(c);
   await next();

@@ -46,7 +46,7 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
   };
 }
 
-/** Opens a session with a new token and ends the browser's earlier one. False: nobody is a member by this email. */
+/** Opens a session with a new token and ends the browser's earlier one. False: no member has this email. */
 export async function startSession(c: Ctx, email: string, driver: SignInName): Promise<boolean> {
   const db = controlDatabase(c.env.DB);
   const before = tokenHash(c, "session");
@@ -65,7 +65,7 @@ export async function endSession(c: Ctx): Promise<void> {
   dropToken(c, "session");
 }
 
-/** The two cookies of sign-in: a random token each, of which the database has the SHA-256. */
+/** The two cookies of sign-in: a random token each. The database stores only its SHA-256. */
 type TokenCookie = "session" | "sign-in";
 
 const TOKEN_BYTES = 32;

@@ -1,10 +1,10 @@
 /**
- * The ways to sign in that SIGN_IN can name, and what has to be set for each. The check before a deployment reads this, in
- * Node and without the pages; what a way does is its driver (sign-in-drivers.ts).
+ * The ways to sign in that SIGN_IN can name, and the settings of each. The check before a deployment reads this file in
+ * Node, without the pages. drivers.tsx implements each way.
  */
 
 interface SignInSettings {
-  /** Why nobody may deploy this; null: it asks for a proof. */
+  /** Why a deployment must not use this way to sign in; null: it may. */
   unfit: string | null;
   /** Whether Cloudflare Access has to answer first on the paths of the pages. */
   behindAccess: boolean;

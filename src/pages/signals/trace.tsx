@@ -294,7 +294,7 @@ function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: Fat
   );
 }
 
-/** How often a rule with a frequency scores, or why it did not score here. */
+/** The frequency of a rule, or why the rule did not score here. */
 function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
   if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;

@@ -149,7 +149,7 @@ function StoragePanel({ room, nowMs }: { room: Room; nowMs: number }) {
   );
 }
 
-/** How full the store is, such as `1.2 MB of 9 GB (0.1 %)`. */
+/** Used size of the store, such as `1.2 MB of 9 GB (0.1 %)`. */
 export function storedText({ store }: Room): string {
   return `${byteSize(store.bytes)} of ${byteSize(store.maxBytes)} (${percentFull(store)})`;
 }
@@ -157,7 +157,7 @@ export function storedText({ store }: Room): string {
 const HOUR_MS = 3_600_000;
 const WINDOW_DAYS = DUPLICATE_WINDOW_WITH_ID_MS / DAY_MS;
 
-/** How far back duplicates are detected (design §8.2). */
+/** The period in which duplicates are detected (design §8.2). */
 export function duplicatesText({ duplicatesCoveredMs: coveredMs }: Room): string {
   if (coveredMs >= DUPLICATE_WINDOW_WITH_ID_MS) return `Detected within ${counted(WINDOW_DAYS, "day")}.`;
   const days = Math.floor(coveredMs / DAY_MS);

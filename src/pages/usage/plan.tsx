@@ -20,7 +20,7 @@ import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { type NoticeCopy, UsageHead } from "../usage-notices.tsx";
 
-/** Also the answer for a plan that is offered to other workspaces only, so that nobody learns that it exists. */
+/** Also the answer for a plan that is offered to other workspaces only, because its existence is secret. */
 const UNKNOWN_PLAN = "This plan does not exist.";
 
 export const planPages = pages
@@ -223,7 +223,7 @@ export function heldText(usage: Usage, stored: number): { fit: number; text: str
   return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
 }
 
-/** How close the workspace is to losing the extra room (spec §8.5), and how to keep it. */
+/** Says when the workspace loses the extra room (spec §8.5), and how to keep it. */
 export function extraRoomText(usage: Usage): NoticeCopy {
   const { paid, overages, streak, extraRoomRemoved } = usage;
   const used = ordinalsTaken(usage);

@@ -75,7 +75,7 @@ export function readAccountPage(
   const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
   if (row === undefined) return null;
   const claims = JSON.parse(row.claims) as ValueClaims;
-  // A template has no more targets, but an account may have had several templates.
+  // A template has at most this number of targets, but an account may have had several templates.
   const ids = [...new Set(Object.values(claims).map(({ signalId }) => signalId))].slice(0, TEMPLATE_MAX_MAPPINGS);
   const keyIds = new Map(ids.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
   const origins = Object.entries(claims).map(([target, { receivedAtMs: atMs, signalId }]) => {

@@ -1,6 +1,6 @@
 /**
- * Accounts as a batch reads and changes them (design §8.7): upserted by external id. Of several updates the latest received wins, field
- * by field, so any order of delivery gives the same account, as long as the account has room for every update.
+ * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update wins.
+ * So any order of delivery gives the same account, as long as the account has room for every update.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../domain/accounts/payload-template.ts";

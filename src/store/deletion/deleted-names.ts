@@ -61,7 +61,7 @@ export function isOfDeleted(
   return false;
 }
 
-/** For each person who was deleted after a signal was received: since when the name was theirs. */
+/** For each owner of the name who was deleted after the signal's receipt: the start of the ownership. */
 function deletedOwnersSince(
   sql: SqlStorage,
   name: Parameters<typeof hashOfName>[0],

@@ -42,7 +42,7 @@ export const DELETION_STEP_LINES = 2_000;
 export const FULL_DRAINED_MS = DAY_MS;
 const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 
-/** Dead letters per portion. Parsing a dead letter, deleting an id and rewriting a segment take as long as so many lines. */
+/** Dead letters per portion. The next constants are costs in lines: of a parsed dead letter, a deleted id, a rewritten segment. */
 const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 const IDENTITY_LINES = 2;

@@ -36,7 +36,7 @@ export interface Facts {
   rulesTried: number;
   /** Ids of rule outcomes, see state/rule-outcomes.ts. */
   outcomes: readonly number[];
-  /** Time of the deletion of the person. Afterwards the facts name nobody. */
+  /** Time of the deletion of the person. Afterwards the facts identify no person. */
   deletedAtMs: number | null;
 }
 

@@ -153,7 +153,7 @@ export class Originals {
     instances.push(new WeakRef(this));
     for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
       const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
-      // The received time of the segment stands for each hash. A wrong clock may have put it into the future.
+      // The segment's received time is used for each hash. It may be in the future because of a wrong clock.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);

@@ -92,7 +92,7 @@ export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: A
 
 // Claims and pairs
 
-/** Latest claims kept per id. An id with so many owners belongs to nobody. */
+/** Latest claims kept per id. An id with this number of owners belongs to no person. */
 export const IDENTITY_MAX_CLAIMS = 20;
 const PAIRS_MAX = 20;
 /** Maximum number of ids that follow a paired id to its owner, directly or through others. */
@@ -113,7 +113,7 @@ const INSERT = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) 
 const OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
   WHERE person_id = ? AND key > ? AND key < ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
-// Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of its own person.
+// Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of the deleted person.
 const DROP = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${IS_THERE} RETURNING person_id`;
 
 type IdCounts = Record<VisitorId["kind"], number>;

@@ -49,7 +49,7 @@ interface VisitorLines {
   seqs: readonly number[];
 }
 
-/** Links signals of visitors whom a batch identifies, in the transaction that records the batch. Jobs link the rest. */
+/** If a batch identifies visitors, links their signals in the transaction that records the batch. Jobs link the rest. */
 export function linkAtOnce(
   state: StoreState,
   people: People,
@@ -95,7 +95,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     const people = new People(state);
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
     const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
-    // Lines of an id without an owner wait for the next person whom the id names.
+    // Lines of an id without an owner wait for the id's next owner.
     const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const lines = linesOf(state, due.filter(isKnown));
     const listed = new Set(lines.flatMap(({ seqs }) => seqs));
@@ -209,7 +209,7 @@ class Linking {
     this.#state.signals.rewrite(segment, changes);
   }
 
-  /** Removes lines that are done or gone from the timelines. Returns the visitors for whom nothing could be done without payloads. */
+  /** Removes lines that are done or gone from the timelines. Returns the visitors that wait for payloads. */
   unlist(lines: readonly VisitorLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
     const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));

@@ -69,7 +69,7 @@ export class People {
   readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
   readonly identities: Identities;
-  /** People of whom a removed line was the source of a trait or of a time, see recount.ts. */
+  /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
   readonly news: ScoreNews | null;

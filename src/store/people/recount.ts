@@ -1,8 +1,8 @@
 /**
- * Two jobs that repair people after lines were removed from them. Each step is bounded; its row says what is left.
+ * Two jobs that repair people after lines were removed from them. Each step is bounded; its row stores the remaining work.
  *
  * - Recount: if a removed line was the source of a time or a trait, recompute it from the remaining lines, the latest first. Lines that
- *   are recorded meanwhile count as usual, and a line that is counted twice changes nothing.
+ *   are recorded meanwhile count as usual, and counting a line twice is harmless.
  * - Replace: if a removed match counted for a rule that scores once, search for the match that counts instead (scoring.ts).
  */
 import { isDropped, type Facts } from "../log/line.ts";
@@ -13,7 +13,7 @@ import { endReplacement } from "./scoring.ts";
 
 /** Budget of a step in lines: some 20 ms. */
 export const RECOUNT_STEP_LINES = 5_000;
-/** Unpacking a segment takes as long as counting so many lines. */
+/** Cost of unpacking a segment, in counted lines. */
 const SEGMENT_LINES = 60;
 /** Jobs that share the budget of a step. */
 const JOBS_PER_STEP = 50;

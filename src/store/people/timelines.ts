@@ -12,7 +12,7 @@ export const TIMELINE_ROW_CHARACTERS = 2_000;
 /** Characters of the latest entries in a person's own row. */
 const RECENT_ENTRIES_CHARACTERS = 512;
 
-/** What a signal scored. It outlives the signal. */
+/** The score of a signal. It outlives the signal. */
 export interface Scored {
   signalId: string;
   /** When the signal was received, in milliseconds since 1970. */

@@ -69,8 +69,8 @@ export function daysOf(
 /** Compares value by value; numbers and texts from the lowest. */
 export function ascending(a: Values, b: Values): number {
   for (const [index, value] of a.entries()) {
-    const other = b[index] ?? value;
-    if (value !== other) return value < other ? -1 : 1;
+    const compared = b[index] ?? value;
+    if (value !== compared) return value < compared ? -1 : 1;
   }
   return 0;
 }

@@ -23,7 +23,7 @@ import { counting, isScored, latestIdentities, toScoringSignals } from "./person
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 /** Budget of a page, in signals: some 20 ms, so that the store can answer other calls between two pages. */
 export const EXPORT_PAGE_ROWS = 1_000;
-/** Unpacking a segment, reading the ids or the timeline of a person, and passing an entry take as long as writing so many signals. */
+/** Costs in written signals: to unpack a segment, to read the ids or the timeline of a person, to skip an entry. */
 const SEGMENT_COST = 50;
 const PERSON_COST = 4;
 const ENTRY_COST = 0.05;

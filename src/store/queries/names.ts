@@ -1,6 +1,6 @@
 /**
- * Whom signals name in lists, traces and exports: the person of a signal, else the signal's own names. A deletion in progress shows no
- * more than a finished one.
+ * Names for signals in lists, traces and exports: the person of a signal, else the signal's own ids. A deletion in progress hides as much
+ * as a finished deletion.
  */
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { isOfDeleted } from "../deletion/deleted-names.ts";

@@ -20,7 +20,7 @@ import { groupOf } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 
-/** Unpacking a segment takes as long as looking at so many lines. */
+/** Cost of unpacking a segment, in examined lines. */
 const SEGMENT_COST = 10;
 /** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 100;
@@ -51,7 +51,7 @@ interface Step {
   order: ReceivedOrder;
 }
 
-/** `done` has no value, so that an exhausted source is told by undefined. */
+/** The return value is undefined, so that the caller recognizes an exhausted source. */
 type Steps = Generator<Step, undefined>;
 
 interface LineFilter extends Omit<FindFilter, "status"> {

@@ -23,7 +23,7 @@ import {
   type PersonRow,
 } from "./person-page.ts";
 
-/** People whom a search sorts: some 10 ms. If it finds more, it lists them by email. */
+/** Maximum number of results that a search sorts, in some 10 ms. More results are listed by email. */
 export const PEOPLE_SORTED = 5_000;
 /** People of one day who are sorted exactly by their last signal: some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
@@ -38,7 +38,7 @@ const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6
 /** Marks a cursor of a sorted search. */
 const SORTED = "sorted";
 
-/** How each order sorts the matches of a search. */
+/** The sort order of the matches of a search. */
 const SORTS = {
   newest: { column: "id", direction: -1 },
   email: { column: "id", direction: 1 },
@@ -64,7 +64,7 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
 
 /**
  * People with their ids and scores, the newest first, or the person with an email. A page of very large people is short. An invalid
- * cursor finds nobody.
+ * cursor gives an empty page.
  */
 export function readPeople(
   state: StoreState,
@@ -109,7 +109,7 @@ function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Pa
   const place = readCursor(cursor);
   const { text = "" } = query;
   if (text === "") return walk(sql, query, place, limit);
-  // A search that began by email goes on by email.
+  // A search that began in the order of emails keeps this order.
   const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
   const found = isByEmail ? null : searchSorted(sql, query, text, place, limit);
   return found ?? { ...searchByEmail(sql, query, text, place, limit), sorted: query.sort === "email" };

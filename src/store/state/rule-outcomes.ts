@@ -1,6 +1,6 @@
 /**
- * Outcomes of mapping rules: what each rule version scores (`RuleOutcomes`), which signal counts if a rule scores a person once
- * (`Once`), and how often each rule has scored, by day (`countScore`).
+ * Outcomes of mapping rules. `RuleOutcomes`: the scores of each rule version. `Once`: the signal that counts if a rule scores a
+ * person once. `countScore`: the number of scores of each rule, by day.
  */
 import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";

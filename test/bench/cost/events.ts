@@ -64,7 +64,7 @@ export async function measureEvents(running: RunningWorker): Promise<EventCost[]
   }
 }
 
-/** Signals, each of which lets a new person cross the threshold. */
+/** Sends signals. Each signal lets a new person cross the threshold. */
 function measure(running: RunningWorker, meter: MeterClient, key: string): Promise<Usage> {
   return meter.during(async () => {
     await sendPaced(running.origin, PACE, [202], (n) => ({

@@ -149,7 +149,7 @@ function dollars(amount: number): string {
   return amount < 10 ? `$${amount.toFixed(2)}` : `$${whole(amount)}`;
 }
 
-/** Three digits, because the figures are no more exact. */
+/** Three digits, which is the precision of the figures. */
 function whole(amount: number): string {
   return Number(amount.toPrecision(3)).toLocaleString("en");
 }

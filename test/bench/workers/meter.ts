@@ -57,7 +57,7 @@ const objects = new Map<string, ObjectMeter>();
 let usage: Usage = {};
 let countedAtMs = performance.now();
 let openMessages = 0;
-/** How far the clock that the code sees is ahead. */
+/** The lead of the code's clock over the real clock. */
 let aheadMs = 0;
 
 const realNow = Date.now.bind(Date);

@@ -31,7 +31,7 @@ const TICK_MS = 5;
 /** The runtime closes a connection that was silent for five seconds, maybe while a call is on its way. */
 const SILENT_MAX_MS = 2_000;
 
-/** @returns how many calls were due, and how many of them were sent: the others still waited for a connection at the end. */
+/** @returns the number of due calls and of sent calls. The rest still waited for a connection at the end. */
 export async function callSteadily<Sent extends Call>(
   options: OpenLoopOptions<Sent>,
   perSecond: number,

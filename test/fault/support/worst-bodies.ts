@@ -1,6 +1,6 @@
 /**
- * The worst bodies for each route that reads one: as large as its limit allows, larger, with as many fields, elements or
- * levels as fit, and with the characters that grow most when a page or an answer repeats them.
+ * The worst bodies for each route that reads one: as large as its limit allows, and larger. Some have as many fields,
+ * elements or levels as fit. Some have the characters that grow most when a page or an answer repeats them.
  */
 import { gzipSync } from "node:zlib";
 import {

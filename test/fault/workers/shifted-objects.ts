@@ -1,6 +1,6 @@
 /**
- * The service's objects with a clock that is CLOCK_AHEAD_MS ahead of the real one or behind it, so that no test waits
- * until signals are old. Alarms ring by that clock.
+ * The service's objects with a clock that is CLOCK_AHEAD_MS ahead of the real clock, or behind it. So no test waits until
+ * signals are old. Alarms ring by the shifted clock.
  */
 import { env } from "cloudflare:workers";
 import { Destinations as Notifications } from "../../../src/notifications/destinations.ts";

@@ -23,7 +23,7 @@ export interface HostileCase {
 
 type Shape = "method" | "path" | "query" | "headers" | "body" | "nothing";
 
-/** What is wrong with a call, the frequent ones several times. */
+/** The faulty part of a call. Frequent parts are listed several times. */
 const SHAPES = "method path path query query headers headers body body body nothing".split(" ") as readonly Shape[];
 
 /** The routes come from the routers, so that a new route is attacked automatically. */

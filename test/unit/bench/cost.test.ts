@@ -26,7 +26,7 @@ describe("the bill of the cost bench", () => {
     });
   });
 
-  it("charges nothing for what was not used", () => {
+  it("charges nothing for unused resources", () => {
     expect(billFor({}, 1, list("2026-01-01", { d1_rows_written: 1 })).dollars).toBe(0);
   });
 

@@ -33,17 +33,17 @@ test("a token is created at the first start, kept for later starts, and random",
 
 test.each([
   ["empty", "OPERATOR_TOKEN=\n", {}],
-  ["the one that was published", "OPERATOR_TOKEN=local-operator", {}],
-  ["the published one in quotes", 'OPERATOR_TOKEN = "local-operator"\nA=1', { A: "1" }],
-  ["one of two", "A=1\nOPERATOR_TOKEN=\nB=2\n", { A: "1", B: "2" }],
-])("where the token is %s, one is made, and what else is set stays", async (_, text, others) => {
+  ["the published token", "OPERATOR_TOKEN=local-operator", {}],
+  ["the published token in quotes", 'OPERATOR_TOKEN = "local-operator"\nA=1', { A: "1" }],
+  ["empty between two variables", "A=1\nOPERATOR_TOKEN=\nB=2\n", { A: "1", B: "2" }],
+])("if the token is %s, a token is created and the other variables stay", async (_, text, others) => {
   const file = await varsWith(text);
   const token = await operatorToken(file);
   expect(token).toMatch(/^[\w-]{32}$/);
   expect(parseEnv(await readFile(file, "utf8"))).toEqual({ OPERATOR_TOKEN: token, ...others });
 });
 
-test.each(["A=1", "A=1\n", "\nA=1\n"])("where %j is all that the file says, a line is added to it", async (text) => {
+test.each(["A=1", "A=1\n", "\nA=1\n"])("if the file contains only %j, a line is added to it", async (text) => {
   const file = await varsWith(text);
   const token = await operatorToken(file);
   expect(await readFile(file, "utf8")).toBe(`${text.trimEnd()}\nOPERATOR_TOKEN=${token}\n`);
@@ -59,8 +59,8 @@ test("a developer's token is kept", async () => {
 test.each([
   ["a quotation mark that is not closed", 'OPERATOR_TOKEN="mine\n'],
   ["a space", "OPERATOR_TOKEN=my token\n"],
-  ["a letter that no header carries", "OPERATOR_TOKEN=schlüssel\n"],
-])("a token with %s is refused with what to do, and the file stays", async (_, text) => {
+  ["a letter that is invalid in headers", "OPERATOR_TOKEN=schlüssel\n"],
+])("a token with %s is refused with advice, and the file stays", async (_, text) => {
   const file = await varsWith(text);
   await expect(operatorToken(file)).rejects.toThrow("Delete its line");
   expect(await readFile(file, "utf8")).toBe(text);

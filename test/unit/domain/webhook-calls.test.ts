@@ -21,7 +21,7 @@ const webhook: Webhook = {
   body: { [HOSTILE]: HOSTILE },
 };
 
-/** What a POSIX shell gives to curl. */
+/** The arguments that a POSIX shell passes to curl. */
 function argumentsOf(line: string): string[] {
   const script = `curl() { for word in "$@"; do printf '%s\\0' "$word"; done; }\n${line}`;
   return execFileSync("sh", ["-c", script], { encoding: "utf8" }).split("\0").slice(0, -1);

@@ -1,4 +1,4 @@
-/** What an isolate remembers of keys, and what it gathers of their refused calls. */
+/** The keys in an isolate's memory, and the collected counts of their refused calls. */
 import type { Context } from "hono";
 import { describe, expect, test } from "vitest";
 import type { AppEnv } from "../../../src/env.ts";
@@ -43,7 +43,7 @@ describe("a key with a pending look-up", () => {
 describe("summed-up refusals", () => {
   test("keep the first and the last time", async () => {
     const key = await knownKey("sk_refused");
-    // The counter has just been told: nothing is told in this test.
+    // Disables reports to the counter in this test.
     key.refusedReportMs = Number.POSITIVE_INFINITY;
     const context = { get: () => "req_1" } as unknown as Context<AppEnv>;
     for (const afterMs of [0, 300, 900]) {

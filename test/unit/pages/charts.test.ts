@@ -11,7 +11,7 @@ const TO = Date.parse("2031-03-14T20:58:00Z");
 
 /** Widths of a chart on a phone, of half a page and of a page, in units of the view box. */
 const WIDTHS = [340, 620, 1_080];
-/** Where the axis begins, and the space at its right. The labels of the vertical axis end at AXIS - 8. */
+/** Start of the axis, and the space at its right. The labels of the vertical axis end at AXIS - 8. */
 const [AXIS, RIGHT] = [40, 4];
 /** A digit of DejaVu Sans, the widest of the common system fonts, takes 0.636 of the font size; the mean letter less. */
 const widthOf = (text: string): number => text.length * 0.636 * 12;
@@ -55,7 +55,7 @@ describe("the time labels of a chart", () => {
     }
   });
 
-  test("never overlap each other or the vertical axis, whatever the time and the span", () => {
+  test("never overlap each other or the vertical axis, at any time and for any span", () => {
     const toMs = fc.integer({ min: Date.UTC(2020, 0), max: Date.UTC(2060, 0) });
     const spans = fc.oneof(
       fc.tuple(fc.integer({ min: 1, max: HOUR }), fc.constant(0)),

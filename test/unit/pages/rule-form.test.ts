@@ -193,7 +193,7 @@ describe("a form that is saved unchanged", () => {
       name: name.replaceAll(/\p{Cc}/gu, "") || "n",
       event: event.trim() || "e",
       scoring_signal: scoring_signal.replaceAll(/\p{Cc}/gu, "") || "s",
-      conditions: conditions.filter((one) => newRule.shape.conditions.safeParse([one]).success),
+      conditions: conditions.filter((row) => newRule.shape.conditions.safeParse([row]).success),
     }))
     .map((rule) => newRule.safeParse(rule))
     .filter((parsed) => parsed.success)
@@ -286,7 +286,7 @@ test("rows are added and removed, and blank rows are no conditions", () => {
   expect(withoutBlankRows({ ...FORM, conditions: half }).conditions).toEqual(half.slice(0, 2));
 });
 
-test("a posted form has each part of a rule, its conditions row by row, and defaults for what is missing", () => {
+test("a posted form has each part of a rule, its conditions row by row, and defaults for missing fields", () => {
   const posted = {
     name: "Asked",
     event: "Form *",

@@ -1,4 +1,4 @@
-/** Sign-in leads only to a page of a workspace, whatever the address says. */
+/** Sign-in redirects only to a page of a workspace, even if the address names another target. */
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";

@@ -146,9 +146,9 @@ describe("the effect of a change of plan or overages", () => {
     [{ accepted: 10, held: 10 }, "You can then release 10 held signals."],
     [{ accepted: 95, held: 10 }, "You can then release 5 held signals."],
   ])("at %j says: %s", (more, text) => {
-    const said = changeText(usage(more), to);
-    expect(said).toMatch(/^Takes effect with the next signal\. /);
-    expect(said).toContain(text);
+    const shown = changeText(usage(more), to);
+    expect(shown).toMatch(/^Takes effect with the next signal\. /);
+    expect(shown).toContain(text);
   });
 
   test("does not mention held signals if none fits", () => {
@@ -156,12 +156,12 @@ describe("the effect of a change of plan or overages", () => {
   });
 
   test("states the price of overages if one is configured", () => {
-    const said = (overagePrice: OveragePrice | null) =>
+    const textFor = (overagePrice: OveragePrice | null) =>
       changeText(usage({ accepted: 900 }), { ...to, ...on, overagePrice });
-    expect(said(null)).toContain("All signals are accepted. Those beyond 100 per period are billed.");
-    expect(said({ perThousand: 0.4, currency: "EUR" })).toContain("billed at €0.40 per 1,000.");
-    expect(said({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
-    expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
+    expect(textFor(null)).toContain("All signals are accepted. Those beyond 100 per period are billed.");
+    expect(textFor({ perThousand: 0.4, currency: "EUR" })).toContain("billed at €0.40 per 1,000.");
+    expect(textFor({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
+    expect(textFor({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
     expect([costText(2_500, null), costText(0, { perThousand: 0.4, currency: "EUR" })]).toEqual(["", ""]);
     expect(costText(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(" (about €1.00)");
   });
@@ -233,10 +233,10 @@ describe("the storage", () => {
   });
 
   test("counts waiting signals and names the age of the oldest", () => {
-    const said = (waiting: number, waitingSinceMs: number | null) =>
+    const textFor = (waiting: number, waitingSinceMs: number | null) =>
       waitingText(room({ waiting, waitingSinceMs }), NOW);
-    expect(said(1, NOW - 5_000)).toBe("1 signal is waiting; the oldest arrived just now.");
-    expect([said(0, null), said(0, NOW), said(3, null)]).toEqual(Array(3).fill("No signals are waiting."));
+    expect(textFor(1, NOW - 5_000)).toBe("1 signal is waiting; the oldest arrived just now.");
+    expect([textFor(0, null), textFor(0, NOW), textFor(3, null)]).toEqual(Array(3).fill("No signals are waiting."));
   });
 
   test.each([
@@ -244,7 +244,7 @@ describe("the storage", () => {
     [7 * DAY - 1, /^Detected within 6 days instead of 7 days/],
     [DAY, /^Detected within 1 day instead/],
     [DAY - 1, /^Detected within 23 hours instead/],
-  ])("that remembers ids for %i ms says how far back duplicates are detected", (duplicatesCoveredMs, text) => {
+  ])("states the period of duplicate detection if ids are kept for %i ms", (duplicatesCoveredMs, text) => {
     expect(duplicatesText(room({ duplicatesCoveredMs }))).toEqual(like(text));
   });
 });

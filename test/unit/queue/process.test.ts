@@ -78,7 +78,7 @@ describe("§8.2 an account update", () => {
       duplicateWindowMs: 0,
     }));
 
-  test("is a duplicate because of its Idempotency-Key within 7 days, whatever its content", () => {
+  test("is a duplicate because of its Idempotency-Key within 7 days, regardless of its content", () => {
     expect(update({ idem: "k1:0" }).duplicateWindowMs).toBe(DUPLICATE_WINDOW_WITH_ID_MS);
     expect(hashOf({ idem: "k1:0" })).not.toBeNull();
     expect(hashOf({ idem: "k1:0" }, "free", AT + 6 * 24 * 3_600_000)).toBe(hashOf({ idem: "k1:0" }));
@@ -97,7 +97,7 @@ describe("§8.2 an account update", () => {
 });
 
 describe("§8.2 a signal", () => {
-  test("that cannot be a duplicate has neither hash nor window", () =>
+  test("has neither hash nor window if it cannot be a duplicate", () =>
     expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
 });
 

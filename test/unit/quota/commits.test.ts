@@ -94,7 +94,7 @@ describe("a shared commit", () => {
     expect(senders.sizes).toEqual([1, 1, 1]);
   });
 
-  test("that fails rejects its calls, and the next commit returns each call its result", async () => {
+  test("rejects its calls if it fails, and the next commit returns each call its result", async () => {
     let isBroken = true;
     const commits = new SharedCommits<number, string>(
       (calls) => {

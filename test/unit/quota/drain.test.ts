@@ -321,7 +321,7 @@ describe("a full store", () => {
     expect(road.sentSince(calls)).toEqual(["[1]", "[1]"]);
   });
 
-  test("that does not answer gets the following rows as next probe, and the oldest after the last", async () => {
+  test("gets the following rows as next probe if it does not answer, and the oldest after the last", async () => {
     const road = await full();
     const calls = road.sent.length;
     for (let probes = 0; probes < 5; probes++) {

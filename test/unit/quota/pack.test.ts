@@ -57,7 +57,7 @@ describe("the rows of a commit", () => {
     expect(packer.rows().map(({ count }) => count)).toEqual([7]);
   });
 
-  test("are several rows above a message's size; an exactly full row takes no more", () => {
+  test("are several rows above a message's size; an exactly full row is closed", () => {
     const packer = new RowPacker(HEADER, 1, 0);
     const half = (MESSAGE_MAX_BYTES - ROW_HEADER_BYTES) / 2;
     for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], 1, 0);
@@ -93,7 +93,7 @@ describe("messages", () => {
     expect([packer.bytes, packer.isEmpty, packer.take("all", 9, 250_000)]).toEqual([0, true, []]);
   });
 
-  test("that would exceed the limit by a byte wait for the next call", () => {
+  test("wait for the next call if they would exceed the limit by a byte", () => {
     const packer = packed(60_000, 50_000, 40_000);
     expect(packer.take("all", 9, 109_999).map(({ rows }) => rows)).toEqual(["[1]"]);
     expect(packer.take("all", 9, 90_000).map(({ rows }) => rows)).toEqual(["[2]", "[3]"]);

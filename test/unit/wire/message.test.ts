@@ -214,7 +214,7 @@ describe("a queue message", () => {
     expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
   });
 
-  test.each(["", "hello"])("of no rows (%j) holds nothing", (text) => {
+  test.each(["", "hello"])("has no rows if its text is %j", (text) => {
     expect(readMessage(text)).toEqual({ workspaceId: text, low: 0, rows: [], unreadable: 0, newer: 0 });
   });
 });

@@ -6,7 +6,7 @@ import type { ControlDatabase } from "../../../src/control/database.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { findKey } from "../../../src/control/api-keys.ts";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
-import { replaceKey } from "../../../src/workspace/manage-keys.ts";
+import { rotateApiKey } from "../../../src/workspace/manage-keys.ts";
 import { admitCall } from "../../support/counter.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
@@ -78,7 +78,7 @@ describe("a rotation", () => {
     const broken = { ...env, QUOTA_COUNTER: down as unknown as typeof env.QUOTA_COUNTER };
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
-    await expect(replaceKey(workspace.context({ env: broken, by }), rotation)).rejects.toThrow("not answer");
+    await expect(rotateApiKey(workspace.context({ env: broken, by }), rotation)).rejects.toThrow("not answer");
     expect((await listed(workspace, key.id))?.status).toBe("Inactive");
     vi.useFakeTimers({ toFake: ["Date"], now: by.nowMs + KEY_CACHE_MS });
     expect(await status(workspace, key)).toBe(401);
@@ -91,7 +91,7 @@ describe("a rotation", () => {
     const by = { actor: "test", nowMs: Date.now() };
     const rotation = { keyId: key.id, overlap: "none", formToken: "form" } as const;
     expect(await rotateKey(workspace.context({ by }), { ...rotation, overlapMs: 0 })).toMatchObject({ ok: true });
-    const again = await replaceKey(workspace.context({ by }), rotation);
+    const again = await rotateApiKey(workspace.context({ by }), rotation);
     expect(again).toMatchObject({ ok: false, refusal: { reason: "made_before", key: { successorOf: key.id } } });
     // The counter refuses the key at once, regardless of cached facts.
     expect(await workspace.counter.admit(admitCall(1, { keyId: key.id }))).toEqual({ outcome: "key_deactivated" });
@@ -151,7 +151,7 @@ describe("a rotation", () => {
     await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
   });
 
-  test("whose form is sent twice at once creates one successor, one audit entry and one end of the old key", async () => {
+  test("creates one successor, one audit entry and one end of the old key if its form is sent twice at once", async () => {
     const workspace = await newWorkspace();
     const { key } = workspace;
     const db = controlDatabase(env.DB);

@@ -648,6 +648,7 @@ describe("unsuccessful look-ups are limited per isolate", () => {
     const workspace = await newWorkspace();
     const [known, fresh] = [workspace.key.key, await workspace.newKey()];
     expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
+    vi.setSystemTime(Date.now() + KEY_CACHE_MS - 2);
     const answers = await concurrently(10, MISSES_BURST + 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
     const missed = answers.filter(({ status }) => status === 401).length;
     // The bucket, the calls that penalised networks get per second, and calls in progress when the bucket ran empty.
@@ -658,6 +659,9 @@ describe("unsuccessful look-ups are limited per isolate", () => {
     expect((await problemOf(late)).detail).toContain("Too many calls with an unknown key");
     expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
     expect((await workspace.send(SIGNAL, { key: mistyped(known) })).status).toBe(401);
+    // Now the cached facts of the known key are too old, and it is looked up again.
+    vi.setSystemTime(Date.now() + 4);
+    expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
 
     vi.setSystemTime(Date.now() + 1_000);
     expect((await workspace.send(SIGNAL, { key: fresh.key })).status).toBe(202);

@@ -560,7 +560,7 @@ describe("§8.9: limits", () => {
     expect(await refusalOf(await post(BULK, await gzip(padded(16 * MB + 1)), compressed))).toEqual(tooLarge);
     expect(await refusalOf(await post(BULK, asStream(padded(16 * MB + 1))))).toEqual(tooLarge);
 
-    // To the byte: a fitting body is read, and its one signal is too large by itself; in an array it is not.
+    // A body of exactly the maximum is read. Alone, its signal is too large; in an array it is accepted.
     expect(await refusalOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
     expect((await post(WEBHOOK, await gzip(`[${padded(8 * MB - 2)}]`), compressed)).status).toBe(202);
     // A separate key: the charge of 8 MB has nearly used the burst of the other key.

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { DELIVERIES_KEPT, DESTINATIONS_MAX } from "../../../src/limits.ts";
-import { WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
+import { Deliveries, WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
 import { OLD_SECRETS_MAX } from "../../../src/notifications/roster.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
@@ -249,6 +249,24 @@ describe("a delivery", () => {
     );
     expect(page.end_reason).toBe("too_many");
   });
+});
+
+test("notifications whose transaction fails are not counted as waiting", async () => {
+  receiver.answer = () => new Response("no", { status: 500 });
+  const { id } = await harness.create(receiver);
+  vi.spyOn(Deliveries.prototype, "giveUpBeyond").mockImplementationOnce(() => {
+    throw new Error("The disk is full.");
+  });
+  const isRefused = await runInDurableObject(harness.object, (object) => {
+    try {
+      object.raise([crossed()]);
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  expect(isRefused).toBe(true);
+  expect(await harness.destination(id)).toMatchObject({ waiting: 0 });
 });
 
 describe("a change", () => {

@@ -21,7 +21,7 @@ newHarnessInEachTest((made) => {
   ({ harness, receiver } = made);
 });
 
-/** In steps, each of which makes the alarm due. */
+/** Lets days pass in steps. The alarm is due after each step. */
 async function pass(days: number): Promise<void> {
   for (let hours = 0; hours < days * 24; hours += 6) {
     // oxlint-disable-next-line no-await-in-loop -- time passes in order

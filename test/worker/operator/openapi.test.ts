@@ -50,7 +50,7 @@ describe("the document", () => {
   test("is OpenAPI 3.1 with all five ingestion endpoints and the operator API", () => {
     expect(api.openapi).toBe("3.1.0");
     const addresses = operations.map(({ method, path }) => `${method} ${path}`);
-    // Those of the operator API are the rows of the access table, which has each route once.
+    // The operator API's routes are the rows of the access table, which lists each route once.
     const ofOperator = Object.keys(ACCESS).filter((route) => route.includes(" /operator/"));
     expect(addresses.sort()).toEqual(
       [

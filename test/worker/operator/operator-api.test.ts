@@ -13,7 +13,7 @@ import { requestLog } from "../../../src/http/request-log.ts";
 import worker from "../../../src/index.ts";
 import { validationFailed } from "../../../src/operator/operation.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
-import { endKey } from "../../../src/workspace/manage-keys.ts";
+import { deactivateApiKey } from "../../../src/workspace/manage-keys.ts";
 import { d1Failing } from "../../support/faults.ts";
 import { until } from "../../support/until.ts";
 import {
@@ -198,7 +198,7 @@ describe("a request body", () => {
     expect(answer.status, JSON.stringify(answer.body).slice(0, 500)).toBe(200);
   });
 
-  test("that is missing counts as an empty object; the answer names the required fields", async () => {
+  test("counts as an empty object if it is missing; the answer names the required fields", async () => {
     expect(complaints(await post(""))).toEqual(["slug", "name", "plan"]);
   });
 
@@ -589,7 +589,7 @@ describe("§2.1, §3.1 API keys", () => {
     const workspace = await newWorkspace();
     const end = (revoke: () => Promise<void>) => {
       const counters = { getByName: () => ({ revoke }) } as object as Env["QUOTA_COUNTER"];
-      return endKey(workspace.context({ env: { ...env, QUOTA_COUNTER: counters } }), workspace.key.id);
+      return deactivateApiKey(workspace.context({ env: { ...env, QUOTA_COUNTER: counters } }), workspace.key.id);
     };
     const isActive = async () => (await findKey(db, workspace.id, workspace.key.id))?.deactivatedAt === null;
     await expect(end(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");

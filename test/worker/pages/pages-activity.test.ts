@@ -43,7 +43,7 @@ async function written(
 }
 
 describe("the activity page", () => {
-  test("lists changes in words, newest first, and leads to what was changed", async () => {
+  test("lists changes in words, newest first, and links to the changed objects", async () => {
     await of.owner.post(`${of.home}/settings/members`, { email: "new@example.com", role: "admin" });
     const rule = await newRule({ name: "<script>alert(1)</script>" });
     const key = await of.workspace.newKey({ name: "CRM <b>key</b>" });

@@ -149,7 +149,7 @@ describe("managers who connect a sender", () => {
   });
 });
 
-test("members who connect a sender see the steps and whom to ask, but no key", async () => {
+test("members who connect a sender see the steps and the people to ask, but no key", async () => {
   const { id, masked_key } = await newKey({ name: "Private name", secret: true });
   for (const [sender, expected] of [
     ["marketo", "Request Token Encoding"],

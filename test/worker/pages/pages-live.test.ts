@@ -93,7 +93,7 @@ describe("while the live page is open", () => {
     }
   });
 
-  test("removed and signed-out members get no more rows", async () => {
+  test("removed and signed-out members stop getting rows", async () => {
     const { workspace, path, owner, member } = await atLive();
     const watcher = await Watcher.begin(member, path, "signals");
     const otherWatcher = await Watcher.begin(owner, path, "signals");

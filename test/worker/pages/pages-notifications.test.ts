@@ -51,7 +51,7 @@ const activity = () => textAt(`${of.home}/settings/activity`);
 const deliveryOf = async (at: string) =>
   (await of.admin.read(at)).targets.find((target) => target.startsWith(`${at}/deliveries/dlv_`)) ?? "";
 
-test("a member learns whom to ask, and sees neither the menu entry nor the log entries", async () => {
+test("a member sees the people to ask, but neither the menu entry nor the log entries", async () => {
   await newWebhook();
   expect(await textAt(list)).toContain("CRM Webhook");
   const refused = await of.member.get(list);

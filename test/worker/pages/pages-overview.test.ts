@@ -53,7 +53,7 @@ describe("the first steps", () => {
   });
 });
 
-describe("what needs attention", () => {
+describe("the list of problems", () => {
   test("lists dead letters and held signals, and leads to the pages that fix them", async () => {
     const { workspace, home, member } = await newMembers({ signalLimit: 1 });
     await workspace.send([{ event: "a" }, { event: "b" }]);

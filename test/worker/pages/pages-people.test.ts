@@ -47,7 +47,7 @@ const did = (email: string, event = "e", at = NOW, more: object = {}): Partial<D
 /** Emails of the list's rows, in their order. */
 const listed = (page: Part) => page.rows.map((row) => row.only("th").text);
 
-/** What `read` finds on each page of a list, from the first to the last. */
+/** Collects the results of `read` on each page of a list, from the first to the last. */
 async function onAllPages(first: string, read: (page: Part) => string[]): Promise<string[]> {
   const seen: string[] = [];
   let path: string | undefined = first;

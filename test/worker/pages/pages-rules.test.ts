@@ -194,7 +194,7 @@ describe("a new rule", () => {
     expect(await focused(`/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
   });
 
-  test("that duplicates a rule has its content and starts disabled", async () => {
+  test("has the content of the rule that it duplicates, and starts disabled", async () => {
     const rule = await newRule({
       name: "\u{1F600}".repeat(250),
       match: "any",
@@ -576,7 +576,7 @@ test("members read a rule without any form", async () => {
   expect(page.forms(/^\/w\//)).toHaveLength(0);
 });
 
-test("an unknown rule is not found, whatever its id", async () => {
+test("an unknown rule is not found, even if its id is a property of every object", async () => {
   for (const id of ["constructor", "__proto__", "toString", "rule_none"])
     expect((await members.owner.get(`${base}/${id}`)).status).toBe(404);
 });

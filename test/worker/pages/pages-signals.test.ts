@@ -277,9 +277,11 @@ describe("the list of all signals", () => {
   });
 
   test("searches on until it finds a signal, and says how far it searched", async () => {
-    const others = Array.from({ length: LIST_SCAN_SIGNALS }, (_, n) => ({ payload: form(1, { properties: { n } }) }));
+    const unmatched = Array.from({ length: LIST_SCAN_SIGNALS }, (_, n) => ({
+      payload: form(1, { properties: { n } }),
+    }));
     const rare = (n: number) => ({ payload: form(n, { source: "shop" }) });
-    await deliverAll(rare(1), ...others);
+    await deliverAll(rare(1), ...unmatched);
     expect(rowsOf(await read("/all?source=shop"))).toEqual([expect.stringContaining("p1@example.com")]);
     await deliver(workspace.id, [{ id: "sig_new", ordinal: 9_000, ...rare(2) }]);
     const first = await read("/all?source=shop");

@@ -118,7 +118,8 @@ test("the rule editor draws at most one condition more than a rule may have", as
     const form: [string, string][] = [["do", action], ["event", "Visit"], ...rows];
     const { page } = await members.owner.post(`${members.home}/rules`, form);
     expect(page.all("input[name=path]").length).toBeLessThanOrEqual(RULE_MAX_CONDITIONS + 2);
-    if (action === "save") expect(page.text).toContain(`A rule has a list of at most ${RULE_MAX_CONDITIONS} conditions.`);
+    if (action === "save")
+      expect(page.text).toContain(`A rule has a list of at most ${RULE_MAX_CONDITIONS} conditions.`);
   }
 });
 

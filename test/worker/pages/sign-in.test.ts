@@ -382,7 +382,7 @@ describe("every page", () => {
     await team.owner.see(usage);
   });
 
-  test("that reads a form answers 400 to an unreadable one", async () => {
+  test("answers 400 to an unreadable form if it reads forms", async () => {
     const cookie = await team.owner.cookie();
     const withoutForm =
       /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|release|notifications\/[^/]+\/delete)$/;
@@ -454,7 +454,7 @@ describe("the limit of attempts", () => {
       "60",
       expect.stringContaining("Too many attempts"),
     ]);
-    // A penalised network has 50 look-ups a second; the burst allows no more.
+    // A penalised network has at most 50 look-ups a second, even in a burst.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
     const { d1, queries } = recordD1(env.DB);
     for (let n = 0; n < 100; n++)

@@ -4,6 +4,7 @@
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { cachedKey } from "../../../src/ingest/key-cache.ts";
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";
@@ -304,6 +305,20 @@ describe("the edge", () => {
     expect(await late.call()).toBe("accepted");
     await expectNewest(late);
   });
+});
+
+test("a key whose cached version D1 no longer has pushes the configuration once", async () => {
+  const late = await LateConfiguration.make(7);
+  await late.call();
+  const key = cachedKey(late.workspace.key.key, Date.now());
+  if (key === undefined) throw new Error("The key is not cached.");
+  key.configVersion += 1_000_000;
+  const before = late.pushed.length;
+  for (let calls = 0; calls < 3; calls++) {
+    await late.call();
+    await vi.waitFor(() => expect(late.pushed).toHaveLength(before + 1));
+    pass(11_000);
+  }
 });
 
 test("releases held signals by the newest plan, even before it reached the counter", async () => {

@@ -276,6 +276,19 @@ test("notifies a delay after ten minutes, and again only after recovery", async 
   expect(ofType(destinations.taken, "processing.late")).toEqual([oldest, again]);
 });
 
+test("notifies a destination of a delay that began before it subscribed again", async () => {
+  const { counter, destinations } = await counterThatTells({ signalLimit: 1_000 });
+  await counter.admit(1);
+  await ring(counter, PROCESSING_LATE_MS);
+  await handedOn(counter);
+  for (const types of [["period.closed" as const], [...eventTypes]]) {
+    await counter.stub.wantEvents({ types, thresholds: [] });
+  }
+  await ring(counter, PROCESSING_LATE_MS + MINUTE);
+  await handedOn(counter);
+  expect(ofType(destinations.taken, "processing.late")).toHaveLength(2);
+});
+
 describe("rows and alarms", () => {
   /** For a signal that arrives alone and is settled, on a counter that has had others. */
   async function costOf(types: EventType[], signals: number): Promise<{ rows: number; alarms: number }> {

@@ -27,7 +27,7 @@ const QUEUE_BATCH_BYTES = 256_000;
 
 const down: SendBatch = () => Promise.reject(new Error("queue is down"));
 
-/** What a counter gave to a queue: the messages of each `sendBatch`. */
+/** Records the messages that a counter sends to a queue, per `sendBatch`. */
 class Recorder {
   readonly #counter: TestCounter;
   readonly batches: Queued[][] = [];

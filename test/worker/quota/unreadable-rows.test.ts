@@ -49,8 +49,10 @@ test("sets an unreadable row aside after 45 minutes, shows it as in flight and b
   const [workspace, counter] = await withRows((body, index) => (index === 0 ? NONSENSE : body));
   const early = await afterAlarm(counter, UNREADABLE_AFTER_MS - 60_000);
   expect(early.aside).toEqual([]);
+  expect((await counter.stub.backlog()).unsettledSignals).toBe(2);
   const { rows, aside } = await afterAlarm(counter, 60_001);
   expect([rows, aside]).toEqual([[early.rows[1]], [early.rows[0]]]);
+  expect((await counter.stub.backlog()).unsettledSignals).toBe(2);
   // The resent message says that all earlier rows are settled.
   await until(async () => {
     const { lows } = await afterAlarm(counter, RESEND_AFTER_MS);

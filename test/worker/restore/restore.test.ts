@@ -377,7 +377,7 @@ describe("a message from before a restore", () => {
     ["first", (old: string, fresh: string) => [[old], [fresh]]],
     ["last", (old: string, fresh: string) => [[fresh], [old]]],
     ["together with a new one", (old: string, fresh: string) => [[old, fresh]]],
-  ])("that comes %s brings nothing back and settles no new signal, even if the clock went back", async (_, batches) => {
+  ])("brings nothing back and settles no new signal if it comes %s, despite a clock set back", async (_, batches) => {
     const { workspace, queue, useQueue } = await withQueue();
     await consumeMessages([await queued(workspace, queue, "a")]);
     const at = await moment(workspace);

@@ -1,5 +1,5 @@
 /**
- * Access: every route of the Worker, called by nobody, by the owner of another workspace, by each role and with the
+ * Access: calls every route of the Worker anonymously, as the owner of another workspace, in each role and with the
  * operator token. The routes come from the routers; a route without a row here fails.
  */
 import { env } from "cloudflare:workers";

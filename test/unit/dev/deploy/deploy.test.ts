@@ -1,4 +1,4 @@
-/** What `npm run deploy:check` finds missing, in the configuration and by what wrangler says; and that deploying refuses. */
+/** The findings of `npm run deploy:check` in the configuration and in wrangler's output. A deployment with findings is refused. */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
@@ -25,21 +25,21 @@ const QUEUES = ["signals", "deliveries", "signals-dlq"];
 const configured = (vars: Record<string, string> = {}): DeployConfig => ({
   ...BASE,
   vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
-  d1_databases: BASE.d1_databases.map((one) => ({ ...one, database_id: ID })),
+  d1_databases: BASE.d1_databases.map((database) => ({ ...database, database_id: ID })),
 });
 const section = (config: DeployConfig, environment?: string, hosts: string[] = []): Section => ({
   environment,
   config,
   hosts,
 });
-/** What is missing in this section of the file; a top level that nobody has deployed is beside an environment's. */
+/** Findings in this section of the file. For an environment, the file also has a top level that is not deployed. */
 const inConfig = (config: DeployConfig, environment?: string) =>
   missingInConfig(
     environment === undefined ? [section(config)] : [section(BASE), section(config, environment)],
     environment,
   ).map(({ what, how }) => `${what} → ${how}`);
 
-/** What is missing in a section of a file with this text. */
+/** Findings in a section of a file with this text. */
 function inFile(toml: string, environment?: string): string[] {
   const folder = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-toml-"));
   const file = path.join(folder, "wrangler.toml");
@@ -55,7 +55,7 @@ const PRODUCTION = TOML.replace(/database_id = ".*"/, `database_id = "${ID}"`)
   .replace('ACCESS_AUD = ""', 'ACCESS_AUD = "a1b2"')
   .replace("[vars]", '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n\n[vars]');
 
-/** The section of an environment as somebody writes it who repeats everything and renames what must be renamed. */
+/** A complete section of an environment: it repeats every binding and renames those that must differ. */
 function environmentLike(name: string, change: (lines: string) => string = (lines) => lines): string {
   const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(PRODUCTION)?.[0] ?? "";
   const queuesAndLimits =
@@ -249,9 +249,9 @@ describe("an environment", () => {
 
   test("may reuse names of another account, and of a top level that is not deployed", () => {
     const same = (lines: string) => lines.replaceAll('-staging"', '"');
-    const inAccounts = (own: string) =>
+    const inAccounts = (accountLine: string) =>
       inFile(
-        `account_id = "a"\n${PRODUCTION}${environmentLike("staging", (lines) => `${own}${same(lines)}`)}`,
+        `account_id = "a"\n${PRODUCTION}${environmentLike("staging", (lines) => `${accountLine}${same(lines)}`)}`,
         "staging",
       );
     expect(inAccounts('account_id = "b"\n')).toEqual([]);
@@ -287,8 +287,8 @@ const NO_LOGIN = `${ERROR}In a non-interactive environment, it's necessary to se
 const wranglerSaying =
   (says: Record<string, string | { code: number; out: string }>): Wrangler =>
   async (args) => {
-    const said = says[args.slice(0, args[0] === "r2" ? 3 : 2).join(" ")] ?? "";
-    return typeof said === "string" ? { code: 0, out: said } : said;
+    const answer = says[args.slice(0, args[0] === "r2" ? 3 : 2).join(" ")] ?? "";
+    return typeof answer === "string" ? { code: 0, out: answer } : answer;
   };
 
 const EVERYTHING = {
@@ -310,7 +310,7 @@ describe("the account", () => {
     expect(missingText([])).toBe("Nothing is missing.");
   });
 
-  test("that is empty lacks everything, each with the command that creates it", async () => {
+  test("lacks everything if it is empty, each with the command that creates it", async () => {
     const empty = {
       "d1 list": "[]",
       "secret list": { code: 1, out: NO_WORKER },
@@ -326,14 +326,14 @@ describe("the account", () => {
   });
 
   test("gets a hint if the database exists under another id", async () => {
-    const other = "9d9d9d9d-1111-4222-8333-444455556666";
-    const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: other, name: "signal-ingestion" }]) };
+    const otherId = "9d9d9d9d-1111-4222-8333-444455556666";
+    const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: otherId, name: "signal-ingestion" }]) };
     expect(await missing(databases)).toEqual([
-      { what: `There is no database ${ID}.`, how: `database_id = "${other}" in wrangler.toml` },
+      { what: `There is no database ${ID}.`, how: `database_id = "${otherId}" in wrangler.toml` },
     ]);
   });
 
-  test("that wrangler cannot read is not treated as empty, and the cause is printed once", async () => {
+  test("is not treated as empty if wrangler cannot read it, and the cause is printed once", async () => {
     const closed = { code: 1, out: NO_LOGIN };
     const found = await missing({
       "d1 list": closed,
@@ -433,7 +433,7 @@ test("a bucket with a jurisdiction is checked and created in that jurisdiction",
 });
 
 test.runIf(isLongRun)("npm run deploy changes nothing and fails while something is missing", () => {
-  // Whoever runs this may be logged in.
+  // The test must not use a developer's login.
   const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
   Object.assign(env, { HOME: path.join(ROOT, "node_modules"), XDG_CONFIG_HOME: "", WRANGLER_SEND_METRICS: "false" });
   const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], {

@@ -48,7 +48,7 @@ describe("§5 a new key", () => {
   });
 });
 
-test("§5 a new key has two characters of each kind, whatever is drawn", () => {
+test("§5 a new key has two characters of each kind for any random bytes", () => {
   for (const [from, count] of [
     [0, 10],
     [10, 26],

@@ -10,7 +10,7 @@ test("§5.6 only owners and admins manage keys and settings", () => {
 
 describe("changing the role of another member", () => {
   const ROLES: (Role | null)[] = ["owner", "admin", "member", null];
-  /** As `from>to`; "nobody" before the arrow means added, after it removed. */
+  /** As `from>to`: `nobody>to` adds a member, `from>nobody` removes one. */
   const allowed = (by: Role) =>
     ROLES.flatMap((from) =>
       ROLES.filter((to) => from !== to && canChangeMember(by, from, to)).map(

@@ -197,7 +197,7 @@ describe("§8.2 the duplicate key", () => {
     [{ ...call, id: 12 }, WEEK],
     [call, TEN_MINUTES],
     [{ ...call, messageId: null, id: "" }, TEN_MINUTES],
-    // Nobody is named.
+    // These identify no person.
     [{ event: "A", properties: {} }, undefined],
     [{ event: "A", email: "", userId: "null", anonymousId: "0" }, undefined],
     [{ event: "A", userId: "u-1" }, TEN_MINUTES],

@@ -74,7 +74,7 @@ describe("§8.1 an email address", () => {
     expect(emailProblem(email)).toBe(problem);
   });
 
-  test("has a problem exactly if it names nobody", () => {
+  test("has a problem exactly if it identifies no person", () => {
     const text = fc.oneof(fc.emailAddress(), fc.string(), fc.stringMatching(/^[a@/:<>. ]{0,8}$/));
     fc.assert(
       fc.property(text, (email) => {

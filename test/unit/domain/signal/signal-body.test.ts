@@ -85,7 +85,7 @@ describe("a body is read as if it were parsed as a whole", () => {
     ['{"batch":[1],"batch":[2,3]}', { several: [2, 3] }],
     ['{"batch":[1],"batch":5}', { single: { batch: 5 } }],
     ['{"a":{"batch":[1]}}', { single: { a: { batch: [1] } } }],
-    // An object that names an event is a signal, whatever else it carries.
+    // An object that names an event is a signal, regardless of its other fields.
     ['{"event":"x","batch":[1]}', { single: { event: "x", batch: [1] } }],
     ['{"type":"x","batch":[1]}', { single: { type: "x", batch: [1] } }],
     ['{"event":null,"type":" ","batch":[1]}', { several: [1] }],
@@ -207,7 +207,7 @@ describe("lines of JSON", () => {
     expect(details(text, lines)).toEqual([expect.stringContaining(where)]);
   });
 
-  test("that are invalid are reported with line number and bytes, counting empty lines", () => {
+  test("are reported with line number and bytes if they are invalid, counting empty lines", () => {
     const text = '{"a":1}\n\n{"a":}\n{"a":2}\r\n \r\nx\n';
     const [third, sixth] = [
       expect.stringMatching(/ at line 3, column 6: /),
@@ -241,7 +241,7 @@ describe("the limits of a body", () => {
     expect(codes(envelope(SIGNAL_MAX_BYTES + 1))).toEqual(["signal_too_large"]);
   });
 
-  test("allow SIGNAL_MAX_DEPTH levels and no more", () => {
+  test("allow at most SIGNAL_MAX_DEPTH levels", () => {
     const [most, more] = [`{"a":${nested(SIGNAL_MAX_DEPTH - 1)}}`, `{"a":${nested(SIGNAL_MAX_DEPTH)}}`];
     expect([codes(most), codes(more)]).toEqual([[null], ["signal_too_deep"]]);
     expect(codes(`[${most},${more}]`)).toEqual([null, "signal_too_deep"]);

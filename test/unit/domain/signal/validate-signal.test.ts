@@ -111,7 +111,7 @@ test("invariant 6: names with a key or a secret are refused without an echo", ()
   }
 });
 
-test("a signal is accepted if its email could become a link, but names nobody", () => {
+test("a signal is accepted if its email could become a link, but the email identifies no person", () => {
   for (const address of ["https://evil.example/login@x.co", "mailto:jane@example.com", "<jane@example.com>"]) {
     const payload = { email: address, event: "A" };
     expect(validateSignal(payload)).toEqual({ ok: true, value: payload });

@@ -531,7 +531,7 @@ describe("invariant 5: an account and its history", () => {
       .filter(({ before, after }) => before === null || textOf(before) !== textOf(after))
       .toReversed();
 
-  /** How often the most frequent value of a field was sent. */
+  /** The count of the most frequent value of a field. */
   const mostOften = (field: Field, updates: readonly Update[]) =>
     Math.max(...[...Map.groupBy(updates, ({ fields }) => textOf(fields[field])).values()].map(({ length }) => length));
 

@@ -577,7 +577,7 @@ test(
   ),
 );
 
-test("the trace of a person's signals shows no more during the deletion than after it", () =>
+test("the trace of a person's signals hides the same data during the deletion as after it", () =>
   inStore(async (store) => {
     const signals = many(DELETION_STEP_LINES + 700, (n) => form(JANE, n));
     const ids = store.record(NOW, ...signals, held(form(JANE, -1)), dead(form(JANE, -2))).slice(-4);

@@ -236,7 +236,7 @@ describe("a link job", () => {
       expect([store.linkJobs, visitorLists(store)]).toEqual([0, ["aa-0", "aa-2"]]);
     }));
 
-  test("ends if the id has lost its owner, and the lines wait for the next person whom the id names", () =>
+  test("ends if the id has lost its owner, and the lines wait for the id's next owner", () =>
     inStore(async (store) => {
       store.record(NOW, track({ anonymousId: "a-1" }));
       startLinkJob(store.sql, { kind: "anonymous_id", value: "a-1" }, NOW);

@@ -180,14 +180,14 @@ describe("a recount", () => {
 describe("the replacement of a match", () => {
   const LINES = 2 * REPLACE_STEP_ENTRIES + 10;
 
-  /** Ann's first signal scores; behind many others, more would. Then the first signal becomes Bob's, for whom no rule scores now. */
+  /** Ann's first signal scores; later signals would score too. Then the first one becomes Bob's, and no rule scores it now. */
   async function loseFirst(store: TestStore): Promise<void> {
     store.rulesVersion = 1;
     store.frequency = "once_per_day";
     store.record(NOW, identify(ANN, { anonymousId: "v-ann" }, { periodStartMs: NOW }));
     store.record(NOW + 1, visit({ userId: "u-bob" }));
-    const others = Array.from({ length: LINES }, () => visit({ event: "Other" }));
-    for (let from = 0; from < LINES; from += 1_000) store.record(NOW + 2, ...others.slice(from, from + 1_000));
+    const unscored = Array.from({ length: LINES }, () => visit({ event: "Other" }));
+    for (let from = 0; from < LINES; from += 1_000) store.record(NOW + 2, ...unscored.slice(from, from + 1_000));
     store.record(NOW + 3, visit(), visit({ more: 1 }));
     expect(store.scores).toEqual({ ann: 5 });
     store.record(NOW + 4, identify("bob@example.com", { userId: "u-bob" }, { periodStartMs: NOW }));

@@ -147,7 +147,7 @@ describe("an export of signals", () => {
     expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
   });
 
-  test("has each payload as it was sent, in one line, and a broken payload as text", async () => {
+  test("has each payload with its values as sent, in one line, and a broken payload as text", async () => {
     const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
     await deliver(workspace.id, [
       { id: "sig_a", payload: pretty },

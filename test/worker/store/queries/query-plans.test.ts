@@ -1,7 +1,7 @@
 /**
- * Design §3: no statement of the Durable Objects scans a table that grows with traffic or sorts it, so that the cost
- * of a call does not depend on the amount of stored data. Exception: a look-up by event passes over the narrow rows
- * of segments, one for hundreds of signals. Add each new call to CALLS.
+ * Design §3: no statement of the Durable Objects scans or sorts a table that grows with traffic. So the cost of a call
+ * does not depend on the amount of stored data. Exception: a look-up by event reads the narrow rows of segments, one
+ * for hundreds of signals. Add each new call to CALLS.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";

@@ -351,8 +351,8 @@ describe("the removal of a rule's scores", () => {
     "includes dropped signals, in steps that may crash, while an edited rule keeps their scores",
     withBench(async (bench) => {
       for (let segment = 0; segment < 20; segment++) {
-        const one = { who: `p${segment}` };
-        bench.record([...forms(6), ...forms(6, { who: "bob" }), one], [RULE, OTHER]);
+        const scored = { who: `p${segment}` };
+        bench.record([...forms(6), ...forms(6, { who: "bob" }), scored], [RULE, OTHER]);
         bench.store.seal();
       }
       expect(bench.store.sql.exec("SELECT count(*) AS rows FROM timelines").one()["rows"]).toBeGreaterThan(3);
