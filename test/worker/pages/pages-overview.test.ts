@@ -83,6 +83,11 @@ describe("the list of problems", () => {
     expect(attention(seen)).toHaveLength(1);
     expect(seen.text).not.toContain("CRM");
     expect(seen.only("#attention").targets).toEqual([`${home}/rejections?code=event_missing`]);
+    const later = new Date(Date.now() + 2 * DAY).toISOString();
+    await env.DB.prepare("UPDATE sessions SET expires_at = ?").bind(later).run();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY });
+    expect(attention(await admin.read(`${home}/`))).toEqual([]);
+    vi.useRealTimers();
   });
 
   test("lists failing destinations and keys that expire or are silent, to managers only", async () => {
