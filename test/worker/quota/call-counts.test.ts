@@ -397,17 +397,17 @@ describe("the key's page", () => {
   test("shows calls by day as a chart with a text alternative, and as a table", async () => {
     const { workspace, home, owner } = await newMembers();
     const path = `${home}/settings/api-keys/${workspace.key.id}`;
-    expect(textOf(await owner.see(path))).toContain("Calls None in the last 30 days.");
+    expect(textOf(await owner.see(path))).toContain("Calls No calls in the last 30 days.");
     for (let n = 0; n < 3; n++) await workspace.send({ event: "x", email: "a@example.com" });
     await workspace.send("{ nonsense");
     const html = await owner.see(path);
     const labels = readHtml(html)
       .all("svg")
       .map((chart) => chart.attribute("aria-label"));
-    expect(labels).toContain("3 calls accepted and 1 refused in 30 days. Most on one day: 4.");
+    expect(labels).toContain("3 calls accepted and 1 rejected in 30 days");
     const text = textOf(html);
-    expect(text).toContain("3 calls accepted and 1 refused in 30 days.");
+    expect(text).toContain("3 calls accepted and 1 rejected in 30 days.");
     const day = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" }).format(Date.now());
-    expect(text).toContain(`Day Accepted Refused ${day} 3 1`);
+    expect(text).toContain(`Day Accepted Rejected ${day} 3 1`);
   });
 });

@@ -175,7 +175,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       if (entry === undefined || (await workspace.store.deletionById(entry.target)) === null) {
         if (entry !== undefined) {
           for (const path of [`deletions/${entry.target}`, `${JANE}/deletion`]) {
-            expect(await member.see(`${home}/people/${path}`)).toContain("The deletion did not begin.");
+            expect(await member.see(`${home}/people/${path}`)).toContain("The deletion did not begin");
           }
         }
         expect(await scoreOf(workspace)).toBeDefined();

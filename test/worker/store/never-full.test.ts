@@ -293,10 +293,10 @@ describe("the pages and the health answer", () => {
       signals: 0,
       oldest_at: null,
     });
-    const text = await see("usage");
-    expect(text).toMatch(/Storage Used \d+(\.\d)? KB of 9 GB, 0\.0 % To be processed No signal waits\./);
-    expect(text).toContain("Duplicates are found 7 days back.");
-    expect(text).not.toMatch(/storage is (used|full)/);
+    const text = await see("usage/ledger");
+    expect(text).toMatch(/Storage Used \d+(\.\d)? KB of 9 GB \(0\.0 %\) Waiting No signals are waiting\./);
+    expect(text).toContain("Duplicates Detected within 7 days.");
+    expect(text).not.toMatch(/Storage is/);
   });
 
   test("warn from 80 % of the storage on, and suggest actions", async () => {
@@ -305,14 +305,13 @@ describe("the pages and the health answer", () => {
     const bytes = await storeBytes();
     await limitStore(Math.floor(bytes / 0.8) + 2);
     expect((await health()).status).toBe("ok");
-    expect(await see("usage")).not.toContain("of the storage is used.");
+    expect(await see("usage")).not.toContain("Storage is");
     await limitStore(Math.floor(bytes / 0.8));
     expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "store_filling" }] });
     const text = await see("usage");
-    expect(text).toContain("80 % of the storage is used.");
-    expect(text).toContain("Once it is full, signals are still accepted, but none is processed");
-    expect(text).toMatch(/keeps signals for a shorter time, delete people .* or ask the operator/);
-    expect(await see("signals")).not.toContain("The storage is full");
+    expect(text).toContain("Storage is 80 % full. Once it is full, signals are accepted but not processed.");
+    expect(text).toMatch(/choose a plan with a shorter retention, delete people .* or ask the operator/);
+    expect(await see("")).not.toContain("Storage full");
   });
 
   test("show how many signals wait, and since when, in a full store", async () => {
@@ -326,10 +325,10 @@ describe("the pages and the health answer", () => {
       outbox: { signals: unsettledSignals, oldest_at: new Date(oldestAtMs ?? 0).toISOString() },
     });
     const text = await see("usage");
-    expect(text).toContain("The storage is full: signals are accepted, but none is processed.");
-    expect(text).toContain(`${unsettledSignals} signals wait; the oldest came 3 minutes ago. None is lost`);
-    expect(text).toMatch(/keeps signals for a shorter time, delete people .* or ask the operator/);
-    expect(await see("signals")).toContain("The storage is full: signals are accepted, but none is processed.");
+    expect(text).toContain("Storage is full: signals are accepted but not processed.");
+    expect(text).toContain(`${unsettledSignals} signals are waiting; the oldest arrived 3 minutes ago. None is lost`);
+    expect(text).toMatch(/choose a plan with a shorter retention, delete people .* or ask the operator/);
+    expect(await see("")).toContain("Storage full");
   });
 
   test("show how far back duplicates are found if memory is short", async () => {
@@ -340,9 +339,9 @@ describe("the pages and the health answer", () => {
       });
     await cover(3.5 * DAY_MS);
     expect((await health()).duplicates_covered_seconds).toBe(3.5 * 86_400);
-    expect(await see("usage")).toContain("Duplicates are found 3 days back, instead of 7:");
+    expect(await see("usage/ledger")).toContain("Detected within 3 days instead of 7 days,");
     await cover(5 * 3_600_000);
-    expect(await see("usage")).toContain("Duplicates are found 5 hours back, instead of 7:");
+    expect(await see("usage/ledger")).toContain("Detected within 5 hours instead of 7 days,");
   });
 });
 
@@ -365,11 +364,11 @@ describe("senders to a full outbox", () => {
     expect(outbox.bytes).toBeLessThan(outbox.max_bytes + 50_000);
     expect(await workspace.books()).toMatchObject({ accepted: BULK_SIGNALS + ids.length, balanced: true });
     const text = await see("usage");
-    expect(text).toContain("As many signals wait to be processed as there is room for: calls are refused with a 503.");
-    expect(text).toContain("The storage is full.");
+    expect(text).toContain("Too many signals are waiting: calls are refused with a 503.");
+    expect(text).toContain("Storage is full.");
     const rejections = await see("rejections");
     expect(rejections).toContain("As many signals as there is room for wait to be stored.");
-    expect(rejections).toMatch(/Temporarily unavailable 503 unavailable .* See the usage\./);
+    expect(rejections).toMatch(/Temporarily unavailable 503 unavailable/);
 
     await limitStore(STORE_MAX_BYTES);
     await probe();
@@ -389,8 +388,8 @@ describe("senders to a full outbox", () => {
     expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });
     const text = await see("usage");
     expect(text).toContain("calls are refused with a 503.");
-    expect(text).toContain("The storage has room");
-    expect(text).not.toContain("The storage is full");
+    expect(text).toContain("Storage has room");
+    expect(text).not.toContain("Storage is full");
   });
 });
 
