@@ -6,7 +6,7 @@ import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { CheckField, Choice, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
+import { CheckField, Choice, FormEnd, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, PageHead, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
@@ -136,12 +136,7 @@ function NewKeyView(props: Props) {
           </div>
         </Panel>
         <TemplateEditor {...props} />
-        <div class="row">
-          <button class="primary">Create API key</button>
-          <a class="button" href={path}>
-            Cancel
-          </a>
-        </div>
+        <FormEnd submit="Create API key" cancel={path} />
       </form>
     </>
   );

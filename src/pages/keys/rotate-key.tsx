@@ -4,7 +4,7 @@ import { keyStatus } from "../../domain/keys/api-key.ts";
 import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-keys.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { FormErrors, SelectField } from "../kit/forms.tsx";
+import { FormEnd, FormErrors, SelectField } from "../kit/forms.tsx";
 import { PageHead, Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
@@ -123,12 +123,7 @@ function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime
             kept={apiKey.expiresAt}
             error={errors.lifetime}
           />
-          <div class="row">
-            <button class="primary">Rotate key</button>
-            <a class="button" href={path}>
-              Cancel
-            </a>
-          </div>
+          <FormEnd submit="Rotate key" cancel={path} />
         </form>
       </Panel>
     </>

@@ -143,6 +143,26 @@ export function CheckField({ name, label, hint, checked }: Labelled & { checked:
   );
 }
 
+/** The end of a form: the button that sends it, and a link that leaves it. @param props.cancel address of the link. */
+export function FormEnd({
+  submit,
+  tone = "primary",
+  cancel,
+}: {
+  submit: string;
+  tone?: "primary" | "danger";
+  cancel: string;
+}) {
+  return (
+    <div class="row">
+      <button class={tone}>{submit}</button>
+      <a class="button" href={cancel}>
+        Cancel
+      </a>
+    </div>
+  );
+}
+
 /** The errors of a form, shown above it. */
 export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly string[]; title?: string }) {
   if (errors.length === 0) return <></>;

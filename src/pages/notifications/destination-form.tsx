@@ -8,7 +8,7 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { name as nameSchema } from "../../http/fields.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { Choice, FormErrors, TextField } from "../kit/forms.tsx";
+import { Choice, FormEnd, FormErrors, TextField } from "../kit/forms.tsx";
 import { Json, PageHead, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { formText, pages, type PagesEnv } from "../pages-env.ts";
@@ -146,12 +146,7 @@ function formPage(c: Context<PagesEnv>, typed: TypedDestination, errors: Errors,
         <Panel title="Events" id="events">
           <Events typed={typed} error={errors.events} workspaceId={c.get("workspace").id} />
         </Panel>
-        <div class="row">
-          <button class="primary">{stored === undefined ? "Create destination" : "Save"}</button>
-          <a class="button" href={path + back}>
-            Cancel
-          </a>
-        </div>
+        <FormEnd submit={stored === undefined ? "Create destination" : "Save"} cancel={path + back} />
       </form>
     </>,
   );

@@ -8,7 +8,7 @@ import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { grouped } from "../kit/format.ts";
-import { FormErrors, TextField } from "../kit/forms.tsx";
+import { FormEnd, FormErrors, TextField } from "../kit/forms.tsx";
 import { Badge, Fact, FactList, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { formText, contextOf, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
@@ -139,12 +139,7 @@ function DeleteView({
             autofocus
             required
           />
-          <div class="row">
-            <button class="danger">Delete person</button>
-            <a class="button" href={path}>
-              Cancel
-            </a>
-          </div>
+          <FormEnd submit="Delete person" tone="danger" cancel={path} />
         </form>
       </Panel>
     </>
