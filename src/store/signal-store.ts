@@ -58,6 +58,7 @@ import type {
   RecordResult,
   RowToRecord,
   SignalToRecord,
+  StoreHealth,
 } from "./protocol/stored-signals.ts";
 import { findGroup, listEventGroups, queuePage, recentNames, suggestForRule } from "./queries/event-groups.ts";
 import { findSignals, latestSignals } from "./queries/newest-signals.ts";
@@ -430,7 +431,7 @@ export class SignalStore extends RestorableObject {
     return appliedVersions(this.state.sql);
   }
 
-  health() {
+  health(): StoreHealth {
     const { sql, originals, books } = this.state;
     return {
       totals: readTotals(books.totals, undefined),
@@ -477,8 +478,7 @@ export class SignalStore extends RestorableObject {
   overview(sinceDay: number, people: number) {
     const top = findPeople(this.state, { sort: "score", minScore: 1, sinceDay }, { cursor: null, limit: people });
     const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
-    const { totals, bytes, maxBytes } = this.health();
-    return { totals, bytes, maxBytes, isFull: this.#isFull(), hasPeople: anybody !== undefined, top };
+    return { totals: this.totals(), isFull: this.#isFull(), hasPeople: anybody !== undefined, top };
   }
 
   /** The latest people, event groups and accounts that match a text. Returns up to `limit` + 1 of each, to show that more exist. */
