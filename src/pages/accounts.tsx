@@ -2,14 +2,12 @@
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import * as z from "zod";
-import { keyNames } from "../control/api-keys.ts";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
 import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
 import type { AccountPage, AccountSummary, AccountsSort, ShownChange } from "../store/protocol/people-and-accounts.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { keyText, type KeyNames } from "./key-names.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
 import { Filters, NoMatches } from "./kit/filters.tsx";
 import { grouped } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
@@ -57,15 +55,13 @@ export const accountPages = pages
     );
   })
   .get("/one", async (c) => {
-    const { id } = c.get("workspace");
     const externalId = (c.req.query("external_id") ?? "").slice(0, IDENTITY_MAX_LENGTH);
     const list = new ListAddress(`${workspacePath(c)}/accounts/one`, c.req.query());
     list.use("External id", "", { external_id: externalId });
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
-    // Spec §1: only owners and admins may see keys.
-    const keys = canManageKeys(c.get("role")) ? await keyNames(c.get("db"), id, keyIds) : null;
+    const keys = await readKeyNames(c, keyIds);
     const view = { base: workspacePath(c), account, keys, list };
     return page(c, { title: externalId, section: "accounts" }, <AccountView {...view} />);
   });
@@ -115,8 +111,7 @@ function NoAccounts({ c }: { c: Context<PagesEnv> }) {
 interface Props {
   base: string;
   account: AccountPage;
-  /** Names of keys by their ids; null: the viewer may not see keys. */
-  keys: KeyNames | null;
+  keys: KeyNames;
   list: ListAddress;
 }
 
@@ -188,7 +183,7 @@ function Values({ base, account, keys, title, rows }: Props & { title: string; r
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;
     const { atMs, signalId, keyId } = found;
-    const key = keyId === null ? undefined : keys?.get(keyId);
+    const key = keyId === null ? undefined : keys.get(keyId);
     return (
       <div class="row small">
         <Time ms={atMs} />

@@ -1,6 +1,5 @@
 /** Settings › Activity: the audit log. Members see no entries about API keys (spec §1) and notifications. */
 import type { Context } from "hono";
-import { keyNames } from "../control/api-keys.ts";
 import {
   AUDIT_WINDOW_ENTRIES,
   type AuditAction,
@@ -17,7 +16,7 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import { ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
-import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter } from "./key-names.tsx";
+import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
 import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { DayFields, NameField, SelectField } from "./kit/forms.tsx";
@@ -88,7 +87,7 @@ export const activityPages = pages.createApp().get("/", async (c) => {
     return { ...found, complete: found.items.length > 0 || found.next === null };
   });
   const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
-  const keys = canManageKeys(c.get("role")) ? await keyNames(db, id, keyIds) : new Map<string, never>();
+  const keys = await readKeyNames(c, keyIds);
   const view = { ...asked, entries, actors, names: { keys, plans }, base: workspacePath(c), nowMs: Date.now() };
   return page(c, { title: "Activity", section: "activity" }, <ActivityView {...view} />);
 });

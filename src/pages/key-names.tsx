@@ -14,6 +14,12 @@ import type { PagesEnv } from "./pages-env.ts";
 /** Keys by id. */
 export type KeyNames = ReadonlyMap<string, KeyName>;
 
+/** Names of these keys. Empty for members, who may not see keys (spec §1). */
+export async function readKeyNames(c: Context<PagesEnv>, keyIds: readonly string[]): Promise<KeyNames> {
+  if (!canManageKeys(c.get("role"))) return new Map();
+  return keyNames(c.get("db"), c.get("workspace").id, [...new Set(keyIds)]);
+}
+
 /** A key in a sentence, an option or a chip. @param key undefined: unknown, or not visible to the member. */
 export function keyText(key: KeyName | undefined, keyId: string): string {
   return key === undefined ? `API key …${keyId.slice(-4)}` : `${key.name} (${key.maskedKey})`;

@@ -3,16 +3,15 @@
  * top. Without a script, a link reloads the page.
  */
 import type { Context } from "hono";
-import { type KeyName, keyNames } from "../control/api-keys.ts";
+import type { KeyName } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
-import { keyText, KeyTitle } from "./key-names.tsx";
+import { keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
 import { Filters } from "./kit/filters.tsx";
 import { counted, signed } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
@@ -134,8 +133,10 @@ function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: n
 
 /** Refused calls, with the names of their keys for members who may see keys (spec §1). */
 async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<LiveItem[]> {
-  const keyIds = canManageKeys(c.get("role")) ? rejections.map(({ keyId }) => keyId) : [];
-  const names = await keyNames(c.get("db"), c.get("workspace").id, keyIds);
+  const names = await readKeyNames(
+    c,
+    rejections.map(({ keyId }) => keyId),
+  );
   return rejections.map(({ lastAtMs, keyId, code, cause, detail, requestId, calls, signals }) => {
     const many = calls > 1 ? `${counted(calls, "call")}. ` : signals > 1 ? `${counted(signals, "signal")}. ` : "";
     return {

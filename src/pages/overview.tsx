@@ -1,7 +1,7 @@
 /** Overview: the first page after sign-in. What happened in the last days, and what needs attention. */
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
-import { keyNames, keysToWatch, listKeys } from "../control/api-keys.ts";
+import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
@@ -23,7 +23,7 @@ import { ago, counted, day, grouped } from "./kit/format.ts";
 import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
-import { keyText, type KeyNames } from "./key-names.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { Dismiss, isDismissed } from "./usage-bar.tsx";
@@ -60,8 +60,10 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
     canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],
     readSteps(c),
   ]);
-  const keyIds = canManageKeys(role) ? counter.rejections.map(({ keyId }) => keyId) : [];
-  const names = await keyNames(db, id, [...new Set(keyIds)]);
+  const names = await readKeyNames(
+    c,
+    counter.rejections.map(({ keyId }) => keyId),
+  );
   const facts = { base: workspacePath(c), counter, store, failing, keys, keyNames: names, nowMs };
   const done = { ...steps, signal: hasSignals(store), person: store.hasPeople };
   const showsSteps = !Object.values(done).every(Boolean) && !isDismissed(c, "first-steps", "all");

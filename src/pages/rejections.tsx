@@ -1,14 +1,11 @@
 /** Rejections (spec §7): refused calls by key and reason, with what the sender should change. */
-import type { Context } from "hono";
-import { keyNames } from "../control/api-keys.ts";
 import type { RefusalCode, Rejection, RejectionReason } from "../domain/keys/refusal.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
-import { type KeyNames, keyText, KeyTitle } from "./key-names.tsx";
+import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
 import { Filters, NoMatches } from "./kit/filters.tsx";
 import { counted } from "./kit/format.ts";
 import { DayFields, SelectField } from "./kit/forms.tsx";
@@ -16,7 +13,7 @@ import { type DayRange, ListAddress } from "./kit/list-address.ts";
 import { Clamped, PageHead, Panel, ShortId, Time } from "./kit/parts.tsx";
 import { type Column, Count, Pager, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { pages, workspacePath } from "./pages-env.ts";
 
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
@@ -26,7 +23,10 @@ const CODES = optionsOf("Any", REFUSALS);
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const base = workspacePath(c);
   const kept = await quotaCounter(c.env, c.get("workspace").id).rejections(REJECTIONS_KEPT);
-  const names = await namesOf(c, kept);
+  const names = await readKeyNames(
+    c,
+    kept.map(({ keyId }) => keyId),
+  );
   const list = new ListAddress(`${base}/rejections`, c.req.query());
   const code = list.choice("code", "Reason", CODES, "");
   const keyId = c.req.query("key") ?? "";
@@ -65,16 +65,6 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     </>,
   );
 });
-
-/** Names of the keys, empty for members: only owners and admins may see keys (spec §1). */
-async function namesOf(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<KeyNames> {
-  if (!canManageKeys(c.get("role"))) return new Map();
-  return keyNames(
-    c.get("db"),
-    c.get("workspace").id,
-    rejections.map(({ keyId }) => keyId),
-  );
-}
 
 export interface RejectionGroup extends RejectionReason {
   calls: number;
