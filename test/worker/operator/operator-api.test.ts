@@ -82,7 +82,7 @@ describe("authorisation", () => {
   });
 
   test("limits wrong tokens by network with a 429, and still accepts the right one", async () => {
-    const tryToken = (token: string, address = "198.51.100.7") =>
+    const tryToken = (token: string, address = "198.51.100.70") =>
       askOperator("GET", "/plans", undefined, { authorization: `Bearer ${token}`, "cf-connecting-ip": address });
     let limited: OperatorAnswer | undefined;
     for (let tries = 0; tries < 650 && limited === undefined; tries += 25) {
