@@ -7,6 +7,7 @@
 import type { Evaluation } from "../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import { groupSource } from "../domain/signal/identity.ts";
+import type { Occurred } from "../domain/signal/occurred-at.ts";
 import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import { Accounts } from "./accounts/accounts.ts";
@@ -31,6 +32,7 @@ interface PendingSignal {
   visitor: Omit<NormalisedSignal, "properties"> | null;
   evaluation: Evaluation | null;
   order: ReceivedOrder;
+  occurred: Occurred;
   status: Exclude<LineStatus, "released"> | "dead";
   /** Why the signal is a dead letter; null: it is none. */
   deadReason: string | null;
@@ -92,6 +94,7 @@ function toPending(signal: SignalToRecord): PendingSignal {
     visitor: isOfVisitor ? work.normalised : null,
     evaluation: isOfVisitor ? work.evaluation : null,
     order: { receivedAtMs, ordinal },
+    occurred: isOfVisitor ? work.occurred : { ms: receivedAtMs, from: "received" },
     status: "processed",
     deadReason: work.kind === "dead" ? work.reason : null,
     isDeleted: false,
@@ -153,7 +156,7 @@ function isOfDeletedPerson(
  * Notes what a signal says about its visitor (spec §6, identify). Without an email there is no person and no link, but ids that are
  * named together belong to one visitor.
  */
-function addIdentities({ status, signal, visitor, order }: PendingSignal, people: People): void {
+function addIdentities({ status, signal, visitor, order, occurred }: PendingSignal, people: People): void {
   if (status !== "processed" || visitor === null) return;
   const { email, userId, anonymousId, previousId } = visitor;
   const user: VisitorId | null = userId === undefined ? null : { kind: "user_id", value: userId };
@@ -165,18 +168,18 @@ function addIdentities({ status, signal, visitor, order }: PendingSignal, people
   }
   const anonymous: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
   if (email !== undefined) {
-    const personId = people.personFor(email, order);
+    const personId = people.personFor(email, occurred.ms);
     for (const id of [user, anonymous]) if (id !== null) people.identities.claim(id, { ...order, personId });
   } else if (user !== null && anonymous !== null) people.identities.pair(user, anonymous, order);
 }
 
 /** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
 function assignOwner(pending: PendingSignal, people: People): void {
-  const { visitor, evaluation, order } = pending;
+  const { visitor, evaluation, order, occurred } = pending;
   if (pending.status !== "processed" || visitor === null) return;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
   // Without an evaluation, a rule needs the owner's email: the rules run when the signal is linked.
-  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order);
+  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order, occurred.ms);
   if (pending.owner !== null) pending.matches = evaluation?.matches ?? [];
   else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
@@ -214,7 +217,7 @@ function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): 
 
 function recordedFacts(state: StoreState, pending: PendingSignal, status: LineStatus, nowMs: number): Facts {
   const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
-  const { visitor, evaluation, original, owner } = pending;
+  const { visitor, evaluation, original, owner, occurred } = pending;
   const { kind } = pending.signal.work;
   // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
   // finds the original, and would not find the duplicate.
@@ -227,6 +230,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
   return {
     admission: { ...admission, ...source, ...idempotency },
     recordedAtMs: nowMs,
+    occurred,
     kind: kind === "dead" ? "signal" : kind,
     status,
     event: visitor?.event ?? null,

@@ -179,7 +179,7 @@ export const once = sqliteTable(
   {
     person_id: integer().notNull(),
     rule_id: text().notNull(),
-    /** UTC day on which the signal was received. */
+    /** UTC day on which the signal occurred. */
     day: integer().notNull(),
     signal_id: text().notNull(),
   },

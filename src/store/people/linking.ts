@@ -227,7 +227,7 @@ class Linking {
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(facts, admission) : null;
+    const owner = isOpen ? this.#people.ownerOf(facts, admission, facts.occurred.ms) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);

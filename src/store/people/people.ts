@@ -92,8 +92,8 @@ export class People {
   }
 
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
-  ownerOf(visitor: VisitorNames, order: ReceivedOrder): Owner | null {
-    if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, order), by: "email" };
+  ownerOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): Owner | null {
+    if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, occurredMs), by: "email" };
     for (const id of idsOf(visitor)) {
       const claim = claimInForce(this.identities.claimsOf(id), order);
       if (claim !== undefined) return { personId: claim.personId, by: id.kind };
@@ -101,9 +101,10 @@ export class People {
     return null;
   }
 
-  personFor(email: string, { receivedAtMs }: ReceivedOrder): number {
+  /** @param occurredMs when the signal that names the person occurred. */
+  personFor(email: string, occurredMs: number): number {
     if (!this.#known.email.has(email)) this.#read("email", [email]);
-    return (this.#known.email.get(email) ?? this.#create(email, receivedAtMs)).now.id;
+    return (this.#known.email.get(email) ?? this.#create(email, occurredMs)).now.id;
   }
 
   emailOf(personId: number): string | null {
@@ -156,9 +157,9 @@ export class People {
     const [first] = lines;
     if (person === null || first === undefined) return;
     if (keptUntilMs !== null) {
-      const { receivedAtMs } = first.admission;
-      if (person.now.first_seen > keptUntilMs) person.now.first_seen = receivedAtMs;
-      if (person.now.last_seen > keptUntilMs) person.now.last_seen = receivedAtMs;
+      const { ms } = first.occurred;
+      if (person.now.first_seen > keptUntilMs) person.now.first_seen = ms;
+      if (person.now.last_seen > keptUntilMs) person.now.last_seen = ms;
     }
     for (const facts of lines) learn(person, facts);
   }
@@ -195,9 +196,9 @@ export class People {
     return this.#known.id.get(personId) ?? null;
   }
 
-  #create(email: string, receivedAtMs: number): KnownPerson {
+  #create(email: string, occurredMs: number): KnownPerson {
     const id = this.#state.books.nextPersonId++;
-    const seen = { first_seen: receivedAtMs, last_seen: receivedAtMs, last_day: dayOf(receivedAtMs) };
+    const seen = { first_seen: occurredMs, last_seen: occurredMs, last_day: dayOf(occurredMs) };
     return this.#add({ before: null, now: { ...NOBODY, id, email, ...seen }, traitOrders: {}, entries: [] });
   }
 
@@ -274,10 +275,10 @@ export class People {
 }
 
 /** Takes over a line's traits and time. Of conflicting traits the latest received wins, field by field. */
-function learn({ now, traitOrders }: KnownPerson, { admission, traits }: Facts): void {
+function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
   const { receivedAtMs, ordinal } = admission;
-  now.first_seen = Math.min(now.first_seen, receivedAtMs);
-  now.last_seen = Math.max(now.last_seen, receivedAtMs);
+  now.first_seen = Math.min(now.first_seen, occurred.ms);
+  now.last_seen = Math.max(now.last_seen, occurred.ms);
   now.last_day = dayOf(now.last_seen);
   for (const trait of TRAIT_NAMES) {
     const value = traits[trait];
@@ -289,9 +290,9 @@ function learn({ now, traitOrders }: KnownPerson, { admission, traits }: Facts):
 }
 
 /** Removes the traits that came from a line. Returns whether a trait or a time came from it. */
-function forget({ now, traitOrders }: KnownPerson, { admission, traits }: Facts): boolean {
+function forget({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
   const { receivedAtMs, ordinal } = admission;
-  let isSource = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
+  let isSource = occurred.ms === now.first_seen || occurred.ms === now.last_seen;
   for (const trait of TRAIT_NAMES) {
     const order = traitOrders[trait];
     if (traits[trait] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;

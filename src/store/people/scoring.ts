@@ -94,7 +94,7 @@ export class Scoring {
   /** Whether a match can count. @param taken days and rules of known counting matches: a person may have thousands of lines. */
   #isOpen(person: Person, scored: Scored, outcome: number, taken: Set<string>): boolean {
     const match = this.#state.outcomes.get(outcome);
-    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.atMs)}`;
+    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.occurredMs)}`;
     if (taken.has(occasion)) return false;
     if (this.#state.once.isOpen(person.id, scored, match)) return true;
     taken.add(occasion);
@@ -138,8 +138,8 @@ export function evaluateStored(
 
 /** The matches of a line that count. */
 export function countedMatches({ once, outcomes }: StoreState, facts: Facts): RuleMatch[] {
-  const { owner, admission } = facts;
+  const { owner, admission, occurred } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
   return outcomes.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
 }

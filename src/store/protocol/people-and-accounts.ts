@@ -16,7 +16,9 @@ export interface ScoringSignal {
   ruleId: string;
   ruleVersion: number;
   signalId: string;
+  /** When the signal was received, and when it occurred. */
   atMs: number;
+  occurredAtMs: number;
 }
 
 export interface Person extends PersonTraits {
@@ -96,7 +98,7 @@ export interface RuleShare {
   ruleId: string;
   points: number;
   times: number;
-  /** When the latest of these signals was received. */
+  /** When the latest of these signals occurred. */
   latestMs: number;
 }
 

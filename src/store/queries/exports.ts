@@ -55,6 +55,8 @@ const SIGNAL_COLUMNS: Columns = {
   verdict: "value",
   ordinal: "value",
   received_at: "time",
+  occurred_at: "time",
+  occurred_from: "value",
   recorded_at: "time",
   duplicate_of: "value",
   linked_at: "time",
@@ -83,6 +85,7 @@ const SCORE_COLUMNS: Columns = {
   scoring_signal: "value",
   points: "value",
   at: "time",
+  occurred_at: "time",
 };
 
 /** A page of an export. @throws when payloads in R2 cannot be read: an export never omits data silently. */
@@ -167,6 +170,7 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
         scoring_signal: scored.scoringSignal,
         points: scored.points,
         at: scored.atMs,
+        occurred_at: scored.occurredAtMs,
       }));
       const place = { person: id, after: stored.seq, lastPerson, lastSeq };
       yield { rows, place, cost: rows.length + ENTRY_COST };
@@ -286,6 +290,8 @@ class SignalSteps {
       verdict: admission.verdict,
       ordinal: admission.ordinal,
       received_at: admission.receivedAtMs,
+      occurred_at: facts.occurred.ms,
+      occurred_from: facts.occurred.from,
       recorded_at: facts.recordedAtMs,
       duplicate_of: facts.duplicateOf,
       linked_at: facts.linkedAtMs,
@@ -321,6 +327,8 @@ class SignalSteps {
       verdict,
       ordinal,
       received_at: row.received_at,
+      occurred_at: row.received_at,
+      occurred_from: "received",
       recorded_at: row.recorded_at,
       points: 0,
       dead_reason: isHidden ? "" : row.reason,

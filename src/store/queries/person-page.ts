@@ -98,7 +98,7 @@ function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry
 }
 
 function toTimelineSignal(facts: Facts): TimelineSignal {
-  const { admission, kind, status, event, source, owner, linkedAtMs } = facts;
+  const { admission, occurred, kind, status, event, source, owner, linkedAtMs } = facts;
   return {
     id: admission.id,
     kind,
@@ -109,6 +109,8 @@ function toTimelineSignal(facts: Facts): TimelineSignal {
     namedByValue: owner === null ? null : facts[NAMING_FIELD[owner.by]],
     linkedAtMs,
     receivedAtMs: admission.receivedAtMs,
+    occurredAtMs: occurred.ms,
+    occurredFrom: occurred.from,
   };
 }
 
@@ -117,7 +119,7 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve of a person's score by the received times of the latest signals, which may have been linked late. */
+/** The curve of a person's score by the times at which the latest recorded signals occurred. */
 function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
@@ -126,7 +128,7 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   for (const { looked, entry } of latestScored(state, person, look)) {
     complete = looked <= SCORE_CURVE_SIGNALS;
     if (!complete || entry === null) continue;
-    const { atMs, outcomes } = entry.scored;
+    const { occurredMs: atMs, outcomes } = entry.scored;
     scored.push({ atMs, points: state.outcomes.points(outcomes) });
     signals += outcomes.length;
     for (const { ruleId, points } of outcomes.map((id) => state.outcomes.get(id))) {
@@ -217,8 +219,8 @@ export function counting({ once, outcomes }: StoreState, personId: number, entry
 
 /** The scoring signals of an entry, one for each rule. */
 export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): ScoringSignal[] {
-  const { signalId, atMs } = scored;
-  return scored.outcomes.map((id) => ({ ...state.outcomes.get(id), signalId, atMs }));
+  const { signalId, atMs, occurredMs: occurredAtMs } = scored;
+  return scored.outcomes.map((id) => ({ ...state.outcomes.get(id), signalId, atMs, occurredAtMs }));
 }
 
 /**

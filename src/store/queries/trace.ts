@@ -69,9 +69,9 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
 }
 
 function matchedRules({ once, outcomes }: StoreState, facts: Facts): MatchedRule[] {
-  const { owner, admission } = facts;
+  const { owner, admission, occurred } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
   return outcomes.of(facts).map((match) => ({
     ...match,
     scored: once.counts(owner.personId, occasion, match),

@@ -56,7 +56,7 @@ export async function previewPage(
     const { id, receivedAtMs } = facts.admission;
     page.matches++;
     matching.add(personId);
-    if (rule.frequency === "once_per_day") days.add(`${personId} ${dayOf(receivedAtMs)}`);
+    if (rule.frequency === "once_per_day") days.add(`${personId} ${dayOf(facts.occurred.ms)}`);
     if (page.samples.length < PREVIEW_SAMPLES) {
       const { event, source } = facts;
       page.samples.push({

@@ -105,7 +105,8 @@ export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
 
 export interface Occasion {
   signalId: string;
-  atMs: number;
+  /** When the signal occurred, in milliseconds since 1970. */
+  occurredMs: number;
 }
 
 /**
@@ -121,8 +122,9 @@ export class Once {
   }
 
   /** Whether the match of this signal counts. */
-  counts(personId: number, { signalId, atMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
-    return frequency === undefined || this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs)) === signalId;
+  counts(personId: number, { signalId, occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
+    const day = dayOf(occurredMs);
+    return frequency === undefined || this.#countedOn(personId, ruleId, day, day) === signalId;
   }
 
   /** The signal that counts instead of this signal; null: none, or this signal counts. */
@@ -143,7 +145,7 @@ export class Once {
       "INSERT INTO once (person_id, rule_id, day, signal_id) VALUES (?, ?, ?, ?)",
       personId,
       match.ruleId,
-      dayOf(occasion.atMs),
+      dayOf(occasion.occurredMs),
       occasion.signalId,
     );
     return true;
@@ -157,15 +159,15 @@ export class Once {
       "DELETE FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
       personId,
       match.ruleId,
-      dayOf(occasion.atMs),
+      dayOf(occasion.occurredMs),
     );
     return true;
   }
 
   /** The signal that counts in the span of the rule's frequency: the signal's day, or ever. */
-  #countedFor(personId: number, { atMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
+  #countedFor(personId: number, { occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
     if (frequency === "once_ever") return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER);
-    return this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs));
+    return this.#countedOn(personId, ruleId, dayOf(occurredMs), dayOf(occurredMs));
   }
 
   #countedOn(personId: number, ruleId: string, firstDay: number, lastDay: number): string | null {
