@@ -52,7 +52,7 @@ export function recordSignals(
   nowMs: number,
   rulesVersion: number | null = null,
 ): void {
-  const people = new People(state);
+  const people = new People(state, nowMs);
   const accounts = new Accounts(state.sql);
   const released = new Map<number, Facts>();
   const signals = batch
@@ -304,7 +304,7 @@ function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news 
   if (state.books.wanted === null) return;
   const deadReasons = batch.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
   state.raised.raise([
-    ...(news?.crossedEvents(nowMs) ?? []),
+    ...(news?.thresholdEvents(nowMs) ?? []),
     ...(news?.scoredEvents(nowMs) ?? []),
     ...noteDeadLetters(state, deadReasons, nowMs),
   ]);

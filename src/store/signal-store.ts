@@ -38,6 +38,7 @@ import {
   removeUnknown,
   workOnCold,
 } from "./log/cold.ts";
+import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
 import type { AccountFilter, AccountsQuery, PeopleQuery, PersonTimeline } from "./protocol/people-and-accounts.ts";
@@ -134,13 +135,18 @@ export class SignalStore extends RestorableObject {
     {
       name: "recount",
       due: (nowMs) => (hasRecounts(this.state.sql) ? nowMs : null),
-      step: () => this.#transact(() => stepRecounts(this.state)),
+      step: (nowMs) => this.#transact(() => stepRecounts(this.state, nowMs)),
     },
     {
       name: "replace",
       // Rule jobs come first: they remove and add scores that a replacement would count.
       due: (nowMs) => (hasReplacements(this.state.sql) && !hasRuleJobs(this.state.sql) ? nowMs : null),
       step: (nowMs) => this.#transact(() => stepReplacements(this.state, nowMs)),
+    },
+    {
+      name: "lapse",
+      due: () => nextLapseMs(this.state.sql),
+      step: (nowMs) => this.#transact(() => stepLapses(this.state, nowMs)),
     },
     {
       name: "cold",

@@ -207,15 +207,14 @@ class DeletionStep {
     this.#job = { ...job };
     this.#nowMs = nowMs;
     this.#blanking = new Blanking(state);
-    this.#people = new People(state);
+    this.#people = new People(state, nowMs);
   }
 
   take(): void {
-    const { sql, raised, signals, held } = this.#state;
+    const { sql, signals, held } = this.#state;
     while (this.#budget > 0 && this.#job.email !== null) this.#takePortion();
     this.#blanking.write();
     writeAndRecount(this.#state, this.#people);
-    raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
     updateRow(sql, "deletions", ["id"], this.#before, this.#job);
     signals.flush();

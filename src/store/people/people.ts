@@ -1,6 +1,5 @@
 /** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { eachTrait, folded, SEARCHED_TRAITS, TRAIT_NAMES, type TraitName } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
@@ -10,7 +9,8 @@ import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
-import { Scoring } from "./scoring.ts";
+import { removeLapsed } from "./lapses.ts";
+import { Scoring, type CountedMatch } from "./scoring.ts";
 import {
   addToRecent,
   ascendingEntries,
@@ -38,6 +38,9 @@ const NOBODY: Readonly<PersonColumns> = {
   email: "",
   trait_orders: "",
   score: 0,
+  lapses: "",
+  next_lapse_at: null,
+  account: null,
   first_seen: 0,
   last_seen: 0,
   last_day: 0,
@@ -68,15 +71,18 @@ export class People {
   /** Null: there is no such person. */
   readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
+  /** The current UTC day, never before a day until which points have lapsed. */
+  readonly #today: number;
   readonly identities: Identities;
   /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
   readonly news: ScoreNews | null;
 
-  constructor(state: StoreState) {
+  constructor(state: StoreState, nowMs: number) {
     this.#state = state;
-    this.#scoring = new Scoring(state);
+    this.#today = Math.max(dayOf(nowMs), state.books.lapsedUntil);
+    this.#scoring = new Scoring(state, this.#today);
     this.identities = new Identities(state.sql);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
@@ -112,7 +118,7 @@ export class People {
   }
 
   /** Gives a line to a person, with what it has scored. Returns the matches that count. */
-  addLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+  addLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     learn(person, facts);
@@ -120,12 +126,13 @@ export class People {
     person.entries.push(entry);
     if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
-    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, counted);
+    const news = counted.filter(({ lapsed }) => !lapsed);
+    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, news);
     return counted;
   }
 
   /** Takes a line from a person. Returns the matches that had counted. @param facts of the line, before the change. */
-  removeLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+  removeLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
@@ -162,6 +169,11 @@ export class People {
       if (person.now.last_seen > keptUntilMs) person.now.last_seen = ms;
     }
     for (const facts of lines) learn(person, facts);
+  }
+
+  /** Reads people, so that points that are due lapse. */
+  lapse(personIds: readonly number[]): void {
+    this.#read("id", personIds);
   }
 
   /** Lets `write` search for replacing matches behind a line. Returns false if the person no longer exists. */
@@ -210,7 +222,10 @@ export class People {
       for (const value of unknown) known.set(value, null);
       const query = `${READ} ${column} IN (SELECT value FROM json_each(?))`;
       // Reading rows as arrays takes half the time.
-      for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) this.#add(toKnown(raw));
+      for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) {
+        const person = this.#add(toKnown(raw));
+        if (removeLapsed(person.now, this.#today)) this.#state.books.lapsedUntil = this.#today;
+      }
     }
   }
 

@@ -55,8 +55,6 @@ const SIGNAL_COLUMNS: Columns = {
   verdict: "value",
   ordinal: "value",
   received_at: "time",
-  occurred_at: "time",
-  occurred_from: "value",
   recorded_at: "time",
   duplicate_of: "value",
   linked_at: "time",
@@ -64,6 +62,9 @@ const SIGNAL_COLUMNS: Columns = {
   dead_reason: "value",
   deleted_at: "time",
   payload: "json",
+  // New columns come last: readers of CSV may count columns.
+  occurred_at: "time",
+  occurred_from: "value",
 };
 
 const PEOPLE_COLUMNS: Columns = {
@@ -75,6 +76,8 @@ const PEOPLE_COLUMNS: Columns = {
   ids_dropped: "value",
   user_ids: "json",
   anonymous_ids: "json",
+  next_lapse_at: "time",
+  account: "value",
 };
 
 const SCORE_COLUMNS: Columns = {
@@ -86,6 +89,8 @@ const SCORE_COLUMNS: Columns = {
   points: "value",
   at: "time",
   occurred_at: "time",
+  lapses_at: "time",
+  lapsed: "value",
 };
 
 /** A page of an export. @throws when payloads in R2 cannot be read: an export never omits data silently. */

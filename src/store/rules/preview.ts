@@ -38,7 +38,7 @@ export async function previewPage(
     seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
   }));
   const payloads = await readPayloads(state.signals, objects, tried);
-  const people = new People(state);
+  const people = new People(state, Date.now());
   const [matching, days] = [new Set<number>(), new Set<string>()];
   const page: PreviewPage = { scanned: 0, matches: 0, people: [], personDays: [], samples: [], next, complete: true };
   for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
