@@ -143,6 +143,9 @@ export const PAGE_MAX_ITEMS = 200;
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
 export const JSON_MAX_DEPTH = 64;
+/** Traits of a group call that set values of an account, and bytes of a value as JSON. */
+export const GROUP_TRAITS_MAX = 50;
+export const GROUP_TRAIT_MAX_BYTES = 1_000;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */

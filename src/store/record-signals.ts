@@ -10,7 +10,7 @@ import { groupSource } from "../domain/signal/identity.ts";
 import type { Occurred } from "../domain/signal/occurred-at.ts";
 import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
-import { Accounts } from "./accounts/accounts.ts";
+import type { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
@@ -53,7 +53,6 @@ export function recordSignals(
   rulesVersion: number | null = null,
 ): void {
   const people = new People(state, nowMs);
-  const accounts = new Accounts(state.sql);
   const released = new Map<number, Facts>();
   const signals = batch
     .filter((signal) => leavesItsPlace(state, signal, released))
@@ -68,7 +67,7 @@ export function recordSignals(
   const waiting: VisitorId[] = [];
   for (const pending of signals) {
     assignOwner(pending, people);
-    updateAccount(pending, accounts);
+    updateAccount(pending, people.accounts);
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
     if (facts?.status === "anonymous") noteJudged(state, pending, rulesVersion);
@@ -78,7 +77,6 @@ export function recordSignals(
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
   linkAtOnce(state, people, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
   people.write();
-  accounts.write();
   writeReleased(state, released);
   raiseEvents(state, signals, people, nowMs);
   state.signals.flush();
@@ -184,11 +182,16 @@ function assignOwner(pending: PendingSignal, people: People): void {
   else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
 
-/** Updates an account (design §8.7). A held update has no effect. */
+/** Updates an account (design §8.7), or sets the traits of a group call. A held signal has no effect. */
 function updateAccount(pending: PendingSignal, accounts: Accounts): void {
   const { admission, work } = pending.signal;
+  const claim = { ...pending.order, signalId: admission.id };
+  const isRecorded = pending.status === "processed" || pending.status === "anonymous";
+  if (isRecorded && work.kind === "signal" && work.normalised.group !== undefined) {
+    accounts.setTraits(work.normalised.group, claim);
+  }
   if (pending.status !== "processed" || work.kind !== "account") return;
-  const refusal = accounts.update(work.account, { ...pending.order, signalId: admission.id });
+  const refusal = accounts.update(work.account, claim);
   if (refusal === null) return;
   pending.status = "dead";
   pending.deadReason = refusal;

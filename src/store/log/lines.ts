@@ -5,7 +5,7 @@
 import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
 import { OCCURRED_FROM } from "../../domain/signal/occurred-at.ts";
 import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, type LineStatus } from "../../domain/signal/signal.ts";
-import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
+import { PERSON_FIELDS, type Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
 import type { Facts, ListingId } from "./line.ts";
@@ -138,7 +138,7 @@ function listedByCode(ids: readonly ListingId[]): number {
 
 /** Traits are one JSON text, so that a new trait needs no migration of stored lines. */
 function writeTraits(traits: Traits): Cell {
-  return TRAIT_NAMES.some((trait) => traits[trait] !== undefined) ? JSON.stringify(traits) : 0;
+  return PERSON_FIELDS.some((field) => traits[field] !== undefined) ? JSON.stringify(traits) : 0;
 }
 
 function readTraits(cell: Cell): Traits {

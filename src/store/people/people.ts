@@ -1,6 +1,14 @@
 /** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { eachTrait, folded, SEARCHED_TRAITS, TRAIT_NAMES, type TraitName } from "../../domain/signal/traits.ts";
+import {
+  eachTrait,
+  folded,
+  PERSON_FIELDS,
+  SEARCHED_TRAITS,
+  TRAIT_NAMES,
+  type PersonField,
+} from "../../domain/signal/traits.ts";
+import { Accounts } from "../accounts/accounts.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
@@ -74,6 +82,7 @@ export class People {
   /** The current UTC day, never before a day until which points have lapsed. */
   readonly #today: number;
   readonly identities: Identities;
+  readonly accounts: Accounts;
   /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
@@ -84,6 +93,7 @@ export class People {
     this.#today = Math.max(dayOf(nowMs), state.books.lapsedUntil);
     this.#scoring = new Scoring(state, this.#today);
     this.identities = new Identities(state.sql);
+    this.accounts = new Accounts(state.sql);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
@@ -200,6 +210,7 @@ export class People {
       );
     }
     for (const person of people) this.#write(person);
+    this.accounts.write(this.news);
     return replaced;
   }
 
@@ -274,6 +285,7 @@ export class People {
     const { before, now, entries } = person;
     const { sql } = this.#state;
     this.news?.changed(now, before?.score ?? 0);
+    this.accounts.changeMember(before, now);
     now.trait_orders = writeTraitOrders(person.traitOrders);
     if (entries.length > 0) {
       const recent = addToRecent(now.recent, entries);
@@ -295,12 +307,12 @@ function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits 
   now.first_seen = Math.min(now.first_seen, occurred.ms);
   now.last_seen = Math.max(now.last_seen, occurred.ms);
   now.last_day = dayOf(now.last_seen);
-  for (const trait of TRAIT_NAMES) {
-    const value = traits[trait];
-    const known = traitOrders[trait];
+  for (const field of PERSON_FIELDS) {
+    const value = traits[field];
+    const known = traitOrders[field];
     if (value === undefined || (known !== undefined && !isLater(admission, known))) continue;
-    now[trait] = value;
-    traitOrders[trait] = { receivedAtMs, ordinal };
+    now[field] = value;
+    traitOrders[field] = { receivedAtMs, ordinal };
   }
 }
 
@@ -308,11 +320,11 @@ function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits 
 function forget({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
   const { receivedAtMs, ordinal } = admission;
   let isSource = occurred.ms === now.first_seen || occurred.ms === now.last_seen;
-  for (const trait of TRAIT_NAMES) {
-    const order = traitOrders[trait];
-    if (traits[trait] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;
-    now[trait] = null;
-    delete traitOrders[trait];
+  for (const field of PERSON_FIELDS) {
+    const order = traitOrders[field];
+    if (traits[field] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;
+    now[field] = null;
+    delete traitOrders[field];
     isSource = true;
   }
   return isSource;
@@ -332,13 +344,17 @@ function toKnown(raw: SqlStorageValue[]): KnownPerson {
 }
 
 /** The received order of the signals that the traits came from. */
-export type TraitOrders = Partial<Record<TraitName, ReceivedOrder>>;
+export type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
 
-/** One text for each trait, in base 36. `=` means the same as the trait before; an empty text means none. */
+/**
+ * One text for each field, in base 36. `=` means the same as the field before; an empty text means none. Most people have no account, so
+ * its text is left out if it is empty.
+ */
 export function writeTraitOrders(orders: TraitOrders): string {
   let before: ReceivedOrder | undefined;
-  const texts = TRAIT_NAMES.map((trait) => {
-    const order = orders[trait];
+  const fields = orders.account === undefined ? TRAIT_NAMES : PERSON_FIELDS;
+  const texts = fields.map((field) => {
+    const order = orders[field];
     const isSame = order?.receivedAtMs === before?.receivedAtMs && order?.ordinal === before?.ordinal;
     before = order;
     if (order === undefined) return "";
@@ -358,8 +374,8 @@ export function readTraitOrders(text: string): TraitOrders {
           ? undefined
           : { receivedAtMs: Number.parseInt(at, 36), ordinal: Number.parseInt(ordinal, 36) };
     }
-    const trait = TRAIT_NAMES[index];
-    if (trait !== undefined && before !== undefined) orders[trait] = before;
+    const field = PERSON_FIELDS[index];
+    if (field !== undefined && before !== undefined) orders[field] = before;
   }
   return orders;
 }

@@ -10,7 +10,7 @@ import { lapseDayOf } from "../../domain/rules/lapse.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { Facts } from "../log/line.ts";
-import { countScore, hasFirstDay } from "../state/rule-outcomes.ts";
+import { countScore, hasFirstDay, type Occasion } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { addPointsUntil, type LapsingScore } from "./lapses.ts";
 import type { Entry, Scored } from "./timelines.ts";
@@ -208,10 +208,28 @@ export function evaluateStored(
   return evaluate(rules, normalise(JSON.parse(payload) as JsonObject, source ?? undefined), email);
 }
 
-/** The matches of a line that count. */
-export function countedMatches({ once, outcomes }: StoreState, facts: Facts): RuleMatch[] {
+/** When the points of a person's match lapse, in milliseconds since 1970; null: never. */
+export function lapseOf(
+  { once }: StoreState,
+  personId: number,
+  occasion: Occasion,
+  match: RuleMatch,
+): { lapsesAtMs: number | null; lapsed: boolean } {
+  if (match.lastDays === undefined) return { lapsesAtMs: null, lapsed: false };
+  const lapsesAtMs = lapseDayOf(once.fromDay(personId, occasion, match) * DAY_MS, match.lastDays) * DAY_MS;
+  return { lapsesAtMs, lapsed: lapsesAtMs <= Date.now() };
+}
+
+/** The matches of a line that count, without points that have lapsed. */
+export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
+  const { once, outcomes } = state;
   const { owner, admission, occurred } = facts;
   if (owner === null) return [];
   const occasion = { signalId: admission.id, occurredMs: occurred.ms };
-  return outcomes.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
+  return outcomes
+    .of(facts)
+    .filter(
+      (match) =>
+        once.counts(owner.personId, occasion, match) && !lapseOf(state, owner.personId, occasion, match).lapsed,
+    );
 }

@@ -10,6 +10,13 @@ export interface Identity {
   linkedAtMs: number;
 }
 
+/** The account that a person belongs to. */
+export interface PersonAccount {
+  externalId: string;
+  /** Null: no text was sent, or a very long one. */
+  name: string | null;
+}
+
 export interface ScoringSignal {
   scoringSignal: string;
   points: number;
@@ -19,11 +26,18 @@ export interface ScoringSignal {
   /** When the signal was received, and when it occurred. */
   atMs: number;
   occurredAtMs: number;
+  /** When the points lapse; null: never. */
+  lapsesAtMs: number | null;
+  lapsed: boolean;
 }
 
 export interface Person extends PersonTraits {
   email: string;
+  /** Without points that have lapsed. */
   score: number;
+  /** When the next points lapse; null: none will. */
+  nextLapseAtMs: number | null;
+  account: PersonAccount | null;
   firstSeenMs: number;
   lastSeenMs: number;
   /** Number of older ids that were dropped, since a person keeps PERSON_MAX_IDS of a kind. Each drop of an id counts. */
@@ -37,6 +51,8 @@ export interface PeopleFilter {
   /** Part of the email, or of a trait that is searched, in any letter case. */
   text?: string;
   minScore?: number;
+  /** External id of the account that the people belong to. */
+  account?: string | undefined;
   /** First and last day of the last signal, inclusive, in days since 1970. */
   sinceDay?: number;
   untilDay?: number;
@@ -54,6 +70,8 @@ export interface PeoplePage extends PageOf<PersonSummary> {
   complete: boolean;
   /** False: there are too many people to sort, so they are in the order of their emails. */
   sorted: boolean;
+  /** True: points are lapsing right now, so that the order by score is not final. */
+  lapsing: boolean;
 }
 
 export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;

@@ -96,6 +96,9 @@ export interface MatchedRule extends RuleMatch {
   scored: boolean;
   /** The signal that has scored instead of this signal; null: none has. */
   scoredBy: string | null;
+  /** When the points lapse; null: never. */
+  lapsesAtMs: number | null;
+  lapsed: boolean;
 }
 
 export interface SignalTrace extends SignalSummary {

@@ -94,7 +94,7 @@ function toPerson(state: StoreState, row: PersonRow): Person {
   const look = { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK };
   const scoringSignals: Person["scoringSignals"] = [];
   for (const { entry } of latestScored(state, { id: row.id, recent }, look)) {
-    if (entry !== null) scoringSignals.push(...toScoringSignals(state, entry));
+    if (entry !== null) scoringSignals.push(...toScoringSignals(state, row.id, entry));
     if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
   }
   return {
