@@ -16,7 +16,7 @@ import type { Page } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { within } from "../platform/time-limit.ts";
-import { findAccounts, listAccounts, readAccountPage } from "./accounts/account-page.ts";
+import { findAccounts, listAccounts, readAccountPage } from "./queries/account-page.ts";
 import { ChoreRunner, failingChores } from "./chores.ts";
 import {
   beginDeletion,
@@ -514,7 +514,7 @@ export class SignalStore extends RestorableObject {
     return recentNames(this.#stateWithGroups.sql);
   }
 
-  people(filter: { email?: string | undefined; text?: string | undefined }, page: Page) {
+  people(filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined }, page: Page) {
     return readPeople(this.state, filter, page);
   }
 
@@ -543,7 +543,7 @@ export class SignalStore extends RestorableObject {
   }
 
   accountPage(externalId: string, page: Page) {
-    return readAccountPage(this.state.sql, this.state.signals, externalId, page);
+    return readAccountPage(this.state, externalId, page);
   }
 
   deadLetters(page: Page) {

@@ -137,7 +137,7 @@ interface PeoplePlace {
 
 function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
   const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
-  const people = sql.exec<PersonRow & Record<string, SqlStorageValue>>(
+  const people = sql.exec<PersonRow>(
     `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
     after,
     lastPerson,

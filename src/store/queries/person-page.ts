@@ -37,7 +37,7 @@ const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymo
 const ENTRIES_AT_ONCE = 1_000;
 
 /** A person in lists. */
-export interface PersonRow extends Omit<PersonSummary, "account" | "nextLapseAtMs"> {
+export type PersonRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
   id: number;
   lastDay: number;
   lapses: string;
@@ -45,13 +45,13 @@ export interface PersonRow extends Omit<PersonSummary, "account" | "nextLapseAtM
   accountId: string | null;
   /** JSON. */
   accountName: string | null;
-}
+};
 
 export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen AS firstSeenMs, last_seen AS lastSeenMs,
   last_day AS lastDay, ids_dropped AS idsDropped, lapses, next_lapse_at, account AS accountId,
   (SELECT CASE WHEN length(name) <= 1000 THEN name END FROM accounts WHERE external_id = people.account) AS accountName`;
 
-type Row = PersonRow & Record<string, SqlStorageValue> & { recent: string };
+type Row = PersonRow & { recent: string };
 
 /** Null: the email is unknown, or the person is being deleted. An invalid cursor is ignored. */
 export function readPersonPage(

@@ -5,6 +5,7 @@
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
+import type { Crossings } from "../../domain/events/workspace-event.ts";
 import {
   compileRules,
   eventRange,
@@ -28,7 +29,7 @@ import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timel
 import type { RuleFacts, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
 import { updateGroups } from "../state/status-change.ts";
-import { addCrossings, wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
+import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 

@@ -2,6 +2,7 @@
 import {
   fallenBelow,
   risenTo,
+  type Crossings,
   type EventData,
   type EventType,
   type ScoringSignalMade,
@@ -45,13 +46,6 @@ interface ScoredLine {
   signalId: string;
   atMs: number;
   event: string;
-}
-
-/** Number of times that scores have reached a threshold and fallen below it. */
-export interface Crossings {
-  threshold: number;
-  risen: number;
-  fallen: number;
 }
 
 /** Adds the crossings of a step to those of a job, by threshold. */

@@ -1,9 +1,8 @@
 /** State of a workspace's Signal Store: its database, both logs, and the data in the head of the log. */
-import type { WantedEvents } from "../../domain/events/workspace-event.ts";
+import type { Crossings, WantedEvents } from "../../domain/events/workspace-event.ts";
 import { RaisedEvents } from "../../notifications/raised-events.ts";
 import { HeldLog, Log, type LogMeta } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
-import type { Crossings } from "./raise-events.ts";
 import type { RecordedRows } from "./recorded-rows.ts";
 import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
 import { updateGroups, type Books } from "./status-change.ts";
