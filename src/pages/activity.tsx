@@ -227,7 +227,7 @@ function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
   }
   // The page of the destination lists its deliveries. A restore has either a time or an earlier restore.
   const { changes, delivery: _, to, undoes, ...rest } = detail;
-  const restored = { ...(to && { to }), ...(undoes && { undoes: true }) };
+  const restored = { ...(typeof to === "string" && { to }), ...(typeof undoes === "string" && { undoes: true }) };
   const fields = { ...rest, ...restored, ...(isJsonObject(changes) ? changes : {}) };
   return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
 }
