@@ -17,7 +17,7 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import type { Overlap } from "../workspace/manage-keys.ts";
-import { ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
+import { countText, ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
 import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
 import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
@@ -285,6 +285,7 @@ function labelsOf(texts: Record<string, { label: string }>): Record<string, stri
 
 function valueText(field: string, value: unknown, names: Names): string {
   if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
+  if (field === "pointsLastDays" && (value === null || typeof value === "number")) return countText(value);
   if (value === null || value === undefined) return field === "expires_at" ? "never" : "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {
