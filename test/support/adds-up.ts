@@ -145,9 +145,9 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     expect({ email, ...ids }).toEqual({ email, anonymous: claimsOf(id, "a"), user: claimsOf(id, "u") });
     const entries = [...(listed.get(personList(id)) ?? [])];
     const scoring = countedOf(state, id, scoredIn.get(personList(id)) ?? []);
-    const stored = { score, lapses, next_lapse_at };
+    const row = { score, lapses, next_lapse_at };
     const today = Math.max(dayOf(Date.now()), state.books.lapsedUntil);
-    expect({ email, ...scoreAt(stored, today) }).toEqual({ email, ...unlapsedOf(state, id, scoring, today) });
+    expect({ email, ...scoreAt(row, today) }).toEqual({ email, ...unlapsedOf(state, id, scoring, today) });
     for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
     const scoredLines = lines.filter(({ facts }) => facts.owner?.personId === id);
     const outcomesBySeq = new Map(scoredLines.map(({ seq, facts }) => [seq, facts.outcomes] as const));
