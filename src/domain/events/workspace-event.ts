@@ -22,7 +22,7 @@ interface CatalogueEntry<Data> {
   label: string;
   when: string;
   example: Data;
-  /** Whose thresholds raise it. Without such a threshold, no source raises it. */
+  /** Scores whose thresholds raise the event. Without such a threshold, the event is never raised. */
   thresholdsOf?: keyof ScoreThresholds;
   sentence: (data: Data, formatName: FormatName) => EventSentence;
   /** The data without deleted people; null: nothing is left. Required, so that no new type keeps their data by mistake. */

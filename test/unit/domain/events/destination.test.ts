@@ -140,12 +140,12 @@ describe("the events that sources must raise", () => {
 
   test("include a type whose data has a threshold only with thresholds for people or for accounts", () => {
     const all = [destination([...eventTypes])];
-    const others = eventTypes.filter((type) => !("threshold" in exampleEvent(type).data));
-    const withoutOthers = (people: number[], accounts: number[]) =>
-      wantedBy(all, { people, accounts }).types.filter((type) => !others.includes(type));
-    expect(wantedBy(all, NONE).types).toEqual(others.toSorted());
-    expect(withoutOthers([50], [])).toEqual(["person.score_crossed", "person.score_fell"]);
-    expect(withoutOthers([], [50])).toEqual(["account.score_crossed", "account.score_fell"]);
+    const unconditional = eventTypes.filter((type) => !("threshold" in exampleEvent(type).data));
+    const passing = (people: number[], accounts: number[]) =>
+      wantedBy(all, { people, accounts }).types.filter((type) => !unconditional.includes(type));
+    expect(wantedBy(all, NONE).types).toEqual(unconditional.toSorted());
+    expect(passing([50], [])).toEqual(["person.score_crossed", "person.score_fell"]);
+    expect(passing([], [50])).toEqual(["account.score_crossed", "account.score_fell"]);
     expect(wantedBy(all, { people: [50], accounts: [50] }).types).toEqual(eventTypes.toSorted());
   });
 
