@@ -164,20 +164,20 @@ export async function deliverAgain(
   return again;
 }
 
-const scores = z
+const scoreList = z
   .array(z.int().min(-1_000_000).max(1_000_000))
   .max(THRESHOLDS_MAX)
   .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
-  .transform((typed) => typed.toSorted((a, b) => a - b));
+  .transform((scores) => scores.toSorted((a, b) => a - b));
 
 /** Thresholds for people's scores, without repetitions, sorted ascending. */
-export const thresholds = scores.meta({
+export const thresholds = scoreList.meta({
   description: `Scores that raise a notification when a person reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
   example: [50, 100],
 });
 
 /** The same for accounts' scores. */
-export const accountThresholds = scores.meta({
+export const accountThresholds = scoreList.meta({
   description: `Scores that raise a notification when an account reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
   example: [200],
 });
