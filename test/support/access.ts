@@ -19,6 +19,7 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id": "401 401 401 401 401 200",
   "PATCH /operator/workspaces/:workspace_id": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/accounts": "401 401 401 401 401 200",
+  "GET /operator/workspaces/:workspace_id/accounts/:external_id/people": "401 401 401 401 401 404",
   "POST /operator/workspaces/:workspace_id/accounts/preview": "401 401 401 401 401 422",
   "GET /operator/workspaces/:workspace_id/books": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/dead-letters": "401 401 401 401 401 200",
