@@ -33,3 +33,5 @@ export const time = z.iso
   .transform((text) => new Date(text).toISOString())
   .refine((at) => /^\d{4}-/.test(at), "its year has more than four digits in UTC")
   .meta({ example: "2026-11-01T00:00:00.000Z" });
+
+export const futureTime = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future");
