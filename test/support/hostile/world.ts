@@ -236,7 +236,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/settings/notifications/:id/rotate": "overlap=24h",
   "POST /w/:slug/settings/notifications/:id/test": "",
   "POST /w/:slug/settings/notifications/new": DESTINATION,
-  "POST /w/:slug/settings/notifications/thresholds": "thresholds=50,+100",
+  "POST /w/:slug/settings/notifications/thresholds": "thresholds=50,+100&account_thresholds=200",
   "POST /w/:slug/signals/dead-letters/replay": "id=sig_none",
   "POST /w/:slug/usage/overages": "overages=on",
   "POST /w/:slug/usage/plan": "plan=starter",

@@ -266,6 +266,23 @@ test("the thresholds of scores are at most five whole numbers, in any order", as
   expect(await activity()).toContain("Score thresholds changed Thresholds: 50, 100");
 });
 
+test("the thresholds for accounts are saved beside those for people, and each error is at its field", async () => {
+  const { at } = await newWebhook();
+  await of.admin.post(`${at}/change`, { name: "CRM", target: "", events: "account.score_fell" });
+  expect(await textAt(list)).toContain("CRM cannot be notified of accounts' scores.");
+  const save = (thresholds: string, account_thresholds: string) =>
+    of.admin.post(`${list}/thresholds`, { thresholds, account_thresholds });
+  const refused = await save("50", "lots");
+  expect([refused.status, focusedIn(refused.body)]).toEqual([422, "account_thresholds"]);
+  expect(["thresholds", "account_thresholds"].map((name) => refused.page.field(name).value)).toEqual(["50", "lots"]);
+  expect(refused.text).toContain("cannot be notified");
+  expect((await save("50", "500 200")).location).toBe(`${list}?done=thresholds_saved`);
+  const page = await of.admin.read(list);
+  expect(["thresholds", "account_thresholds"].map((name) => page.field(name).value)).toEqual(["50", "200, 500"]);
+  expect(page.text).not.toContain("cannot be notified");
+  expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50.*Account thresholds: 200, 500/);
+});
+
 test("the page of a key sets its inactivity alert", async () => {
   const path = `${of.home}/settings/api-keys/${of.workspace.key.id}`;
   const save = (silent_after_days: string) => of.admin.post(path, { name: "test key", silent_after_days });
