@@ -77,6 +77,13 @@ interface AccountThresholdPassed extends ThresholdPassed {
   name: string | null;
 }
 
+/** Number of scores that rose to a threshold or above it, and of scores that fell below it. */
+export interface Crossings {
+  threshold: number;
+  risen: number;
+  fallen: number;
+}
+
 /**
  * One event instead of many `person.scored`. If a visitor's signals make the person cross a threshold, a
  * `person.score_crossed` follows as well. Crossings by a rule or by many lapsed points are only counted here.
@@ -89,8 +96,7 @@ interface PeopleRescored {
   changed: number;
   removed: number;
   points: number;
-  /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
-  thresholds: { threshold: number; risen: number; fallen: number }[];
+  thresholds: Crossings[];
 }
 
 const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
