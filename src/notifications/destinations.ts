@@ -90,7 +90,10 @@ export class Destinations extends RestorableObject {
     const headers = changedHeaders({ ...destination, headers: [] }, destination);
     if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
-    await this.#runAndTell((nowMs) => this.#roster.add(destination, secret, nowMs));
+    await this.#runAndTell((nowMs) => {
+      this.#roster.add(destination, secret, nowMs);
+      this.#roster.setHeaders(destination.id, headers.value);
+    });
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 

@@ -69,7 +69,6 @@ export class Roster {
   add(added: NewDestination, secret: string | null, createdMs: number): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
-    this.setHeaders(added.id, added.headers);
   }
 
   put(destination: StoredDestination): void {

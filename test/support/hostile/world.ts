@@ -202,7 +202,7 @@ const KEY =
   '&rows.1.type=number&rows.1.required=on&sample={"company":{"id":"c","seats":3}}';
 const DESTINATION =
   `id=dst_${TOKEN}&name=CRM&type=webhook&target=https://receiver.example.com/in&events=person.score_crossed` +
-  "&events=period.closed";
+  "&events=period.closed&header_name_0=X-Api-Key&header_value_0=token";
 const MEMBER = "email=new@example.com&role=admin";
 
 /** The posted fields of each route of the pages. A route that is missing here fails the test. */
