@@ -92,6 +92,7 @@ const sample = z
 export const accountRoutes = [
   operation("GET", "/workspaces/:workspace_id/accounts", {
     summary: "Accounts, their scores and the history of their fields",
+    scope: "read",
     query: accountQuery,
     answers: { 200: "Accounts in the order of the query." },
     schema: accounts,
@@ -102,20 +103,22 @@ export const accountRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/accounts/:external_id/people", {
     summary: "People of an account",
+    scope: "read",
     description: "Newest first. The id is percent-encoded. The list of people has a filter by account, too.",
     query: pageQuery,
     answers: { 200: "People." },
     schema: listOf(person),
     async handle(c, { query }) {
-      const account = c.req.param("external_id");
-      const people = await readPeople(c, { account }, askedPage(query));
+      const id = c.req.param("external_id");
+      const people = await readPeople(c, { account: id }, askedPage(query));
       if (people.items.length > 0) return people;
-      const found = await storeOf(c).accounts({ externalId: account }, { cursor: null, limit: 1 });
+      const found = await storeOf(c).accounts({ externalId: id }, { cursor: null, limit: 1 });
       return found.items.length === 0 ? null : people;
     },
   }),
   operation("POST", "/workspaces/:workspace_id/accounts/preview", {
     summary: "Try a payload template on a sample",
+    scope: "keys",
     description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
     body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),
     bodyExample: {
