@@ -96,8 +96,8 @@ export const accountRoutes = [
     query: accountQuery,
     answers: { 200: "Accounts in the order of the query." },
     schema: accounts,
-    async handle(c, { query: { externalId, order, ...page } }) {
-      const { items, ...found } = await storeOf(c).accounts({ externalId, sort: order }, askedPage(page));
+    async handle(c, { query: { order: sort, externalId: id, ...page } }) {
+      const { items, ...found } = await storeOf(c).accounts({ externalId: id, sort }, askedPage(page));
       return { items: items.map((item) => ({ ...camelKeys(item), lastSeenAtMs: item.lastSeenMs })), ...found };
     },
   }),
