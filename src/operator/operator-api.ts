@@ -4,9 +4,11 @@ import { createMiddleware } from "hono/factory";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
+import { configuredJurisdiction } from "../env.ts";
 import { AUTH_FAILURES_PER_MINUTE, countFailure } from "../http/auth-failures.ts";
 import { methodNotAllowed, problem, retryAfter } from "../http/problem.ts";
 import { digest } from "../platform/hashes.ts";
+import { requireJurisdiction } from "../platform/jurisdiction.ts";
 import { accountRoutes } from "./account-routes.ts";
 import { deletionRoutes, exportRoutes } from "./data-care-routes.ts";
 import { destinationRoutes } from "./destination-routes.ts";
@@ -75,6 +77,7 @@ const setContext = createMiddleware<OperatorEnv>((c, next) => {
 const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next) => {
   const workspace = await findWorkspace(c.var.db, c.req.param("workspace_id") ?? "");
   if (workspace === null) return notFound(c, "workspace");
+  requireJurisdiction(configuredJurisdiction(c.env), workspace.jurisdiction);
   c.set("workspace", workspace);
   return next();
 });
