@@ -11,11 +11,13 @@ import {
 import { listMembers } from "../control/members.ts";
 import { planNames } from "../control/plans.ts";
 import { DAY_MS } from "../domain/duration.ts";
+import { EVENT_CATALOGUE } from "../domain/events/workspace-event.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
-import { ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
+import type { Overlap } from "../workspace/manage-keys.ts";
+import { countText, ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
 import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
 import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
@@ -23,6 +25,7 @@ import { DayFields, NameField, SelectField } from "./kit/forms.tsx";
 import { type DayRange, ListAddress, type Scanned, type ScannedSlice, scanOn } from "./kit/list-address.ts";
 import { Clamped, Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
 import { Pager, Table } from "./kit/table.tsx";
+import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { EXPORTS, FORMATS } from "./people/people.tsx";
@@ -222,22 +225,31 @@ function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
   if (/^(held\.released|dead_letters\.replayed)$/.test(action) && !("released" in detail || "replayed" in detail)) {
     return ["joined" in detail ? "Joined the operation in progress" : "In progress, or not started"];
   }
-  const { changes, ...rest } = detail;
-  const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
+  // The page of the destination lists its deliveries. A restore has either a time or an earlier restore.
+  const { changes, delivery: _, to, undoes, ...rest } = detail;
+  const restored = { ...(typeof to === "string" && { to }), ...(typeof undoes === "string" && { undoes: true }) };
+  const fields = { ...rest, ...restored, ...(isJsonObject(changes) ? changes : {}) };
   return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
 }
 
 const FIELD_NAMES: Partial<Record<string, string>> = {
   ...RULE_FIELD_LABEL,
+  anchor: "Billing periods start at",
   back_to: "Restored version",
+  deletionsRepeated: "Deletions of people repeated",
   has_secret: "Secret",
   lost: "Signals lost",
-  overlap_ms: "Old key works for another",
+  names: "Rules",
+  overlap: "Old secret ends",
+  overlap_ms: "Old key ends",
+  revoked: "Keys deactivated again",
+  rulesPassedOver: "Rule versions passed over",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
   successor: "New key",
   to: "Restored to",
-  undoes: "Undoes restore",
+  target_changed: "Address changed",
+  undoes: "Undoes an earlier restore",
 };
 
 function fieldName(field: string): string {
@@ -258,17 +270,29 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
   records: EXPORTS,
   format: FORMATS,
   scoring_signals: { keep: "kept", remove: "removed" },
+  events: labelsOf(EVENT_CATALOGUE),
+  type: labelsOf(TYPE_TEXT),
+  overlap: { none: "now", "1h": "after 1 hour", "24h": "after 24 hours", "7d": "after 7 days" } satisfies Record<
+    Overlap,
+    string
+  >,
   reason: { gone: "it answered 410 Gone", failing: "no delivery succeeded for five days" },
 };
 
+function labelsOf(texts: Record<string, { label: string }>): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).map(([value, { label }]) => [value, label]));
+}
+
 function valueText(field: string, value: unknown, names: Names): string {
   if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
+  if (field === "pointsLastDays" && (value === null || typeof value === "number")) return countText(value);
   if (value === null || value === undefined) return field === "expires_at" ? "never" : "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {
     if (field === "points") return signed(value);
     if (field !== "overlap_ms") return grouped(value);
-    return value % DAY_MS === 0 ? counted(value / DAY_MS, "day") : counted(value / 3_600_000, "hour");
+    if (value === 0) return "now";
+    return `after ${value % DAY_MS === 0 ? counted(value / DAY_MS, "day") : counted(value / 3_600_000, "hour")}`;
   }
   if (typeof value === "string") {
     if (field === "plan") return names.plans.get(value) ?? value;
@@ -278,7 +302,7 @@ function valueText(field: string, value: unknown, names: Names): string {
   }
   if (Array.isArray(value)) {
     if (value.some((item) => typeof item === "object")) return grouped(value.length);
-    return value.map((item) => valueText("", item, names)).join(", ") || "none";
+    return value.map((item) => valueText(field, item, names)).join(", ") || "none";
   }
   if (!isJsonObject(value)) return "";
   const text = (name: string): string => valueText(field, value[name], names);
