@@ -110,6 +110,8 @@ export const DELETION_REMEMBERED_DAYS = 30;
 export const DESTINATIONS_MAX = 10;
 /** Score thresholds of a workspace with notifications. More thresholds are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
+/** People whom a night may move below a threshold with an event for each. More people get one summary. */
+export const SCORE_FALLS_MAX = 1_000;
 /** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
 /** Custom headers of a webhook, and the characters of a name and of a value: enough for a token and what goes with it. */
@@ -145,6 +147,9 @@ export const PAGE_MAX_ITEMS = 200;
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
 export const JSON_MAX_DEPTH = 64;
+/** Traits of a group call that set values of an account, and bytes of a value as JSON. */
+export const GROUP_TRAITS_MAX = 50;
+export const GROUP_TRAIT_MAX_BYTES = 1_000;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */

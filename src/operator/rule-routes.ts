@@ -61,11 +61,12 @@ const version = z
 const preview = z
   .object({
     matches: count.describe("Signals that the rule matches."),
+    lapsed: count.describe("Those of `matches` whose points have lapsed by today (`points_last_days`)."),
     scoring_signals: count.describe(
       "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
     ),
     people: count.describe("People with a matching signal."),
-    points: z.int().describe("Sum of the changes of their scores."),
+    points: z.int().describe("Sum of the changes of their scores, without points that have lapsed."),
     samples: z
       .array(
         z.object({

@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { findKey } from "../control/api-keys.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
+import { OCCURRED_FROM, timeProblemOf } from "../domain/signal/occurred-at.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
@@ -43,6 +44,12 @@ const signal = z
     source: z.string().nullable(),
     email: z.string().nullable(),
     received_at: instant,
+    occurred_at: instant.describe("When it happened, as the payload says; never after the receipt."),
+    occurred_from: z
+      .enum(OCCURRED_FROM)
+      .describe(
+        "The field that the time came from. `received`: no field has a usable time, or the signal is in flight.",
+      ),
   })
   .meta({ id: "Signal" });
 
@@ -69,6 +76,7 @@ const trace = z
       })
       .nullable(),
     email_problem: z.string().nullable().describe("Why the payload's email is unusable. Null: it is usable or absent."),
+    time_problem: z.string().nullable().describe("Why a time in the payload is not used. Null: it is used or absent."),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -117,7 +125,8 @@ const person = z
           rule_id: z.string(),
           rule_version: z.int(),
           signal_id: z.string(),
-          at: instant,
+          at: instant.describe("When the signal was received."),
+          occurred_at: instant,
         }),
       )
       .describe(`Newest first, at most ${PERSON_SCORES_LISTED}.`),
@@ -195,7 +204,7 @@ export const signalRoutes = [
       const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
       if ("inFlight" in found) return { ...traceInFlight(found.inFlight), keyName };
       const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
-      return { ...found.recorded, keyName, emailProblem };
+      return { ...found.recorded, keyName, emailProblem, timeProblem: timeProblemOf(found.recorded.payload) };
     },
   }),
   operation("GET", "/workspaces/:workspace_id/people", {
@@ -252,6 +261,8 @@ function traceInFlight(admission: Admission) {
     event: null,
     source: null,
     email: null,
+    occurredAtMs: admission.receivedAtMs,
+    occurredFrom: "received",
     recordedAtMs: null,
     duplicateOf: null,
     heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
@@ -260,6 +271,7 @@ function traceInFlight(admission: Admission) {
     userId: null,
     person: null,
     emailProblem: null,
+    timeProblem: null,
     rulesTried: 0,
     rulesMatched: [],
     points: 0,

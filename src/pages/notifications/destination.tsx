@@ -22,6 +22,7 @@ import { toDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,
   destinationsCall,
+  HIDDEN_VALUE,
   isInProgress,
   lastTestFailed,
   notificationsPath,
@@ -186,7 +187,7 @@ function DestinationActions({ path, destination }: { path: string; destination: 
 
 function Details({ destination, testFailed, nowMs }: Props) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
-  const { oldSecretEndsAtMs } = destination;
+  const { headerNames, oldSecretEndsAtMs } = destination;
   const { tone, label, text } = statusOf(destination, testFailed);
   return (
     <Panel title="Details">
@@ -203,6 +204,18 @@ function Details({ destination, testFailed, nowMs }: Props) {
         <Fact name={TYPE_TEXT[type].target}>
           <code>{maskedTarget}</code>
         </Fact>
+        {headerNames.length > 0 && (
+          <Fact name="Headers">
+            {headerNames.map((name, index) => (
+              <>
+                {index > 0 && ", "}
+                <code>
+                  {name}: {HIDDEN_VALUE}
+                </code>
+              </>
+            ))}
+          </Fact>
+        )}
         <Fact name="Events">{events.map((event) => EVENT_CATALOGUE[event].label).join(", ")}</Fact>
         <Fact name="Created">
           <Time ms={createdAtMs} nowMs={nowMs} />

@@ -1,7 +1,7 @@
 /** Notifications: the destinations, and the scores that raise a notification. For owners and admins only. */
 import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
-import { eventTypes } from "../../domain/events/workspace-event.ts";
+import { eventTypes, thresholdsOf, type ScoreThresholds } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
@@ -25,15 +25,18 @@ const requireNotificationManager = pages.createMiddleware(async (c, next) => {
 export const notificationPages = pages
   .createApp()
   .use(requireNotificationManager)
-  .get("/", async (c) => {
-    const stored = await destinationsOf(c.env, c.get("workspace").id).thresholds();
-    return listPage(c, stored.join(", "));
-  })
+  .get("/", (c) => listPage(c))
   .post("/thresholds", readForm(), async (c) => {
-    const typed = formText(c.get("form"), "thresholds");
-    const scores = readThresholds(typed);
-    if (!scores.ok) return listPage(c, typed, scores.refusal);
-    await changeThresholds(destinationsCall(c), scores.value);
+    const form = c.get("form");
+    const typed = { people: formText(form, "thresholds"), accounts: formText(form, "account_thresholds") };
+    const [people, accounts] = [readThresholds(typed.people), readThresholds(typed.accounts)];
+    if (!people.ok || !accounts.ok) {
+      return listPage(c, typed, {
+        ...(!people.ok && { people: people.refusal }),
+        ...(!accounts.ok && { accounts: accounts.refusal }),
+      });
+    }
+    await changeThresholds(destinationsCall(c), people.value, accounts.value);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .route("/", destinationFormPages)
@@ -49,13 +52,19 @@ export function readThresholds(typed: string): Result<number[], string> {
   return read.success ? ok(read.data) : refuse(issueText(read.error));
 }
 
-async function listPage(c: Context<PagesEnv>, typed: string, error?: string) {
-  const stored = await destinationsOf(c.env, c.get("workspace").id).list();
+/** A text for the thresholds of people and one for those of accounts. */
+type ThresholdTexts = Record<keyof ScoreThresholds, string>;
+
+/** @param typed the thresholds as typed; undefined: the stored ones. */
+async function listPage(c: Context<PagesEnv>, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const [stored, thresholds] = await Promise.all([object.list(), object.thresholds()]);
   const rows = await Promise.all(
     stored.map(async (destination) => ({ destination, testFailed: await lastTestFailed(c, destination) })),
   );
-  const view = { path: notificationsPath(c), rows, typed, error, nowMs: Date.now() };
-  const status = error === undefined ? 200 : 422;
+  const texts = typed ?? { people: thresholds.people.join(", "), accounts: thresholds.accounts.join(", ") };
+  const view = { path: notificationsPath(c), rows, thresholds, texts, errors, nowMs: Date.now() };
+  const status = Object.keys(errors).length === 0 ? 200 : 422;
   return page(c, { title: "Notifications", section: "notifications", status }, <ListView {...view} />);
 }
 
@@ -67,32 +76,37 @@ interface Row {
 interface Props {
   path: string;
   rows: readonly Row[];
+  /** As stored. */
+  thresholds: ScoreThresholds;
   /** The thresholds as typed. */
-  typed: string;
-  error: string | undefined;
+  texts: ThresholdTexts;
+  errors: Partial<ThresholdTexts>;
   nowMs: number;
 }
 
-function ListView({ path, rows, typed, error, nowMs }: Props) {
+function ListView({ path, rows, thresholds, texts, errors, nowMs }: Props) {
   const create = (
     <a class="button primary" href={`${path}/new`}>
       Create destination
     </a>
   );
-  const subscribed = rows.filter(({ destination }) => destination.events.includes("person.score_crossed"));
   return (
     <>
       <PageHead title="Notifications" actions={rows.length > 0 && create}>
         Send events of this workspace to a webhook, a channel or an inbox.
       </PageHead>
-      {subscribed.length > 0 && typed === "" && (
-        <Notice tone="warn" title="No score threshold yet">
-          <p>
-            {subscribed.map(({ destination }) => destination.name).join(", ")} cannot be notified of scores.{" "}
-            <a href="#thresholds">Add a threshold</a>
-          </p>
-        </Notice>
-      )}
+      <MissingThreshold
+        title="No score threshold yet"
+        destinations={thresholds.people.length === 0 ? subscribedTo(rows, "people") : []}
+        scores="scores"
+        field="thresholds"
+      />
+      <MissingThreshold
+        title="No score threshold for accounts yet"
+        destinations={thresholds.accounts.length === 0 ? subscribedTo(rows, "accounts") : []}
+        scores="accounts' scores"
+        field="account_thresholds"
+      />
       <Panel list>
         {rows.length === 0 ? (
           <Empty title="No destinations yet">
@@ -107,10 +121,18 @@ function ListView({ path, rows, typed, error, nowMs }: Props) {
         <form method="post" action={`${path}/thresholds`} data-once class="form">
           <TextField
             name="thresholds"
-            label="Notify when a score reaches"
+            label="Notify when a person's score reaches or falls below"
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
-            value={typed}
-            error={error}
+            value={texts.people}
+            error={errors.people}
+            autocomplete="off"
+          />
+          <TextField
+            name="account_thresholds"
+            label="Notify when an account's score reaches or falls below"
+            hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
+            value={texts.accounts}
+            error={errors.accounts}
             autocomplete="off"
           />
           <div class="row">
@@ -119,6 +141,31 @@ function ListView({ path, rows, typed, error, nowMs }: Props) {
         </form>
       </Panel>
     </>
+  );
+}
+
+/** Destinations that are notified of scores of people, or of accounts. */
+function subscribedTo(rows: readonly Row[], kind: keyof ScoreThresholds): Destination[] {
+  const all = rows.map(({ destination }) => destination);
+  return all.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
+}
+
+interface MissingThresholdProps {
+  title: string;
+  destinations: readonly Destination[];
+  scores: string;
+  field: string;
+}
+
+function MissingThreshold({ title, destinations, scores, field }: MissingThresholdProps) {
+  if (destinations.length === 0) return <></>;
+  return (
+    <Notice tone="warn" title={title}>
+      <p>
+        {destinations.map(({ name }) => name).join(", ")} cannot be notified of {scores}.{" "}
+        <a href={`#${field}`}>Add a threshold</a>
+      </p>
+    </Notice>
   );
 }
 

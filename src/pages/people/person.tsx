@@ -198,7 +198,7 @@ function TimelinePanel({ base, path, found, shown, list, rules, nowMs }: Props) 
 
 function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: string; rules: RuleNames; nowMs: number }) {
   const { signal, scores } = entry;
-  const atMs = signal?.receivedAtMs ?? scores[0]?.atMs;
+  const atMs = signal?.occurredAtMs ?? scores[0]?.occurredAtMs;
   return (
     <li>
       <span class="quiet">{atMs !== undefined && <Time ms={atMs} nowMs={nowMs} />}</span>

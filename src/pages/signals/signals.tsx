@@ -165,6 +165,7 @@ export function SignalTable({
           columns={[
             ...(withEvent ? names : [person]),
             { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+            { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
             { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
           ]}
         />
