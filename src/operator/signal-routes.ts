@@ -175,6 +175,7 @@ const peopleQuery = filteredPageQuery({
 export const signalRoutes = [
   operation("GET", "/workspaces/:workspace_id/events", {
     summary: "The signal queue, grouped by event name",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Event groups, latest first." },
     schema: listOf(eventGroup),
@@ -182,6 +183,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals", {
     summary: "Find signals",
+    scope: "read",
     description:
       "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
       "`next`: each page reads at most 2,000 signals.",
@@ -193,6 +195,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals/:signal_id", {
     summary: "Follow one signal",
+    scope: "read",
     description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
     answers: { 200: "The whole trace." },
     schema: trace,
@@ -209,6 +212,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/people", {
     summary: "People and their scores",
+    scope: "read",
     description:
       "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
       "the order of their emails, and a page may have fewer people than requested and still a `next`.",
@@ -222,6 +226,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/dead-letters", {
     summary: "Signals that could not be processed",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Dead letters." },
     schema: listOf(deadLetter),

@@ -12,6 +12,7 @@ import { listMembers } from "../control/members.ts";
 import { planNames } from "../control/plans.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { EVENT_CATALOGUE } from "../domain/events/workspace-event.ts";
+import { readTokenActor } from "../domain/keys/api-token.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
@@ -49,6 +50,8 @@ export const ACTIONS = {
   "key.renamed": ["API key renamed", "settings/api-keys/{}"],
   "key.deactivated": ["API key deactivated", "settings/api-keys/{}"],
   "key.silence_changed": ["Inactivity alert changed", "settings/api-keys/{}"],
+  "token.created": ["API token created", "settings/api-tokens"],
+  "token.revoked": ["API token revoked", "settings/api-tokens"],
   "rule.created": ["Mapping rule created", "rules/{}"],
   "rule.updated": ["Mapping rule changed", "rules/{}"],
   "rule.applied": ["Mapping rule applied to past signals", "rules/{}"],
@@ -197,6 +200,14 @@ function pathOf({ action, target }: AuditRecord): string {
 
 function actorText(actor: string) {
   const name = { operator: "The operator", service: "The service" }[actor];
+  const token = readTokenActor(actor);
+  if (token !== null) {
+    return (
+      <>
+        <span class="anywhere">{token.name}</span> <span class="quiet nowrap">API token</span>
+      </>
+    );
+  }
   return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
@@ -204,7 +215,7 @@ function actorText(actor: string) {
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
   const { action, target, detail } = entry;
   const key = names.keys.get(target);
-  const isNamed = /^(key|rule|destination|delivery)\./.test(action);
+  const isNamed = /^(key|token|rule|destination|delivery)\./.test(action);
   const name = action.startsWith("member.") ? target : isNamed ? (presentText(detail["name"]) ?? target) : null;
   const title = key === undefined ? name : keyText(key, target);
   const facts = factsOf(entry, names).filter((fact) => action === "key.renamed" || fact !== `Name: ${name ?? ""}`);
@@ -276,7 +287,11 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
     Overlap,
     string
   >,
-  reason: { gone: "it answered 410 Gone", failing: "no delivery succeeded for five days" },
+  reason: {
+    gone: "it answered 410 Gone",
+    failing: "no delivery succeeded for five days",
+    role_lost: "its creator is no owner or admin any more",
+  },
 };
 
 function labelsOf(texts: Record<string, { label: string }>): Record<string, string> {

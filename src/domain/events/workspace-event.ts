@@ -38,6 +38,12 @@ function keepAll<Data>(data: Data): Data {
   return data;
 }
 
+/** Some senders group by email address: then the account's id or name is a person's address. */
+function withoutPersonalAccount(data: AccountThresholdPassed, isDeleted: IsDeleted): AccountThresholdPassed | null {
+  const { external_id, name } = data;
+  return isDeleted(external_id) || (name !== null && isDeleted(name)) ? null : data;
+}
+
 export interface ScoringSignalMade {
   email: string;
   scoring_signal: string;
@@ -135,7 +141,7 @@ export const EVENT_CATALOGUE = {
       text: crossedText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "account.score_fell": entry<AccountThresholdPassed>({
     label: "An account's score falls below a threshold",
@@ -146,7 +152,7 @@ export const EVENT_CATALOGUE = {
       text: fellText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "person.scored": entry<PersonScored>({
     label: "Scoring signals are created",

@@ -1,6 +1,6 @@
 /** Pages that explain a failed sign-in or a refused form. */
 import type { Context } from "hono";
-import { PERSON_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
 import type { PagesEnv } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
@@ -63,7 +63,7 @@ const PROBLEMS = {
   forms_day: {
     status: 429,
     title: "Too many changes in 24 hours",
-    text: `Nothing was saved. One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
+    text: `Nothing was saved. One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
 } as const satisfies Record<string, Problem>;
