@@ -1,27 +1,32 @@
-/** Accounts (spec §1, design §8.7): the list, and an account's page with the origin and history of its values. */
+/** Accounts (spec §1, design §8.7): the list by score, and an account's page with its people, scores and values. */
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import * as z from "zod";
+import { ruleNames } from "../control/stored-rules.ts";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
-import type { AccountPage, AccountSummary, AccountsSort, ShownChange } from "../store/protocol/people-and-accounts.ts";
+import type {
+  AccountPage,
+  AccountScore,
+  AccountsPage,
+  AccountsSort,
+  AccountSummary,
+  ShownChange,
+} from "../store/protocol/people-and-accounts.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { Filters, NoMatches } from "./kit/filters.tsx";
+import { Filters, LapsingNote, NoMatches } from "./kit/filters.tsx";
 import { grouped } from "./kit/format.ts";
 import { SelectField } from "./kit/forms.tsx";
 import { ListAddress } from "./kit/list-address.ts";
-import { Empty, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Pager, Table } from "./kit/table.tsx";
+import { CopyText, Empty, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { Count, Pager, Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { accountPath, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { PeopleTable } from "./people/people.tsx";
+import { personPath, Score, type RuleNames } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
-
-/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-function accountPath(base: string, externalId: string): string {
-  return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
-}
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
   AccountsSort,
@@ -33,17 +38,17 @@ export const accountPages = pages
   .get("/", async (c) => {
     const list = new ListAddress(`${workspacePath(c)}/accounts`, c.req.query());
     const q = list.text("q", "External id begins with");
-    const sort = list.choice("sort", null, SORTS, "newest");
+    const sort = list.choice("sort", null, SORTS, "score");
     const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
       { title: "Accounts", section: "accounts" },
       <>
-        <PageHead title="Accounts">Account data that Product Org Updates keys send, by external id.</PageHead>
+        <PageHead title="Accounts">Companies, with the sum of the scores of their people.</PageHead>
         <Filters list={list} search={{ name: "q", label: "External id begins with" }}>
           <SelectField name="sort" label="Sort by" value={sort} options={Object.entries(SORTS)} />
         </Filters>
-        {q !== "" && <p class="quiet small">Search results are sorted by external id.</p>}
+        <OrderNotes {...accounts} isSearch={q !== ""} />
         <Panel list>
           {accounts.items.length > 0 && <AccountsTable base={workspacePath(c)} accounts={accounts.items} />}
           {accounts.items.length === 0 && list.isFiltered && (
@@ -64,13 +69,27 @@ export const accountPages = pages
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
-    const keys = await readKeyNames(c, keyIds);
-    const view = { base: workspacePath(c), account, keys, list };
+    const ruleIds = [...new Set(account.latestScores.map(({ ruleId }) => ruleId))];
+    const [keys, rules] = await Promise.all([
+      readKeyNames(c, keyIds),
+      ruleNames(c.get("db"), c.get("workspace").id, ruleIds),
+    ]);
+    const view = { base: workspacePath(c), account, keys, rules, list, nowMs: Date.now() };
     return page(c, { title: externalId, section: "accounts" }, <AccountView {...view} />);
   });
 
 function storeOf(c: Context<PagesEnv>) {
   return signalStore(c.env, c.get("workspace").id);
+}
+
+function OrderNotes({ sorted, lapsing, isSearch }: AccountsPage & { isSearch: boolean }) {
+  return (
+    <>
+      {isSearch && <p class="quiet small">Search results are sorted by external id.</p>}
+      {!sorted && <p class="quiet small">There are too many accounts to sort. The newest come first.</p>}
+      <LapsingNote lapsing={lapsing} />
+    </>
+  );
 }
 
 export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
@@ -83,8 +102,8 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
       columns={[
         { head: "External id", cell: ({ externalId }) => externalId },
         { head: "Name", kind: "text", cell: ({ name }) => short(name) },
-        { head: "Score", kind: "number", cell: ({ score }) => grouped(score) },
-        { head: "People", kind: "number", cell: ({ people }) => grouped(people) },
+        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} /> },
+        { head: "People", kind: "number", cell: ({ people }) => <Count value={people} /> },
         { head: "Plan", drop: "narrow", cell: ({ plan }) => short(plan) },
         { head: "Users", kind: "number", cell: ({ userCount }) => short(userCount) },
         { head: "Recurring revenue", kind: "number", cell: ({ recurringRevenue }) => short(recurringRevenue) },
@@ -99,8 +118,13 @@ function NoAccounts({ c }: { c: Context<PagesEnv> }) {
   return (
     <Empty title="No accounts yet">
       <p>
-        The first update from a Product Org Updates key creates an account. The payload template of the key says which
-        paths have the external id, the plan, the user count and other fields.
+        Send a <code>group</code> call. It creates the account and makes the person its member. An identify call with
+        <code>traits.company.id</code> does so too.
+      </p>
+      <GroupCall externalId="acme-42" />
+      <p>
+        Updates from a Product Org Updates key create accounts, too. The payload template of the key says which paths
+        have the external id, the plan, the user count and other fields.
       </p>
       {mayManage(c) ? (
         <a class="button primary" href={`${workspacePath(c)}/settings/api-keys/new?endpoint_type=product_org`}>
@@ -113,11 +137,19 @@ function NoAccounts({ c }: { c: Context<PagesEnv> }) {
   );
 }
 
+/** A call that creates an account, sets two of its values and makes a person its member. */
+function GroupCall({ externalId }: { externalId: string }) {
+  const call = { type: "group", userId: "user-1", groupId: externalId, traits: { name: "Acme", plan: "Growth" } };
+  return <CopyText id="group-call" label="group call" text={JSON.stringify(call, null, 2)} block />;
+}
+
 interface Props {
   base: string;
   account: AccountPage;
   keys: KeyNames;
+  rules: RuleNames;
   list: ListAddress;
+  nowMs: number;
 }
 
 const FIELD_LABEL = {
@@ -132,8 +164,8 @@ const FIELD_LABEL = {
 const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 
 function AccountView(props: Props) {
-  const { base, account, list } = props;
-  const { externalId, values, attributes, changes } = account;
+  const { base, account, list, nowMs } = props;
+  const { externalId, values, attributes, changes, lapsing } = account;
   const title = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS ? values.name : null;
   return (
     <>
@@ -141,18 +173,26 @@ function AccountView(props: Props) {
         {title !== null && externalId}
       </PageHead>
       <Stats>
-        <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
-        <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
+        <Stat label="Score" value={account.score} note={lapsing ? "points are lapsing right now" : undefined} />
+        <Stat label="People" value={account.people} />
+        <Stat label="Last seen" value={<Time ms={account.lastSeenMs} nowMs={nowMs} />} />
+        <Stat label="First seen" value={<Time ms={account.firstSeenMs} nowMs={nowMs} />} />
       </Stats>
-      <Values
-        {...props}
-        title="Fields"
-        rows={FIELDS.map(([field, label]) => [
-          label,
-          field,
-          field === "feature_flags" ? <FeatureFlags value={values[field]} /> : <JsonValue value={values[field]} />,
-        ])}
-      />
+      <PeoplePanel {...props} />
+      {account.people > 0 && <LatestScores {...props} />}
+      {Object.keys(account.origins).length === 0 ? (
+        <NoValues {...props} />
+      ) : (
+        <Values
+          {...props}
+          title="Fields"
+          rows={FIELDS.map(([field, label]) => [
+            label,
+            field,
+            field === "feature_flags" ? <FeatureFlags value={values[field]} /> : <JsonValue value={values[field]} />,
+          ])}
+        />
+      )}
       {Object.keys(attributes).length > 0 && (
         <Values
           {...props}
@@ -167,7 +207,7 @@ function AccountView(props: Props) {
       <Panel title="History" list id="history">
         {changes.items.length === 0 ? (
           <Empty title="No changes">
-            <p>No field has been sent yet. Attributes have no history.</p>
+            <p>Account updates write the history of fields. Group calls and attributes have none.</p>
           </Empty>
         ) : (
           <ol class="entries">
@@ -182,17 +222,97 @@ function AccountView(props: Props) {
   );
 }
 
-/** Values with the update that set each, and the key whose payload template read it. */
+function PeoplePanel({ base, account: { externalId, topPeople }, nowMs }: Props) {
+  const all = new URLSearchParams({ account: externalId, sort: "score" }).toString();
+  return (
+    <Panel
+      title="People"
+      list
+      id="people"
+      actions={topPeople.length > 0 && <a href={`${base}/people?${all}`}>All people of this account</a>}
+    >
+      {topPeople.length > 0 ? (
+        <PeopleTable base={base} people={topPeople} nowMs={nowMs} />
+      ) : (
+        <Empty title="No people yet">
+          <p>
+            Send a <code>group</code> call with the user id or anonymous id of a person. It makes the person a member.
+          </p>
+          <GroupCall externalId={externalId} />
+        </Empty>
+      )}
+    </Panel>
+  );
+}
+
+function LatestScores({ base, account: { latestScores }, rules, nowMs }: Props) {
+  return (
+    <Panel title="Latest scores" list id="scores">
+      {latestScores.length === 0 ? (
+        <Empty title="No scores yet">
+          <p>Mapping rules turn signals of people into points.</p>
+          <a class="button" href={`${base}/rules`}>
+            View mapping rules
+          </a>
+        </Empty>
+      ) : (
+        <>
+          <p class="quiet small">Of the 20 people who were seen last.</p>
+          <ol class="entries">
+            {latestScores.map((score: AccountScore) => (
+              <li>
+                <span class="quiet">
+                  <Time ms={score.occurredAtMs} nowMs={nowMs} />
+                </span>
+                <div>
+                  <div class="row">
+                    <a href={personPath(base, score.email)}>{score.email}</a>
+                    <SignalLink base={base} id={score.signalId} />
+                  </div>
+                  <Score score={score} base={base} rules={rules} />
+                </div>
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+    </Panel>
+  );
+}
+
+function NoValues({ account: { externalId, people } }: Props) {
+  return (
+    <Panel title="Fields" list>
+      <Empty title="No fields yet">
+        <p>
+          Send a <code>group</code> call with traits, or updates from a Product Org Updates key.
+        </p>
+        {people > 0 && <GroupCall externalId={externalId} />}
+      </Empty>
+    </Panel>
+  );
+}
+
+const SET_BY = { update: "by an account update", group: "by a group call" } as const satisfies Record<
+  AccountPage["origins"][string]["by"],
+  string
+>;
+
+/** Values with the update or group call that set each, and the key whose payload template read it. */
 function Values({ base, account, keys, title, rows }: Props & { title: string; rows: [string, string, Child][] }) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;
-    const { atMs, signalId, keyId } = found;
+    const { atMs, signalId, keyId, by } = found;
     const key = keyId === null ? undefined : keys.get(keyId);
     return (
       <div class="row small">
         <Time ms={atMs} />
-        {keyId === null ? <span class="quiet">by a deleted signal</span> : <SignalLink base={base} id={signalId} />}
+        <span class="quiet">
+          {SET_BY[by]}
+          {keyId === null && ", deleted since"}
+        </span>
+        {keyId !== null && <SignalLink base={base} id={signalId} />}
         {keyId !== null && key !== undefined && (
           <a href={`${base}/settings/api-keys/${keyId}`}>{keyText(key, keyId)}</a>
         )}
@@ -207,7 +327,7 @@ function Values({ base, account, keys, title, rows }: Props & { title: string; r
         columns={[
           { head: "Name", cell: ([name]) => name },
           { head: "Value", kind: "text", cell: ([, , value]) => value },
-          { head: "Last sent", cell: ([, target]) => origin(target) },
+          { head: "Last set", cell: ([, target]) => origin(target) },
         ]}
       />
     </Panel>

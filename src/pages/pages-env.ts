@@ -50,6 +50,11 @@ export function workspacePath(c: Context<PagesEnv>): string {
   return `/w/${c.get("workspace").slug}`;
 }
 
+/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+export function accountPath(base: string, externalId: string): string {
+  return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
+}
+
 /** The text of a field; empty if the form has no such field, or a file there. */
 export function formText(form: FormData, name: string): string {
   const value = form.get(name);

@@ -80,6 +80,11 @@ export function ScanNote({ complete, isEmpty, read }: { complete: boolean; isEmp
   return isEmpty ? <Empty title={`No matches in ${read}`} /> : <p class="quiet small">Searched {read}.</p>;
 }
 
+/** Says that the order by score is not final, while the nightly job removes points that have lapsed. */
+export function LapsingNote({ lapsing }: { lapsing: boolean }) {
+  return lapsing ? <p class="quiet small">Points are lapsing right now; the order may change.</p> : <></>;
+}
+
 function addressWithout({ path, query }: ListAddress, names: readonly string[]): string {
   const rest = Object.entries(query).filter(([name]) => !["cursor", "back", ...names].includes(name));
   return rest.length === 0 ? path : `${path}?${new URLSearchParams(rest).toString()}`;

@@ -8,7 +8,7 @@ import type { ExportedRecords, ExportFormat } from "../../store/protocol/store-o
 import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { Menu } from "../kit/actions.tsx";
-import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
+import { Filters, LapsingNote, NoMatches, ScanNote } from "../kit/filters.tsx";
 import { counted } from "../kit/format.ts";
 import { DayFields, SelectField, TextField } from "../kit/forms.tsx";
 import { type DayRange, ListAddress, type Scanned, scanOn } from "../kit/list-address.ts";
@@ -73,15 +73,17 @@ function readAddress(c: Context<PagesEnv>) {
   const q = list.text("q", "Search");
   const sort = list.choice("sort", null, SORTS, "newest");
   const minScore = list.wholeNumber("score", "Score at least");
+  const account = list.text("account", "Account");
   const days = list.days("Last seen");
   const query = {
     sort,
     ...(q === "" ? {} : { text: q }),
+    ...(account === "" ? {} : { account }),
     ...(minScore === null ? {} : { minScore }),
     ...(days.sinceMs === null ? {} : { sinceDay: dayOf(days.sinceMs) }),
     ...(days.untilMs === null ? {} : { untilDay: dayOf(days.untilMs) - 1 }),
   };
-  return { list, q, sort, minScore, days, query };
+  return { list, q, sort, minScore, account, days, query };
 }
 
 interface Props {
@@ -90,6 +92,8 @@ interface Props {
   q: string;
   sort: PeopleSort;
   minScore: number | null;
+  /** External id of the people's account; empty: any. */
+  account: string;
   days: DayRange;
   people: Scanned<PeoplePage>;
   /** Whether the search has no results and a receipt proves that the person of this email was deleted. */
@@ -98,8 +102,8 @@ interface Props {
   nowMs: number;
 }
 
-function PeopleView({ base, list, q, sort, minScore, days, people, wasDeleted, mayExport, nowMs }: Props) {
-  const { items, next, complete, sorted, scans } = people;
+function PeopleView({ base, list, q, sort, minScore, account, days, people, wasDeleted, mayExport, nowMs }: Props) {
+  const { items, next, complete, sorted, lapsing, scans } = people;
   const isEmpty = items.length === 0 && complete;
   return (
     <>
@@ -109,8 +113,10 @@ function PeopleView({ base, list, q, sort, minScore, days, people, wasDeleted, m
       <Filters list={list} search={{ name: "q", label: `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}` }}>
         <SelectField name="sort" label="Sort by" value={sort} options={Object.entries(SORTS)} />
         <TextField name="score" label="Score at least" value={minScore ?? ""} inputmode="numeric" />
+        <TextField name="account" label="External id of the account" value={account} />
         <DayFields days={days} label="Last seen" />
       </Filters>
+      <LapsingNote lapsing={lapsing} />
       {!sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>}
       <Panel list>
         {items.length > 0 && <PeopleTable base={base} people={items} nowMs={nowMs} />}
@@ -126,7 +132,7 @@ function PeopleView({ base, list, q, sort, minScore, days, people, wasDeleted, m
         <ScanNote
           complete={complete}
           isEmpty={items.length === 0}
-          read={counted(scans * (q === "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+          read={counted(scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
         />
         <Pager list={list} next={next} complete={complete} />
       </Panel>

@@ -2,11 +2,14 @@
 import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { ruleNames } from "../../control/stored-rules.ts";
+import { DAY_MS } from "../../domain/duration.ts";
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PERSON_MAX_IDS } from "../../limits.ts";
 import type {
   Identity,
+  PersonAccount,
   PersonPage,
+  PersonSummary,
   PersonTimeline,
   RuleShare,
   ScoreCurve,
@@ -22,7 +25,7 @@ import { ListAddress } from "../kit/list-address.ts";
 import { Empty, Fact, FactList, PageHead, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
 import { Pager, Table } from "../kit/table.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { accountPath, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 
 /** Path of a person's page. An email may contain slashes and percent signs. */
 export function personPath(base: string, email: string): string {
@@ -52,7 +55,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   return page(c, { title: email, section: "people" }, <PersonView {...view} />);
 });
 
-type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
+export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 interface Props {
   /** The workspace's path. */
@@ -88,7 +91,7 @@ function PersonView(props: Props) {
         {person.name !== null && person.email}
       </PageHead>
       <Stats>
-        <Stat label="Score" value={person.score} note={scoreNote(curve)} />
+        <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
         <Stat label="Last seen" value={<Time ms={person.lastSeenMs} nowMs={nowMs} />} />
         <Stat label="First seen" value={<Time ms={person.firstSeenMs} nowMs={nowMs} />} />
       </Stats>
@@ -98,6 +101,9 @@ function PersonView(props: Props) {
         </Panel>
         <Panel title="Profile">
           <FactList>
+            <Fact name="Account">
+              <AccountLink base={base} account={person.account} />
+            </Fact>
             {TRAIT_NAMES.map((trait) => (
               <Fact name={traitLabel(trait)}>{person[trait] ?? <span class="quiet">Unknown</span>}</Fact>
             ))}
@@ -115,12 +121,21 @@ function PersonView(props: Props) {
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */
 const CURVE_MIN_MS = 3_600_000;
 
-function scoreNote({ signals, complete }: ScoreCurve): string {
+function scoreNote({ nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
   if (signals === 0) return "no scoring signals yet";
-  return complete ? `from ${counted(signals, "scoring signal")}` : `from more than ${grouped(signals)} scoring signals`;
+  const lapsed = signals - byRule.reduce((sum, { times }) => sum + times, 0);
+  const from = complete
+    ? `from ${counted(signals - lapsed, "scoring signal")}${lapsed === 0 ? "" : `, ${grouped(lapsed)} lapsed`}`
+    : `from more than ${grouped(signals)} scoring signals`;
+  return nextLapseAtMs === null ? from : `${from}; next points lapse on ${day(nextLapseAtMs)}`;
 }
 
-/** The score over time, in steps: it stays the same until the next signal. */
+function AccountLink({ base, account }: { base: string; account: PersonAccount | null }) {
+  if (account === null) return <span class="quiet">None</span>;
+  return <a href={accountPath(base, account.externalId)}>{account.name ?? account.externalId}</a>;
+}
+
+/** The score over time, in steps: it stays the same until the next signal, or until points lapse. */
 function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowMs: number }) {
   const [first] = curve.points;
   if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
@@ -221,11 +236,25 @@ function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: stri
   );
 }
 
-function Score({ score, base, rules }: { score: ScoringSignal; base: string; rules: RuleNames }) {
+/** When points lapsed, or the last day on which they count. */
+export function lapseText({ lapsed, lapsesAtMs }: Pick<ScoringSignal, "lapsed" | "lapsesAtMs">): string {
+  if (lapsesAtMs === null) return "";
+  return lapsed ? `, lapsed on ${day(lapsesAtMs)}` : `, until ${day(lapsesAtMs - DAY_MS)}`;
+}
+
+export function Score({ score, base, rules }: { score: ScoringSignal; base: string; rules: RuleNames }) {
   const rule = rules.get(score.ruleId);
   return (
     <div>
-      <Points points={score.points} /> {score.scoringSignal}{" "}
+      {score.lapsed ? (
+        <span class="quiet">
+          {signed(score.points)}
+          {lapseText(score)}:
+        </span>
+      ) : (
+        <Points points={score.points} />
+      )}{" "}
+      {score.scoringSignal}{" "}
       <span class="quiet small">
         {rule === undefined ? (
           "from a deleted rule"
@@ -235,6 +264,7 @@ function Score({ score, base, rules }: { score: ScoringSignal; base: string; rul
             {score.ruleVersion !== rule.version && `, version ${score.ruleVersion} (now ${rule.version})`}
           </>
         )}
+        {!score.lapsed && lapseText(score)}
       </span>
     </div>
   );

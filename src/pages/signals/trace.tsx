@@ -24,7 +24,7 @@ import {
 } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { personPath } from "../people/person.tsx";
+import { lapseText, personPath } from "../people/person.tsx";
 import { ReplayButton } from "./dead-letters.tsx";
 import { groupPath, signalPath, titleOf } from "./signals.tsx";
 
@@ -279,7 +279,10 @@ function Processed(props: FateProps) {
   );
 }
 
-function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: FateProps) {
+function Score({ base, rules, trace }: FateProps) {
+  const { rulesTried, rulesMatched } = trace;
+  const scoring = rulesMatched.filter((match) => match.scored && !lapsedOnArrival(trace, match));
+  const added = scoring.reduce((sum, { points }) => sum + points, 0);
   return (
     <>
       <TimelineStep title={`${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`}>
@@ -288,8 +291,10 @@ function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: Fat
           const rule = rules.get(match.ruleId);
           return (
             <div>
-              <strong>{signed(match.scored ? match.points : 0)}</strong> {match.scoringSignal}
-              {howOften(base, match)}, from{" "}
+              <strong>{signed(match.scored && !lapsedOnArrival(trace, match) ? match.points : 0)}</strong>{" "}
+              {match.scoringSignal}
+              {howOften(base, match)}
+              {match.scored && lapseOf(trace, match)}, from{" "}
               <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
               {match.ruleVersion}
               {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
@@ -297,14 +302,37 @@ function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: Fat
           );
         })}
       </TimelineStep>
-      <TimelineStep
-        title={`${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`}
-        tone={points === 0 ? "quiet" : "good"}
-      >
-        {points === 0 ? "The score of the person did not change." : "Added to the score of the person."}
+      <TimelineStep title={pointsText(added)} tone={added === 0 ? "quiet" : "good"}>
+        {effectText(trace, added)}
       </TimelineStep>
     </>
   );
+}
+
+function pointsText(points: number): string {
+  return `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`;
+}
+
+/** @param added points that the signal has added to the score, also points that have lapsed since. */
+function effectText(trace: SignalTrace, added: number): string {
+  const hadLapsed = trace.rulesMatched.some((match) => match.scored && lapsedOnArrival(trace, match));
+  if (added === 0) {
+    return hadLapsed
+      ? "The points had lapsed before the signal arrived. The score of the person did not change."
+      : "The score of the person did not change.";
+  }
+  const lapsed = added - trace.points;
+  return `Added to the score of the person.${lapsed === 0 ? "" : ` ${pointsText(lapsed)} lapsed since.`}`;
+}
+
+/** Whether the points of a match had lapsed when the signal was recorded or linked to its person. */
+function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: MatchedRule): boolean {
+  return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
+}
+
+function lapseOf(trace: SignalTrace, match: MatchedRule): string {
+  if (!lapsedOnArrival(trace, match)) return lapseText(match);
+  return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
 /** The frequency of a rule, or why the rule did not score here. */
