@@ -1,4 +1,4 @@
-/** Numbers and times as the pages show them. */
+/** Numbers, times and addresses as the pages show them. */
 import { counted, grouped } from "../../domain/text.ts";
 
 // Always a number: "yesterday" would be wrong for 47 hours ago.
@@ -60,6 +60,12 @@ export function signed(points: number): string {
 /** The author of a change, within a sentence: a member's email, or the deployer's own systems. */
 export function authorName(actor: string): string {
   return actor === "operator" ? "the operator" : actor;
+}
+
+/** A path with these parameters. */
+export function withQuery(path: string, parameters: Record<string, string> | Iterable<[string, string]>): string {
+  const query = new URLSearchParams(parameters);
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
 /** JSON text with line breaks, for people; a text that is no JSON stays as it is. */
