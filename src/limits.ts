@@ -112,13 +112,17 @@ export const DESTINATIONS_MAX = 10;
 export const THRESHOLDS_MAX = 5;
 /** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
+/** Custom headers of a webhook, and the characters of a name and of a value: enough for a token and what goes with it. */
+export const DESTINATION_HEADERS_MAX = 5;
+export const HEADER_NAME_MAX_LENGTH = 64;
+export const HEADER_VALUE_MAX_LENGTH = 1_000;
 /** Scoring signals in one event, and in one delivery: some 250 KB, what receivers take. */
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 /** Minimum time between two deliveries of scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
 /** Timeout of a receiver's answer. */
 export const DELIVERY_TIMEOUT_MS = 10_000;
-/** Bytes of an answer that are read and stored. */
+/** Bytes of an answer that are stored. */
 export const ANSWER_MAX_BYTES = 1_024;
 /** Timeout of a delivery's report, after which it is sent again. DELIVERY_LEASE_MS in wrangler.toml overrides it. */
 export const DELIVERY_LEASE_MS = 60_000;

@@ -4,7 +4,7 @@
  */
 import { sql, type SQL } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { PointsLastDays, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../domain/rules/mapping-condition.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { OveragePrice } from "../domain/quota/billing.ts";
@@ -221,6 +221,8 @@ export const mappingRules = sqliteTable(
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
     /** The author of this version: a member's email, or `operator`. */
     updatedBy: text("updated_by").notNull().default("operator"),
+    /** Null: the points always count. */
+    pointsLastDays: integer("points_last_days").$type<PointsLastDays>(),
   },
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );
@@ -245,6 +247,7 @@ export const ruleVersions = sqliteTable(
     frequency: text("frequency").$type<RuleFrequency>().notNull(),
     enabled: integer("enabled", { mode: "boolean" }).notNull(),
     conditions: text("conditions", { mode: "json" }).$type<MappingCondition[]>().notNull(),
+    pointsLastDays: integer("points_last_days").$type<PointsLastDays>(),
   },
   (table) => [primaryKey({ columns: [table.workspaceId, table.ruleId, table.version] })],
 );

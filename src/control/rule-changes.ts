@@ -248,7 +248,7 @@ function insertRules({ db, workspaceId, by }: ControlContext, rows: string, only
   // INSERT … SELECT takes the columns in the order of the table.
   const select = sql`select ${ROW_ID}, ${workspaceId}, ${FIELDS.name}, ${FIELDS.event}, ${FIELDS.match},
     ${FIELDS.conditions}, ${FIELDS.scoringSignal}, ${FIELDS.points}, ${FIELDS.enabled}, 1, ${at}, ${at}, ${FIELDS.size},
-    ${FIELDS.frequency}, ${by.actor} from json_each(${rows}) AS row where ${onlyIf}`;
+    ${FIELDS.frequency}, ${by.actor}, ${FIELDS.pointsLastDays} from json_each(${rows}) AS row where ${onlyIf}`;
   return db.insert(mappingRules).select(select).onConflictDoNothing();
 }
 
@@ -262,6 +262,7 @@ const FIELDS = {
   scoringSignal: sql<string>`row.value ->> 'scoringSignal'`,
   points: sql<number>`row.value ->> 'points'`,
   frequency: sql<RuleContent["frequency"]>`row.value ->> 'frequency'`,
+  pointsLastDays: sql<NonNullable<RuleContent["pointsLastDays"]>>`row.value ->> 'pointsLastDays'`,
   enabled: sql`row.value ->> 'enabled'`,
   size: sql<number>`row.value ->> 'size'`,
 };

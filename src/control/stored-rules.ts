@@ -64,8 +64,9 @@ export async function loadRules(
     scoringSignal,
     points,
     frequency,
+    pointsLastDays,
   } = mappingRules;
-  const rule = { id, version, event, match, conditions, scoringSignal, points, frequency };
+  const rule = { id, version, event, match, conditions, scoringSignal, points, frequency, pointsLastDays };
   const rows = await db
     .select({ workspaceId: ofWorkspace, ...rule })
     .from(mappingRules)
@@ -146,13 +147,13 @@ function presentVersion(rule: StoredRule): RuleVersion {
 
 /** The statement that keeps rules as they are, for a `batch` before they are changed. */
 export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
-  const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = mappingRules;
+  const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = mappingRules;
   // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(ruleVersions).select(sql`
     select ${mappingRules.workspaceId}, ${mappingRules.id}, ${mappingRules.version},
       length(${name}) + length(${event}) + length(${scoringSignal}) + length(${conditions}) + ${ROW_CHARACTERS},
       ${mappingRules.updatedAt}, ${mappingRules.updatedBy}, ${name}, ${event}, ${match}, ${scoringSignal}, ${points},
-      ${frequency}, ${enabled}, ${conditions}
+      ${frequency}, ${enabled}, ${conditions}, ${pointsLastDays}
     from ${mappingRules} where ${rules}`);
 }
 

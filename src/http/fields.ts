@@ -1,8 +1,14 @@
 /** Schemas of fields that forms and the operator API share. */
 import * as z from "zod";
+import { haveDistinctNames, headerNameProblem, headerValueProblem } from "../domain/events/custom-header.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS } from "../limits.ts";
+import {
+  DESTINATION_HEADERS_MAX,
+  HEADER_NAME_MAX_LENGTH,
+  HEADER_VALUE_MAX_LENGTH,
+  NAME_MAX_CODE_POINTS,
+} from "../limits.ts";
 
 /** For `refine`. Members who must not see keys can see names and rules (spec §1). */
 export const noCredential: [check: (text: string) => boolean, message: string] = [
@@ -33,3 +39,24 @@ export const time = z.iso
   .transform((text) => new Date(text).toISOString())
   .refine((at) => /^\d{4}-/.test(at), "its year has more than four digits in UTC")
   .meta({ example: "2026-11-01T00:00:00.000Z" });
+
+export const headerName = textWithout(headerNameProblem)
+  .refine(...noCredential)
+  .meta({ maxLength: HEADER_NAME_MAX_LENGTH });
+
+export const headerValue = textWithout(headerValueProblem).meta({ maxLength: HEADER_VALUE_MAX_LENGTH });
+
+/** Custom headers of a webhook. */
+export function headersOf<Header extends z.ZodType<{ name: string }>>(header: Header) {
+  return z
+    .array(header)
+    .max(DESTINATION_HEADERS_MAX, `at most ${DESTINATION_HEADERS_MAX} headers`)
+    .refine(haveDistinctNames, "the same name twice");
+}
+
+function textWithout(problemOf: (text: string) => string | null) {
+  return z.string().superRefine((text, context) => {
+    const message = problemOf(text);
+    if (message !== null) context.addIssue({ code: "custom", message });
+  });
+}

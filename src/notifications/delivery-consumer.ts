@@ -4,6 +4,7 @@
  */
 import { Webhook } from "standardwebhooks";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import { ESCAPED_VALUE_MAX_LENGTH, withoutHeaderValues } from "../domain/events/custom-header.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
 import { emailText, requestBody } from "../domain/events/request-body.ts";
 import { configuredEmail, isLocal } from "../env.ts";
@@ -53,21 +54,24 @@ async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Pr
   const body = requestBody(parcel, workspaceId);
   const signal = AbortSignal.timeout(DELIVERY_TIMEOUT_MS);
   try {
-    const response = await fetch(url.value, {
-      method: "POST",
-      headers: { ...signed(parcel, body), "content-type": "application/json", "user-agent": "signal-ingestion/1" },
-      body,
-      redirect: "manual",
-      signal,
-    });
+    const headers = requestHeaders(parcel, body);
+    const response = await fetch(url.value, { method: "POST", headers, body, redirect: "manual", signal });
     const { status } = response;
-    const answer = await beginningOf(response);
+    const answer = shownAnswer(await beginningOf(response), parcel);
     return { status, error: errorOf(status), answer, retryAfterMs: retryAfterMs(response.headers.get("retry-after")) };
   } catch {
     return unanswered(
       signal.aborted ? `No answer within ${DELIVERY_TIMEOUT_MS / 1_000} seconds.` : "No connection, or it broke off.",
     );
   }
+}
+
+/** The custom headers and those of the service, which win. */
+function requestHeaders(parcel: Parcel, body: string): Headers {
+  const headers = new Headers(parcel.headers.map(({ name, value }): [string, string] => [name, value]));
+  const ours = { ...signed(parcel, body), "content-type": "application/json", "user-agent": "signal-ingestion/1" };
+  for (const [name, value] of Object.entries(ours)) headers.set(name, value);
+  return headers;
 }
 
 /** Headers of the Standard Webhooks specification, also signed with the old secret during its overlap. */
@@ -88,18 +92,28 @@ function errorOf(status: number): string | null {
   return `It answered ${status}.`;
 }
 
-/** Reads at most ANSWER_MAX_BYTES of an answer. A truncated or slow answer is accepted as far as it came. */
+/** Bytes of an answer that are read: a header value that begins in the stored part is recognised as a whole. */
+const ANSWER_READ_BYTES = ANSWER_MAX_BYTES + ESCAPED_VALUE_MAX_LENGTH;
+
+/** The beginning of an answer as it is stored: without header values, which it may repeat. */
+function shownAnswer(beginning: string | null, { headers }: Parcel): string | null {
+  if (beginning === null) return null;
+  const masked = new TextEncoder().encode(withoutHeaderValues(beginning, headers));
+  return new TextDecoder().decode(masked.subarray(0, ANSWER_MAX_BYTES));
+}
+
+/** Reads at most ANSWER_READ_BYTES of an answer. A truncated or slow answer is accepted as far as it came. */
 async function beginningOf(response: Response): Promise<string | null> {
   if (response.body === null) return null;
   const reader = response.body.getReader();
-  const beginning = new Uint8Array(ANSWER_MAX_BYTES);
+  const beginning = new Uint8Array(ANSWER_READ_BYTES);
   let length = 0;
   try {
-    while (length < ANSWER_MAX_BYTES) {
+    while (length < ANSWER_READ_BYTES) {
       // oxlint-disable-next-line no-await-in-loop -- one piece after the other
       const { done, value } = await reader.read();
       if (done) break;
-      const piece = (value as Uint8Array).subarray(0, ANSWER_MAX_BYTES - length);
+      const piece = (value as Uint8Array).subarray(0, ANSWER_READ_BYTES - length);
       beginning.set(piece, length);
       length += piece.length;
     }

@@ -1,5 +1,6 @@
 /** Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { CustomHeader, HeaderRefusal, WantedHeader } from "../domain/events/custom-header.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
 
@@ -9,6 +10,8 @@ export interface NewDestination {
   type: DestinationType;
   /** A validated URL or email address. */
   target: string;
+  /** Validated. */
+  headers: CustomHeader[];
   events: EventType[];
   /** URL of the workspace's pages without a trailing slash. Slack messages and emails link to it. */
   pagesUrl: string;
@@ -17,11 +20,14 @@ export interface NewDestination {
 export interface DestinationChange {
   name?: string;
   target?: string;
+  /** Replaces all headers. */
+  headers?: WantedHeader[];
   events?: EventType[];
   pagesUrl: string;
 }
 
 export type DestinationRefusal =
+  | HeaderRefusal
   | "not_found"
   | "too_many_destinations"
   | "destination_not_active"
@@ -75,6 +81,7 @@ export interface Parcel {
   target: string;
   /** Signing secrets, newest first. */
   secrets: string[];
+  headers: CustomHeader[];
   pagesUrl: string;
   event: AnyEvent;
 }

@@ -9,6 +9,7 @@
  */
 import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import { changedHeaders } from "../domain/events/custom-header.ts";
 import { wantedBy, type Destination } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
@@ -86,14 +87,22 @@ export class Destinations extends RestorableObject {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
     if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many_destinations");
+    const headers = changedHeaders({ ...destination, headers: [] }, destination);
+    if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
     await this.#runAndTell((nowMs) => this.#roster.add(destination, secret, nowMs));
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
-  /** Changes a destination. Waiting deliveries go to a new target, which starts without failures. */
-  update(id: string, change: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
+  /** Changes a destination. Waiting deliveries go to a new target with the new headers. A new target starts without failures. */
+  async update(id: string, wanted: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
+    const before = this.#roster.find(id);
+    if (before === null) return refuse("not_found");
+    const headers = changedHeaders({ ...before, headers: this.#roster.headers(id) }, wanted);
+    if (!headers.ok) return headers;
+    const { headers: _, ...change } = wanted;
     return this.#changeOne(id, (destination, nowMs) => {
+      this.#roster.setHeaders(id, headers.value);
       if (change.target === undefined || change.target === destination.target) return { ...destination, ...change };
       this.#deliveries.dueNow(id, nowMs);
       return { ...destination, ...change, ...NO_FAILURES };
@@ -216,7 +225,8 @@ export class Destinations extends RestorableObject {
     const { type, target, secret, pagesUrl } = destination;
     const old = this.#roster.oldSecrets(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
-    return { destinationId, type, target, secrets, pagesUrl, event };
+    const headers = this.#roster.headers(destinationId);
+    return { destinationId, type, target, secrets, headers, pagesUrl, event };
   }
 
   /**
@@ -287,7 +297,8 @@ export class Destinations extends RestorableObject {
   #shown(destination: StoredDestination): Destination {
     const [last] = this.#roster.oldSecrets(destination.id, Date.now());
     const waiting = this.#deliveries.waiting(destination.id);
-    return shownDestination(destination, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
+    const headerNames = this.#roster.headers(destination.id).map(({ name }) => name);
+    return shownDestination(destination, { headerNames, waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
@@ -435,6 +446,8 @@ function createTables(sql: SqlStorage): void {
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
       PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS destination_headers (destination_id TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+      PRIMARY KEY (destination_id, name)) WITHOUT ROWID;
 
     -- Ids of events that were taken over, so that each is taken over once.
     CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;

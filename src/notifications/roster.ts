@@ -1,5 +1,6 @@
-/** Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on each use. */
+/** Destinations, their headers and old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on each use. */
 import type { Failing } from "../domain/events/attempts.ts";
+import type { CustomHeader } from "../domain/events/custom-header.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";
@@ -68,6 +69,7 @@ export class Roster {
   add(added: NewDestination, secret: string | null, createdMs: number): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
+    this.setHeaders(added.id, added.headers);
   }
 
   put(destination: StoredDestination): void {
@@ -87,6 +89,19 @@ export class Roster {
   remove(id: string): void {
     this.#sql.exec("DELETE FROM destinations WHERE id = ?", id);
     this.#sql.exec("DELETE FROM old_secrets WHERE destination_id = ?", id);
+    this.setHeaders(id, []);
+  }
+
+  /** Custom headers, sorted by name. */
+  headers(id: string): CustomHeader[] {
+    const select = "SELECT name, value FROM destination_headers WHERE destination_id = ? ORDER BY name";
+    return this.#sql.exec<{ name: string; value: string }>(select, id).toArray();
+  }
+
+  setHeaders(id: string, headers: readonly CustomHeader[]): void {
+    this.#sql.exec("DELETE FROM destination_headers WHERE destination_id = ?", id);
+    const insert = "INSERT INTO destination_headers (destination_id, name, value) VALUES (?, ?, ?)";
+    for (const { name, value } of headers) this.#sql.exec(insert, id, name, value);
   }
 
   /** Secrets of earlier rotations that still sign, latest expiry first. */
@@ -127,7 +142,7 @@ export function failingDestination(destination: StoredDestination, waiting: numb
 
 export function shownDestination(
   destination: StoredDestination,
-  derived: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
+  derived: Pick<Destination, "headerNames" | "waiting" | "oldSecretEndsAtMs">,
 ): Destination {
   const { id, name, type, events, state, disabledReason, dropped, target, failing } = destination;
   const isFailing = state !== "active" || derived.waiting > 0;

@@ -88,6 +88,10 @@ export function camelKeys<Json extends object>(json: Json): CamelKeys<Json> {
   ) as CamelKeys<Json>;
 }
 
+export function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
 function camelCase(name: string): string {
   return name.replaceAll(/_(\w)/g, (_, first: string) => first.toUpperCase());
 }

@@ -1,11 +1,12 @@
 /** Destinations of a workspace's notifications, their deliveries, and the score thresholds. */
 import type { Context } from "hono";
 import * as z from "zod";
+import type { HeaderRefusal } from "../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { name } from "../http/fields.ts";
-import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
+import { headerName, headersOf, headerValue, name } from "../http/fields.ts";
+import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
 import type { CreatedDestination, Delivery } from "../notifications/destination-calls.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
@@ -27,11 +28,30 @@ const wantedTypes = z
   .transform((types) => eventTypes.filter((wanted) => types.includes(wanted)))
   .meta({ description: "Types of events that are sent to the destination.", example: ["person.score_crossed"] });
 
+const nameOfHeader = headerName.meta({ description: "Shown in answers.", example: "X-Api-Key" });
+const valueOfHeader = headerValue.meta({
+  description: "A secret: no answer contains it.",
+  writeOnly: true,
+  example: "<your receiver's token>",
+});
+
+const newHeaders = headersOf(z.strictObject({ name: nameOfHeader, value: valueOfHeader })).meta({
+  description:
+    `At most ${DESTINATION_HEADERS_MAX} headers that each delivery to a webhook carries, for a receiver that expects a token. ` +
+    "Headers that the service or the network sets are refused.",
+});
+
+const changedHeaders = headersOf(z.strictObject({ name: nameOfHeader, value: valueOfHeader.exactOptional() })).meta({
+  description:
+    "Replaces all headers. A header without `value` keeps its stored value. If the target gets another host, each header needs its value.",
+});
+
 const newDestination = z
   .strictObject({
     name,
     type: type.describe("`email` only if this deployment sends email."),
     target,
+    headers: newHeaders.default([]),
     events: wantedTypes,
   })
   .meta({ id: "NewDestination" });
@@ -40,6 +60,7 @@ const destinationChange = z
   .strictObject({
     name: name.exactOptional(),
     target: target.exactOptional(),
+    headers: changedHeaders.exactOptional(),
     events: wantedTypes.exactOptional(),
   })
   .meta({ id: "DestinationChange" });
@@ -53,6 +74,9 @@ const destination = z
       description: "Without possible secrets: the query of a URL, the path of a Slack-compatible webhook.",
       example: "https://crm.example.com/hooks/signals",
     }),
+    headers: z
+      .array(z.object({ name: z.string().meta({ example: "X-Api-Key" }) }))
+      .describe("Names of the custom headers. Their values are not shown."),
     events: z.array(z.enum(eventTypes)),
     state: z.enum(["active", "paused", "disabled"]).describe("`disabled`: the service has switched it off."),
     disabled_reason: z
@@ -267,8 +291,8 @@ function destinationsContext(c: Context<OperatorEnv>): destinations.Destinations
   return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
 }
 
-function shown({ maskedTarget, ...rest }: Destination) {
-  return { ...rest, target: maskedTarget };
+function shown({ maskedTarget, headerNames, ...rest }: Destination) {
+  return { ...rest, target: maskedTarget, headers: headerNames.map((header) => ({ name: header })) };
 }
 
 function withSecret({ destination: created, secret }: CreatedDestination) {
@@ -287,7 +311,18 @@ function outcomeOf<Value, Shown>(
   const { refusal } = result;
   if (refusal === "type_not_offered") return refuse([{ path: "type", message: "this deployment sends no email" }]);
   if (isTargetProblem(refusal)) return refuse([{ path: "target", message: TARGET_PROBLEMS[refusal] }]);
+  if (isHeaderRefusal(refusal)) return refuse([{ path: "headers", message: HEADER_REFUSALS[refusal] }]);
   return refuse(refusal);
+}
+
+const HEADER_REFUSALS = {
+  headers_of_webhooks_only: "only a webhook has headers",
+  header_without_value: "a header that is not stored yet needs a value",
+  headers_for_another_host: "the target has another host: send each value again, or no headers",
+} as const satisfies Record<HeaderRefusal, string>;
+
+function isHeaderRefusal(problem: destinations.DestinationProblem): problem is HeaderRefusal {
+  return problem in HEADER_REFUSALS;
 }
 
 const TARGET_PROBLEMS = {

@@ -23,7 +23,17 @@ import {
 } from "../workspace/import-rules.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
-import { askedPage, count, idOf, instant, isoInstant, listOf, pageQuery, type DomainValue } from "./api-json.ts";
+import {
+  askedPage,
+  count,
+  idOf,
+  instant,
+  isoInstant,
+  listOf,
+  pageQuery,
+  snakeCase,
+  type DomainValue,
+} from "./api-json.ts";
 import { contextOf, operationsOf, storeOf } from "./operation.ts";
 
 const operation = operationsOf("Mapping rules", "rule");
@@ -291,7 +301,7 @@ export const ruleRoutes = [
     noun: "signal",
     async handle(c) {
       const found = await proposeFrom(c.env, c.var.workspace.id, [c.req.param("signal_id")]);
-      return found && { ...found, frequency: "every_time" as const };
+      return found && { ...found, frequency: "every_time" as const, pointsLastDays: null };
     },
   }),
 ];
@@ -313,9 +323,7 @@ function resultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportRes
     }
     const { what, before } = step;
     const after = what === "changed" ? step.rule : before;
-    const changes = ruleDifferences(before, after).map(({ field }) =>
-      field === "scoringSignal" ? "scoring_signal" : field,
-    );
+    const changes = ruleDifferences(before, after).map(({ field }) => snakeCase(field));
     return [{ name: after.name, result: what, ruleId: before.id, changes }];
   });
   const sum = (result: string) => items.filter((item) => item.result === result).length;

@@ -15,6 +15,7 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import {
+  countText,
   ENDPOINT_LABEL,
   EXPORT_LABEL,
   FORMAT_LABEL,
@@ -225,6 +226,7 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
 
 function valueText(field: string, value: unknown, names: Names): string {
   if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
+  if (field === "pointsLastDays" && (value === null || typeof value === "number")) return countText(value);
   if (value === null || value === undefined) return field === "expires_at" ? "never" : "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {

@@ -44,6 +44,7 @@ export const RULE_FIELD_LABEL = {
   scoringSignal: "Scoring signal",
   points: "Points",
   frequency: "How often",
+  pointsLastDays: "Points count",
   enabled: "Enabled",
 } as const satisfies Record<keyof RuleContent, string>;
 
@@ -58,6 +59,11 @@ export const FREQUENCY_LABEL = {
   once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },
   once_ever: { option: "once ever", said: "at most once" },
 } as const satisfies Record<RuleFrequency, { option: string; said: string }>;
+
+/** Says how long points count, such as `for 90 days`. */
+export function countText(lastDays: number | null): string {
+  return lastDays === null ? "always" : `for ${lastDays} days`;
+}
 
 /** Why a rule that matched has scored nothing. */
 export const ALREADY_SCORED = {

@@ -112,7 +112,8 @@ export interface FileProblem {
 }
 
 export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
-  return { ...contentOf({ ...rule, scoringSignal: rule.scoring_signal }), id: rule.id };
+  const { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...content } = rule;
+  return { ...contentOf({ ...content, scoringSignal, pointsLastDays }), id: rule.id };
 }
 
 /** Parses a file of rules and returns all errors, by rule. Accepts a bare list as well as `{"items": …}`. */
@@ -150,8 +151,18 @@ export function ruleFileOf(rules: readonly (RuleContent & { id: string })[]): st
   return `${JSON.stringify({ items }, null, 2)}\n`;
 }
 
-function ruleJson({ name, event, match, conditions, scoringSignal, points, frequency, enabled }: RuleContent) {
-  return { name, event, match, conditions, scoring_signal: scoringSignal, points, frequency, enabled };
+function ruleJson({ name, event, match, conditions, scoringSignal, points, frequency, ...rule }: RuleContent) {
+  return {
+    name,
+    event,
+    match,
+    conditions,
+    scoring_signal: scoringSignal,
+    points,
+    frequency,
+    points_last_days: rule.pointsLastDays,
+    enabled: rule.enabled,
+  };
 }
 
 function nameOf(item: unknown): string | null {

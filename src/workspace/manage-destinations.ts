@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { auditEntry } from "../control/audit.ts";
 import type { AuditAction } from "../control/audit.ts";
+import type { WantedHeader } from "../domain/events/custom-header.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
 import type { UrlProblem, Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
@@ -49,17 +50,21 @@ export async function createDestination(
   if (!target.ok) return target;
   const created = await objectOf(context).create({ ...wanted, id, target: target.value, pagesUrl: pagesUrl(context) });
   if (created.ok && created.value.isNew) {
-    const { type, events } = wanted;
-    await note(context, "destination.created", created.value.destination, { type, events });
+    const { type, events, headers } = wanted;
+    const detail = { type, events, ...(headers.length > 0 && { headers: headers.map(({ name }) => name) }) };
+    await note(context, "destination.created", created.value.destination, detail);
   }
   return created;
 }
+
+/** Headers replace all headers. A header without a value keeps its stored value. */
+type DestinationEdit = Partial<Omit<WantedDestination, "type" | "headers">> & { headers?: WantedHeader[] };
 
 /** Changes a destination. Omitted fields keep their value. */
 export async function updateDestination(
   context: DestinationsContext,
   id: string,
-  { target, ...change }: Partial<Omit<WantedDestination, "type">>,
+  { target, ...change }: DestinationEdit,
 ): Promise<Result<Destination, DestinationProblem>> {
   const before = await objectOf(context).find(id);
   if (before === null) return refuse("not_found");
@@ -70,7 +75,11 @@ export async function updateDestination(
     full.target = checked.value;
   }
   const updated = await objectOf(context).update(id, full);
-  const detail = { ...(change.events && { events: change.events }), target_changed: target !== undefined };
+  const detail = {
+    ...(change.events && { events: change.events }),
+    ...(change.headers && { headers: change.headers.map(({ name }) => name) }),
+    target_changed: target !== undefined,
+  };
   if (updated.ok) await note(context, "destination.updated", updated.value, detail);
   return updated;
 }

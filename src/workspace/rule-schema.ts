@@ -8,7 +8,7 @@ import {
   toComparable,
   type MappingOperator,
 } from "../domain/rules/mapping-condition.ts";
-import { isEventPattern, isRulePath, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
+import { isEventPattern, isRulePath, POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { grouped } from "../domain/text.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
@@ -85,6 +85,11 @@ export const ruleFields = {
       "The frequency of scores for one person: each time that the rule matches, once a UTC day of receipt, or once ever. The " +
         "first signal recorded counts.",
     ),
+  points_last_days: z
+    .literal([null, ...POINTS_LAST_DAYS])
+    .describe(
+      "The days that the points count after the UTC day on which the signal occurred. Null: they always count.",
+    ),
   enabled: z.boolean(),
 };
 
@@ -93,6 +98,7 @@ export const newRule = z.strictObject({
   match: ruleFields.match.default("all"),
   conditions: ruleFields.conditions.default([]),
   frequency: ruleFields.frequency.default("every_time"),
+  points_last_days: ruleFields.points_last_days.default(null),
   enabled: ruleFields.enabled.default(true),
 });
 
@@ -119,7 +125,7 @@ export function ruleProblem(issue: z.core.$ZodIssue): string {
     case "unrecognized_keys":
       return `Remove the unknown ${issue.keys.length === 1 ? "field" : "fields"} ${issue.keys.slice(0, 10).join(", ")}.`;
     case "invalid_value":
-      return `Use one of: ${issue.values.join(", ")}.`;
+      return `Use one of: ${issue.values.map(String).join(", ")}.`;
     default:
       if (field === "value" && issue.code === "too_small") return "Enter at least one value.";
       return FIELD_PROBLEM[field] ?? "Enter an object with the fields of a rule or condition.";

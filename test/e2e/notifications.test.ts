@@ -76,7 +76,7 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
   await expect.poll(() => receiver.ofType("person.score_crossed").length).toBe(1);
   expect(receiver.ofType("person.score_crossed")[0]?.body?.data).toMatchObject({ email: FORM.email, threshold: 50 });
   await page.getByRole("link", { name: "CRM", exact: true }).click();
-  await page.getByRole("link", { name: "A score crosses a threshold" }).click();
+  await page.getByRole("link", { name: "A person's score crosses a threshold" }).click();
   await page.getByText("Event delivered: accepted with 204").waitFor();
   expect(receiver.forged).toEqual([]);
 });

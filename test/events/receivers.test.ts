@@ -121,6 +121,25 @@ test("a failed delivery is repeated with the same id and body, and reports the f
   ]);
 });
 
+test("a receiver gets its custom header, and the target of its redirect gets nothing", async () => {
+  const elsewhere = await newReceiver();
+  const receiver = await newReceiver((response, nth) => {
+    response.writeHead(nth === 1 ? 200 : 308, { location: elsewhere.url }).end();
+  });
+  const workspace = await newWorkspace();
+  const id = await receiver.subscribe(service.api, workspace);
+  const headers = [{ name: "Authorization", value: "Bearer of-the-receiver" }];
+  await service.api.call("PATCH", `${workspace.home}/destinations/${id}`, { headers });
+  expect([await tested(workspace, id), await tested(workspace, id)]).toMatchObject([
+    { state: "delivered" },
+    { state: "failed", attempts: [{ status: 308 }] },
+  ]);
+  expect(receiver.received.map(({ authorization }) => authorization)).toEqual(
+    headers.concat(headers).map(({ value }) => value),
+  );
+  expect([receiver.forged, elsewhere.received]).toEqual([[], []]);
+});
+
 test("a redirect counts as a failure, says so, and is not followed", async () => {
   const elsewhere = await newReceiver();
   const receiver = await newReceiver((response) => {

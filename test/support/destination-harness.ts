@@ -28,6 +28,7 @@ interface DestinationAnswer {
   name: string;
   type: string;
   target: string;
+  headers: { name: string }[];
   events: string[];
   state: string;
   disabled_reason: string | null;

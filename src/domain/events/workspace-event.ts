@@ -51,12 +51,24 @@ interface PersonScored {
   scoring_signals: ScoringSignalMade[];
 }
 
+/** A score that passed a threshold, upwards or downwards. */
+interface ThresholdPassed {
+  threshold: number;
+  score: number;
+  score_before: number;
+}
+
+interface AccountThresholdPassed extends ThresholdPassed {
+  external_id: string;
+  name: string | null;
+}
+
 /**
  * One event instead of many `person.scored`. If a visitor's signals make the person cross a threshold, a
- * `person.score_crossed` follows as well. Crossings by a rule are only counted here.
+ * `person.score_crossed` follows as well. Crossings by a rule or by many lapsed points are only counted here.
  */
 interface PeopleRescored {
-  cause: "rule_applied" | "signals_linked";
+  cause: "rule_applied" | "signals_linked" | "points_lapsed";
   rule_id: string | null;
   email: string | null;
   added: number;
@@ -71,25 +83,52 @@ const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Web
 const SIGNAL_ID = "sig_01a1f923-8ec2-7c4d-b975-0dae84bdd1d4";
 const RULE_ID = "rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
 const PERIOD = { period_start: "2026-11-01T00:00:00.000Z", period_end: "2026-12-01T00:00:00.000Z" };
+const ACCOUNT = { external_id: "acme-42", name: "Acme" };
 const NOTIFICATIONS_PAGE = "settings/notifications";
 
 export const EVENT_CATALOGUE = {
-  "person.score_crossed": entry<{
-    email: string;
-    threshold: number;
-    score: number;
-    score_before: number;
-    /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
-    signal_id: string | null;
-  }>({
-    label: "A score crosses a threshold",
+  "person.score_crossed": entry<
+    ThresholdPassed & {
+      email: string;
+      /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
+      signal_id: string | null;
+    }
+  >({
+    label: "A person's score crosses a threshold",
     when: "Once per threshold, until the score falls below it again.",
     example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
-    sentence: ({ email, threshold, score, score_before }, formatName) => ({
-      text: `${formatName(email)} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`,
-      page: personPage(email),
+    sentence: (data, formatName) => ({
+      text: crossedText(formatName(data.email), data),
+      page: personPage(data.email),
     }),
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
+  }),
+  "person.score_fell": entry<ThresholdPassed & { email: string }>({
+    label: "A person's score falls below a threshold",
+    when: "Once per threshold, until the score reaches it again.",
+    example: { email: "jane@example.com", threshold: 50, score: 35, score_before: 55 },
+    sentence: (data, formatName) => ({ text: fellText(formatName(data.email), data), page: personPage(data.email) }),
+    withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
+  }),
+  "account.score_crossed": entry<AccountThresholdPassed>({
+    label: "An account's score crosses a threshold",
+    when: "Once per threshold, until the score falls below it again.",
+    example: { ...ACCOUNT, threshold: 200, score: 215, score_before: 195 },
+    sentence: (data, formatName) => ({
+      text: crossedText(accountText(data, formatName), data),
+      page: accountPage(data.external_id),
+    }),
+    withoutPeople: keepAll,
+  }),
+  "account.score_fell": entry<AccountThresholdPassed>({
+    label: "An account's score falls below a threshold",
+    when: "Once per threshold, until the score reaches it again.",
+    example: { ...ACCOUNT, threshold: 200, score: 195, score_before: 215 },
+    sentence: (data, formatName) => ({
+      text: fellText(accountText(data, formatName), data),
+      page: accountPage(data.external_id),
+    }),
+    withoutPeople: keepAll,
   }),
   "person.scored": entry<PersonScored>({
     label: "Scoring signals are created",
@@ -117,7 +156,7 @@ export const EVENT_CATALOGUE = {
   }),
   "people.rescored": entry<PeopleRescored>({
     label: "Many scores change",
-    when: "A summary after a rule is applied to past signals, or a visitor becomes known.",
+    when: "A summary after a rule is applied to past signals, a visitor becomes known or many points lapse.",
     example: {
       cause: "rule_applied",
       rule_id: RULE_ID,
@@ -355,7 +394,7 @@ function scoredSentence({ scoring_signals }: PersonScored, formatName: FormatNam
 }
 
 function rescoredSentence(data: PeopleRescored, formatName: FormatName): EventSentence {
-  const { rule_id, email, added, changed, removed, points, thresholds } = data;
+  const { cause, rule_id, email, added, changed, removed, points, thresholds } = data;
   const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
   const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
   const sum = `${changes} (${signed(points)} points).`;
@@ -363,16 +402,40 @@ function rescoredSentence(data: PeopleRescored, formatName: FormatName): EventSe
     const text = `Earlier signals have become those of ${formatName(email)}. Scoring signals: ${sum}`;
     return { text, page: personPage(email) };
   }
-  const crossed = thresholds
-    .filter(({ risen }) => risen > 0)
-    .map(({ threshold, risen }) => `${grouped(threshold)} (${counted(risen, "time")})`);
-  const crossings = crossed.length === 0 ? "" : ` Scores have crossed ${crossed.join(", ")}.`;
-  const text = `A mapping rule was applied to the past. Scoring signals: ${sum}${crossings}`;
+  const risen = thresholds.map(({ threshold, risen: times }) => ({ threshold, times }));
+  const fallen = thresholds.map(({ threshold, fallen: times }) => ({ threshold, times }));
+  const passed = passedText("crossed", risen) + passedText("fallen below", fallen);
+  if (cause === "points_lapsed")
+    return { text: `Points have lapsed (${signed(points)} points).${passed}`, page: "people" };
+  const text = `A mapping rule was applied to the past. Scoring signals: ${sum}${passed}`;
   return { text, page: rule_id === null ? "people" : `rules/${rule_id}` };
+}
+
+function passedText(verb: string, thresholds: readonly { threshold: number; times: number }[]): string {
+  const passed = thresholds.filter(({ times }) => times > 0);
+  if (passed.length === 0) return "";
+  const list = passed.map(({ threshold, times }) => `${grouped(threshold)} (${counted(times, "time")})`).join(", ");
+  return ` Scores have ${verb} ${list}.`;
+}
+
+function crossedText(scorer: string, { threshold, score, score_before }: ThresholdPassed): string {
+  return `${scorer} has crossed ${counted(threshold, "point")}: ${grouped(score_before)} → ${grouped(score)}.`;
+}
+
+function fellText(scorer: string, { threshold, score, score_before }: ThresholdPassed): string {
+  return `${scorer} has fallen below ${counted(threshold, "point")}: ${grouped(score_before)} → ${grouped(score)}.`;
+}
+
+function accountText({ external_id, name }: AccountThresholdPassed, formatName: FormatName): string {
+  return `The account ${formatName(name ?? external_id)}`;
 }
 
 function personPage(email: string): string {
   return `people/${encodeURIComponent(email)}`;
+}
+
+function accountPage(externalId: string): string {
+  return `accounts/one?external_id=${encodeURIComponent(externalId)}`;
 }
 
 function keyPage(keyId: string): string {
@@ -399,8 +462,10 @@ function ordinal(n: number): string {
 /** Event types that have subscribers. If there are none, the sources write no rows. */
 export interface WantedEvents {
   types: EventType[];
-  /** Scores whose crossing raises an event: at most THRESHOLDS_MAX, ascending. */
+  /** Scores of people whose crossing raises an event: at most THRESHOLDS_MAX, ascending. */
   thresholds: number[];
+  /** The same for scores of accounts. Sources may hold a value that was stored without this list: read it as empty. */
+  accountThresholds?: number[];
   /** Number of the workspace's destinations in any state. With none, their health is not checked. */
   destinations?: number;
 }

@@ -11,6 +11,10 @@ import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
 export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
 
+/** Days that points can count after the day on which the signal occurred (lapse.ts). */
+export const POINTS_LAST_DAYS = [30, 90, 180, 365] as const;
+export type PointsLastDays = (typeof POINTS_LAST_DAYS)[number];
+
 export interface MappingRule {
   id: string;
   version: number;
@@ -21,6 +25,8 @@ export interface MappingRule {
   points: number;
   /** Absent: the rule scores at each match. */
   frequency?: RuleFrequency;
+  /** Absent or null: the points always count. */
+  pointsLastDays?: PointsLastDays | null;
 }
 
 export interface RuleMatch {
@@ -30,6 +36,8 @@ export interface RuleMatch {
   readonly points: number;
   /** Present if not every match scores. The Signal Store knows which do. */
   readonly frequency?: Exclude<RuleFrequency, "every_time">;
+  /** Present if the points lapse. */
+  readonly lastDays?: PointsLastDays;
 }
 
 type SignalField = "event" | "source" | "email";
@@ -98,9 +106,16 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
   return { byEvent, byWildcard, paths, asksForEmail: pathIndexes.has("email") };
 }
 
-function matchOf({ id, version, scoringSignal, points, frequency = "every_time" }: MappingRule): RuleMatch {
-  const match = { ruleId: id, ruleVersion: version, scoringSignal, points };
-  return frequency === "every_time" ? match : { ...match, frequency };
+function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
+  const { frequency = "every_time", pointsLastDays = null } = rule;
+  return {
+    ruleId: id,
+    ruleVersion: version,
+    scoringSignal,
+    points,
+    ...(frequency === "every_time" ? {} : { frequency }),
+    ...(pointsLastDays === null ? {} : { lastDays: pointsLastDays }),
+  };
 }
 
 export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: string): boolean {

@@ -10,7 +10,7 @@ import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
-export type ProposedRule = Omit<RuleContent, "frequency" | "enabled">;
+export type ProposedRule = Omit<RuleContent, "frequency" | "pointsLastDays" | "enabled">;
 
 /** Maximum conditions of a proposal: more would match only the sample. */
 const MAX_CONDITIONS = 5;

@@ -1,10 +1,12 @@
 /** The editable content of a mapping rule (everything except id, version and times), its differences and its size. */
-import type { MappingRule, RuleFrequency } from "./mapping-rule.ts";
+import type { MappingRule, PointsLastDays, RuleFrequency } from "./mapping-rule.ts";
 import type { MappingCondition } from "./mapping-condition.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
   name: string;
   frequency: RuleFrequency;
+  /** Null: the points always count. */
+  pointsLastDays: PointsLastDays | null;
   enabled: boolean;
 }
 
@@ -16,12 +18,13 @@ export const RULE_FIELDS = [
   "scoringSignal",
   "points",
   "frequency",
+  "pointsLastDays",
   "enabled",
 ] as const satisfies (keyof RuleContent)[];
 
 export function contentOf(rule: RuleContent): RuleContent {
-  const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = rule;
-  return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
+  const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = rule;
+  return { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled };
 }
 
 type PlainField = Exclude<keyof RuleContent, "conditions">;

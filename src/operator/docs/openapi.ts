@@ -485,6 +485,13 @@ const score = z.number().describe("Of the person.");
 const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
 const lastUsed = instant.nullable().describe("The last authenticated call. Null: there was none.");
 const period = { period_start: instant, period_end: instant };
+const accountThresholdPassed = z.object({
+  external_id: z.string().meta({ example: "acme-42" }),
+  name: z.string().nullable().describe("Null: no name is known."),
+  threshold: z.number(),
+  score: z.number().describe("Of the account: the sum of its people's scores."),
+  score_before: z.number(),
+});
 
 /** The data of each notification type. The compiler checks that the schemas match the data sent. */
 const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
@@ -498,6 +505,9 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
       "Of the latest signal that changed the score. Null: the signal belongs to another person by now.",
     ).nullable(),
   }),
+  "person.score_fell": z.object({ email, threshold: z.number(), score, score_before: z.number() }),
+  "account.score_crossed": accountThresholdPassed,
+  "account.score_fell": accountThresholdPassed,
   "person.scored": z.object({
     scoring_signals: z.array(
       z.object({
@@ -513,7 +523,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     ),
   }),
   "people.rescored": z.object({
-    cause: z.enum(["rule_applied", "signals_linked"]),
+    cause: z.enum(["rule_applied", "signals_linked", "points_lapsed"]),
     rule_id: z.string().nullable().describe("Of the rule that was applied."),
     email: z.string().nullable().describe("Of the person who got the linked signals."),
     added: count.describe("Added scoring signals."),
@@ -573,8 +583,12 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
 
 const WHEN: Record<AnyEventType, string> = {
   "person.score_crossed": "A person's score has reached a threshold of the workspace",
+  "person.score_fell": "A person's score has fallen below a threshold of the workspace",
+  "account.score_crossed": "An account's score has reached a threshold for accounts",
+  "account.score_fell": "An account's score has fallen below a threshold for accounts",
   "person.scored": "Scoring signals were made. One delivery has several, at most one delivery a second",
-  "people.rescored": "A mapping rule was applied to stored signals, or many earlier signals were linked to a person",
+  "people.rescored":
+    "A mapping rule was applied to stored signals, many earlier signals were linked to a person, or many points have lapsed",
   "usage.level": "80, 100 or 200 % of the signal limit is reached, or the first signal was refused",
   "period.closed": "A billing period has ended",
   "key.expiring": "An API key expires in 30, 7 or 1 days",

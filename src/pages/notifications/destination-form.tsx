@@ -101,7 +101,7 @@ export function checkDestination(
   }
   if (events.length === 0) errors.events = "Choose at least one event.";
   if (!named.success || Object.keys(errors).length > 0) return refuse(errors);
-  return ok({ name: named.data, type, target, events });
+  return ok({ name: named.data, type, target, headers: [], events });
 }
 
 /** The first issue as a sentence. */

@@ -45,6 +45,9 @@ const PROBLEM = {
   too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
   destination_not_active: "The destination is paused or switched off. Resume it first.",
   destination_without_secret: "Only webhooks have a secret.",
+  headers_of_webhooks_only: "Only webhooks have headers. Remove them.",
+  header_without_value: "Enter a value for each new header.",
+  headers_for_another_host: "The URL has another host. Enter the value of each header again, or remove the header.",
   not_found: "This no longer exists.",
   ...TARGET_PROBLEM,
 } as const satisfies Record<destinations.DestinationProblem, string>;

@@ -4,11 +4,11 @@
  */
 import { findRule, type StoredRule } from "../../control/stored-rules.ts";
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
-import { RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
+import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
-import { FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
 import { HiddenFields } from "../kit/actions.tsx";
 import { CheckField, DataList, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
@@ -18,6 +18,7 @@ import {
   changeRows,
   readRuleForm,
   draftOf,
+  lastDaysInput,
   previewDays,
   withoutBlankRows,
   type ConditionRow,
@@ -164,6 +165,14 @@ function Fields(props: FieldsProps) {
           error={errors["frequency"]}
           value={form.frequency}
           options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}
+        />
+        <SelectField
+          name="points_last_days"
+          label={RULE_FIELD_LABEL.pointsLastDays}
+          hint="Points lapse after this many days, counted from the UTC day on which the signal occurred."
+          error={errors["points_last_days"]}
+          value={form.pointsLastDays}
+          options={[null, ...POINTS_LAST_DAYS].map((days) => [lastDaysInput(days), countText(days)] as const)}
         />
       </Panel>
     </>

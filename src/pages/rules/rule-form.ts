@@ -26,6 +26,7 @@ export const BLANK_FORM = {
   scoringSignal: "",
   points: "",
   frequency: "every_time",
+  pointsLastDays: "always",
   enabled: true,
   days: String(PREVIEW_DEFAULT_DAYS),
 };
@@ -50,6 +51,7 @@ export function readRuleForm(data: FormData): RuleForm {
     scoringSignal: text("scoring_signal"),
     points: text("points"),
     frequency: text("frequency") || BLANK_FORM.frequency,
+    pointsLastDays: text("points_last_days") || BLANK_FORM.pointsLastDays,
     enabled: data.has("enabled"),
     days: text("days"),
   };
@@ -67,7 +69,19 @@ function entryText(entry: File | string | null | undefined): string {
 }
 
 export function formOf(rule: RuleContent | ProposedRule): RuleForm {
-  return { ...BLANK_FORM, ...rule, conditions: rule.conditions.map(rowOf), points: String(rule.points) };
+  const { pointsLastDays = null }: Partial<RuleContent> = rule;
+  return {
+    ...BLANK_FORM,
+    ...rule,
+    conditions: rule.conditions.map(rowOf),
+    points: String(rule.points),
+    pointsLastDays: lastDaysInput(pointsLastDays),
+  };
+}
+
+/** The value of the field for the days that points count. */
+export function lastDaysInput(days: RuleContent["pointsLastDays"]): string {
+  return days === null ? BLANK_FORM.pointsLastDays : String(days);
 }
 
 /** The form for a duplicate. It starts disabled: two equal rules score each signal twice. */
@@ -109,11 +123,12 @@ export function ruleTyped(form: RuleForm, source: RuleContent | null = null): Re
     scoring_signal: textOf("scoringSignal"),
     points,
     frequency: form.frequency,
+    points_last_days: form.pointsLastDays === BLANK_FORM.pointsLastDays ? null : Number(form.pointsLastDays),
     enabled: form.enabled,
   });
   if (parsed.success) {
-    const { scoring_signal: scoringSignal, ...rule } = parsed.data;
-    return ok({ ...rule, scoringSignal });
+    const { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...rule } = parsed.data;
+    return ok({ ...rule, scoringSignal, pointsLastDays });
   }
   const errors: FieldErrors = {};
   for (const issue of parsed.error.issues) errors[issue.path.slice(0, 3).join(".")] ??= ruleProblem(issue);

@@ -3,7 +3,7 @@ import { listRules, type StoredRule } from "../../control/stored-rules.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
-import { FREQUENCY_LABEL } from "../copy.ts";
+import { countText, FREQUENCY_LABEL } from "../copy.ts";
 import { LinkButton, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
@@ -87,7 +87,16 @@ function columns(): Column<Row>[] {
         </>
       ),
     },
-    { head: "Points", kind: "number", cell: ({ points }) => signed(points) },
+    {
+      head: "Points",
+      kind: "number",
+      cell: ({ points, pointsLastDays }) => (
+        <>
+          {signed(points)}
+          {pointsLastDays !== null && <small>{countText(pointsLastDays)}</small>}
+        </>
+      ),
+    },
     { head: "Scored, 7 days", kind: "number", cell: ({ facts }) => <Count value={scoredSince(facts, today, 7)} /> },
     {
       head: "30 days",

@@ -22,6 +22,7 @@ export interface Received {
   body: EventBody | null;
   text: string;
   signatures: number;
+  authorization: string | null;
 }
 
 export class Receiver {
@@ -83,7 +84,8 @@ export class Receiver {
       }
     }
     const body = headers["webhook-id"] === undefined ? null : (JSON.parse(text) as EventBody);
-    this.received.push({ id: headers["webhook-id"] ?? "", body, text, signatures });
+    const { authorization = null } = headers;
+    this.received.push({ id: headers["webhook-id"] ?? "", body, text, signatures, authorization });
     await this.answer(response, this.received.length);
   }
 }

@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
-import { RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
+import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
 import {
   MAPPING_OPERATORS,
   OPERATORS_OF_NUMBERS,
@@ -45,6 +45,7 @@ const RULE: RuleContent = {
   scoringSignal: "demo",
   points: 20,
   frequency: "every_time",
+  pointsLastDays: null,
   enabled: true,
 };
 
@@ -98,7 +99,7 @@ describe("the typed value of a condition", () => {
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
       const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
-      const rule = { ...named, frequency: "once_per_day" as const, enabled: false };
+      const rule = { ...named, frequency: "once_per_day" as const, pointsLastDays: 180 as const, enabled: false };
       expect(ruleTyped(formOf({ ...rule, conditions: [condition] }))).toEqual({
         ok: true,
         value: { ...rule, conditions: [condition] },
@@ -124,6 +125,10 @@ describe("an error of the form", () => {
     ),
     [{ match: "some" }, "match", CHOOSE],
     [{ frequency: "hourly" }, "frequency", CHOOSE],
+    ...["31", "0", "", "ninety"].map(
+      (pointsLastDays) =>
+        [{ pointsLastDays }, "points_last_days", "Use one of: null, 30, 90, 180, 365."] as [object, string, string],
+    ),
     [rows({}, { path: "form_name" }), "conditions.1.path", /^[A-Z].*\.$/],
     [rows({ operator: "matches" }), "conditions.0.operator", CHOOSE],
     [rows({ value: " " }), "conditions.0.value", "A value is needed."],
@@ -186,6 +191,7 @@ describe("a form that is saved unchanged", () => {
       scoring_signal: text,
       points: fc.integer({ min: -1_000_000, max: 1_000_000 }),
       frequency: fc.constantFrom(...RULE_FREQUENCIES),
+      points_last_days: fc.constantFrom(null, ...POINTS_LAST_DAYS),
       enabled: fc.boolean(),
     })
     .map(({ conditions, name, event, scoring_signal, ...rule }) => ({
@@ -198,7 +204,11 @@ describe("a form that is saved unchanged", () => {
     .map((rule) => newRule.safeParse(rule))
     .filter((parsed) => parsed.success)
     // As it is stored.
-    .map(({ data: { scoring_signal: scoringSignal, ...rule } }) => ({ ...rule, scoringSignal }))
+    .map(({ data: { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...rule } }) => ({
+      ...rule,
+      scoringSignal,
+      pointsLastDays,
+    }))
     .map((rule) => JSON.parse(JSON.stringify(rule)) as RuleContent);
 
   async function postedUnchanged(rule: RuleContent): Promise<RuleForm> {
@@ -222,6 +232,7 @@ describe("a form that is saved unchanged", () => {
     conditions: [{ path: "properties.x", operator: "in", value: ["\r", false] }],
     points: 0,
     frequency: "every_time",
+    pointsLastDays: null,
     enabled: false,
     scoringSignal: "s",
   } as const satisfies RuleContent;
@@ -294,6 +305,7 @@ test("a posted form has each part of a rule, its conditions row by row, and defa
     scoring_signal: "demo",
     points: "20",
     frequency: "once_ever",
+    points_last_days: "90",
     days: "7",
   };
   const rows = { path: ["event", "source"], operator: ["in", "exists"], value: ["a\r\nb", ""] };
@@ -301,13 +313,14 @@ test("a posted form has each part of a rule, its conditions row by row, and defa
   for (const [name, value] of Object.entries(posted)) data.append(name, value);
   for (const [name, values] of Object.entries(rows)) for (const value of values) data.append(name, value);
   data.append("enabled", "on");
-  const { scoring_signal: scoringSignal, ...others } = posted;
+  const { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...others } = posted;
   const conditions = [
     { path: "event", operator: "in", value: "a\nb" },
     { path: "source", operator: "exists", value: "" },
   ];
-  expect(readRuleForm(data)).toEqual({ ...others, scoringSignal, conditions, enabled: true });
-  const blank = { name: "", event: "", points: "", frequency: "every_time", days: "", conditions: [], enabled: false };
+  expect(readRuleForm(data)).toEqual({ ...others, scoringSignal, pointsLastDays, conditions, enabled: true });
+  const defaults = { frequency: "every_time", pointsLastDays: "always" };
+  const blank = { name: "", event: "", points: "", ...defaults, days: "", conditions: [], enabled: false };
   expect(readRuleForm(new FormData())).toMatchObject(blank);
   // A file is no text.
   const odd = new FormData();

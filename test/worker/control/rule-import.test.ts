@@ -21,7 +21,7 @@ beforeEach(async () => {
   workspace = await newWorkspace();
 });
 
-const FULL = { ...RULE, match: "all", conditions: [], frequency: "every_time", enabled: true };
+const FULL = { ...RULE, match: "all", conditions: [], frequency: "every_time", points_last_days: null, enabled: true };
 
 const call = (method: string, path: string, body?: unknown, of = workspace) => of.ask(method, `/rules${path}`, body);
 const load = (items: unknown[], query = "", of = workspace) => call("POST", `/import${query}`, { items }, of);
@@ -35,7 +35,7 @@ describe("a rule import", () => {
   test("adds and changes rules in one step, with one rules version and one audit entry; other rules stay", async () => {
     const { body: changed } = await create({ name: "Changed" });
     await create({ name: "Left alone" });
-    const { body: same } = await create({ name: "Same", frequency: "once_ever", enabled: false });
+    const { body: same } = await create({ name: "Same", frequency: "once_ever", points_last_days: 30, enabled: false });
     const before = await version();
     const { status, body } = await load([
       { ...RULE, name: "Changed", points: -3, enabled: false, frequency: "once_per_day" },
@@ -86,6 +86,30 @@ describe("a rule import", () => {
     expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
   });
 
+  test("adds and changes how long points count; a rule of the import without that field counts always", async () => {
+    const { body: lapsing } = await create({ name: "Lapsing", points_last_days: 30 });
+    const { body } = await load([
+      { ...RULE, name: "Lapsing" },
+      { ...RULE, name: "New", points_last_days: 365 },
+    ]);
+    expect(body["items"]).toMatchObject([
+      { rule_id: lapsing["id"], result: "changed", changes: ["points_last_days"] },
+      { name: "New", result: "added" },
+    ]);
+    const days = async () =>
+      (await listed()).map((rule) => ["name", "points_last_days"].map((field) => Object(rule)[field] as unknown));
+    expect(await days()).toEqual([
+      ["New", 365],
+      ["Lapsing", null],
+    ]);
+    await load([{ ...RULE, name: "Lapsing", points_last_days: 180 }]);
+    expect(await days()).toContainEqual(["Lapsing", 180]);
+    expect(await load([{ ...RULE, name: "Never", points_last_days: 60 }])).toMatchObject({
+      status: 422,
+      body: { errors: [{ path: "items.0.points_last_days", message: expect.stringContaining("null|30|90|180|365") }] },
+    });
+  });
+
   test("of another workspace's list creates the same rules in the same order, with any texts", async () => {
     const texts = ['"\\', "é\u2028\u{1F600}", "a\tb", "\ud800", "null", "1e400", "007"];
     const conditions = texts.map((value, n) => ({
@@ -99,6 +123,7 @@ describe("a rule import", () => {
         name: `Rule ${n}`,
         event: `${text}*`,
         points: n - 3,
+        points_last_days: [null, 30, 365][n % 3],
         match: n % 2 === 0 ? "all" : "any",
         conditions,
       });

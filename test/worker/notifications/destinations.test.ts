@@ -378,7 +378,8 @@ test("nothing is sent to the service itself, even if a destination's host later 
   listen(ownReceiver);
   const id = newId("dst");
   const pagesUrl = `${new URL(ownReceiver.url).origin}/w/acme`;
-  await harness.object.create({ id, name: "own", type: "webhook", target: ownReceiver.url, events: [], pagesUrl });
+  const wanted = { id, name: "own", type: "webhook" as const, target: ownReceiver.url, headers: [], events: [] };
+  await harness.object.create({ ...wanted, pagesUrl });
   await harness.object.sendTest(id, "x");
   const { attempts } = await harness.attempted(id, 1);
   expect(attempts[0]?.error).toBe("Its address is not one that events are sent to.");

@@ -28,7 +28,8 @@ function withDestinations(count: number, run: (fixture: Fixture) => void): Promi
     for (const id of ids) {
       const events = ["person.score_crossed" as const, "person.scored" as const];
       const target = "https://crm.example.com/hook";
-      roster.add({ id, name: id, type: "webhook", target, events, pagesUrl: "https://x.example" }, "whsec_x", START_MS);
+      const wanted = { id, name: id, type: "webhook" as const, target, headers: [], events };
+      roster.add({ ...wanted, pagesUrl: "https://x.example" }, "whsec_x", START_MS);
     }
     const dispatch = new Dispatch(sql, { roster, deliveries, settings }, 60_000);
     const deliverDue = (nowMs: number) => {

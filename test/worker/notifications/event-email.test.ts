@@ -5,7 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { AttemptResult } from "../../../src/domain/events/attempts.ts";
 import { deliver } from "../../../src/notifications/delivery-consumer.ts";
 import type { Parcel } from "../../../src/notifications/destination-calls.ts";
-import { exampleEvent } from "../../../src/domain/events/workspace-event.ts";
+import { exampleEvent, type EventType } from "../../../src/domain/events/workspace-event.ts";
 import {
   createDestination,
   offeredTypes,
@@ -19,6 +19,7 @@ const PARCEL: Parcel = {
   type: "email",
   target: "ops@example.com",
   secrets: [],
+  headers: [],
   pagesUrl: "https://signals.example/w/demo",
   event: exampleEvent("key.expiring"),
 };
@@ -44,14 +45,18 @@ describe("email, with a binding and a sender", () => {
     const bound = withEmail(vi.fn<EmailBinding["send"]>());
     const workspace = (await newWorkspace()).context({ env: bound });
     const call: DestinationsContext = { ...workspace, slug: "demo", origin: "https://signals.example" };
-    const wanted = { name: "Ops", type: "email", target: "ops@example.com", events: ["usage.level"] } as const;
+    const events: EventType[] = ["usage.level"];
+    const wanted = { name: "Ops", type: "email" as const, target: "ops@example.com", headers: [], events };
     expect(offeredTypes(bound)).toEqual(["webhook", "slack", "email"]);
-    const made = await createDestination(call, { ...wanted, events: ["usage.level"] });
+    const made = await createDestination(call, wanted);
     expect(made).toMatchObject({ ok: true, value: { secret: null, destination: { maskedTarget: "ops@example.com" } } });
     for (const target of ["nobody", "a@b.example\r\nBcc: all@example.com", "https://example.com"]) {
-      const refused = await createDestination(call, { ...wanted, events: ["usage.level"], target });
+      const refused = await createDestination(call, { ...wanted, target });
       expect(refused, target).toMatchObject({ ok: false, refusal: "not_an_email" });
     }
+    const headers = [{ name: "X-Api-Key", value: "k" }];
+    const refused = await createDestination(call, { ...wanted, headers });
+    expect(refused).toEqual({ ok: false, refusal: "headers_of_webhooks_only" });
   });
 
   test("contains a sentence and a link, with an id derived from the notification", async () => {

@@ -345,6 +345,8 @@ describe("validation", () => {
       "conditions",
     ],
     ["an unknown frequency", rule({ frequency: "once_per_hour" }), "frequency"],
+    ["points that count for other days", rule({ points_last_days: 60 }), "points_last_days"],
+    ["points that count for days as text", rule({ points_last_days: "30" }), "points_last_days"],
     ["an empty event", rule({ event: " " }), "event"],
     ["points with a fraction", rule({ points: 0.5 }), "points"],
     ["an unknown field of a rule", rule({ score: 3 }), "score"],
@@ -611,6 +613,7 @@ describe("§8.5 mapping rules", () => {
         id: expect.stringMatching(/^rule_/),
         ...RULE,
         frequency: "every_time",
+        points_last_days: null,
         enabled: true,
         version: 1,
         created_at: expect.stringMatching(/Z$/),
@@ -621,13 +624,20 @@ describe("§8.5 mapping rules", () => {
     expect((await workspace.ask("GET", path)).body).toEqual(body);
     const changed = await workspace.ask("PATCH", path, { points: 7 });
     expect(changed.body).toEqual({ ...body, points: 7, version: 2, updated_at: expect.any(String) });
-    expect(items(await workspace.ask("GET", "/rules"))).toEqual([changed.body]);
+    const lapsing = await workspace.ask("PATCH", path, { points_last_days: 90 });
+    expect(lapsing.body).toMatchObject({ points: 7, points_last_days: 90, version: 3 });
+    const always = await workspace.ask("PATCH", path, { points_last_days: null });
+    expect(always.body).toMatchObject({ points_last_days: null, version: 4 });
+    expect(items(await workspace.ask("GET", "/rules"))).toEqual([always.body]);
+    const versions = items(await workspace.ask("GET", `${path}/versions`));
+    expect(versions).toMatchObject([null, 90, null, null].map((points_last_days) => ({ points_last_days })));
     for (const unknown of ["9", "one"]) {
       expect((await workspace.ask("POST", `${path}/versions/${unknown}/restore`)).status).toBe(404);
     }
     expect((await workspace.ask("DELETE", path)).status).toBe(204);
     for (const method of ["GET", "DELETE"]) expect((await workspace.ask(method, path)).status).toBe(404);
-    expect(await actions(workspace)).toEqual(["workspace.created", "rule.created", "rule.updated", "rule.deleted"]);
+    const updates = Array.from({ length: 3 }, () => "rule.updated");
+    expect(await actions(workspace)).toEqual(["workspace.created", "rule.created", ...updates, "rule.deleted"]);
   });
 
   test("raise the workspace's rules version with each change; the consumer loads enabled rules only", async () => {
@@ -637,7 +647,8 @@ describe("§8.5 mapping rules", () => {
     seen.push(await rulesVersion(db, workspace.id));
     const enabled = async () => (await loadRules(db, [workspace.id])).get(workspace.id);
     const { name: _, scoring_signal: scoringSignal, ...content } = RULE;
-    expect(await enabled()).toEqual([{ id, version: 1, ...content, scoringSignal, frequency: "every_time" }]);
+    const DEFAULTS = { frequency: "every_time", pointsLastDays: null };
+    expect(await enabled()).toEqual([{ id, version: 1, ...content, scoringSignal, ...DEFAULTS }]);
     await workspace.ask("PATCH", `/rules/${String(id)}`, { enabled: false });
     seen.push(await rulesVersion(db, workspace.id));
     expect(await enabled()).toEqual([]);

@@ -27,7 +27,7 @@ function toConfirm(page: Part): Record<string, string> {
 
 test("the export of rules is a file for any member, with the full content of each rule", async () => {
   const conditions = [{ path: "email", operator: "exists" }];
-  await create({ frequency: "once_ever", conditions });
+  await create({ frequency: "once_ever", points_last_days: 30, conditions });
   await create({ name: "Second", enabled: false });
   const answer = await members.member.get(`${base}/export.json`);
   const headers = ["content-type", "content-disposition", "cache-control"].map((name) => answer.headers.get(name));
@@ -36,8 +36,8 @@ test("the export of rules is a file for any member, with the full content of eac
   const common = { id: expect.any(String) as string, ...RULE, match: "all" };
   expect(JSON.parse(answer.body)).toMatchObject({
     items: [
-      { ...common, name: "Second", conditions: [], frequency: "every_time", enabled: false },
-      { ...common, conditions, frequency: "once_ever", enabled: true },
+      { ...common, name: "Second", conditions: [], frequency: "every_time", points_last_days: null, enabled: false },
+      { ...common, conditions, frequency: "once_ever", points_last_days: 30, enabled: true },
     ],
   });
   const linked = async (browser: Browser) => {
@@ -53,7 +53,7 @@ describe("the import of rules", () => {
     await create({ conditions: [{ path: "properties.a", operator: "equals", value: 1 }] });
     await create({ name: "Same" });
     const text = file(
-      { ...RULE, points: 25, frequency: "once_per_day" },
+      { ...RULE, points: 25, frequency: "once_per_day", points_last_days: 90 },
       { ...RULE, name: "Same" },
       {
         ...RULE,
@@ -66,9 +66,9 @@ describe("the import of rules", () => {
     expect([status, page.all("main b").length]).toEqual([200, 0]);
     for (const expected of [
       "Added 1 Changed 1 Unchanged 1",
-      "Asked for a demo Changed Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
+      "Asked for a demo Changed Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Points count: always → for 90 days Enabled",
       "<b>New</b> Added Event Filled Out * Match all conditions Conditions source is web",
-      "each time Disabled",
+      "each time Points count always Disabled",
     ])
       expect(page.text).toContain(expected);
     expect(await stored()).toMatchObject([{ version: 1 }, { version: 1, points: 20 }]);
@@ -78,7 +78,7 @@ describe("the import of rules", () => {
     expect(await stored()).toMatchObject([
       { name: "<b>New</b>", enabled: false, version: 1, updated_by: members.admin.email },
       { name: "Same", version: 1 },
-      { points: 25, frequency: "once_per_day", version: 2 },
+      { points: 25, frequency: "once_per_day", points_last_days: 90, version: 2 },
     ]);
     const activity = await members.admin.read(`${members.home}/settings/activity?action=rules.imported`);
     expect(activity.rows[0]?.text).toMatch(/^Mapping rules imported Added: 1 · Changed: 1/);

@@ -33,16 +33,22 @@ const scores = async () =>
 const forms = (page: Part) => page.forms(/^\/w\//).map(({ target }) => target);
 
 test("the versions of a rule show the change, the person and the time", async () => {
-  await patch({ points: 25, frequency: "once_per_day", match: "any" });
+  await patch({ points: 25, frequency: "once_per_day", points_last_days: 90, match: "any" });
   const form = { name: "<b>Demo</b>", event: "Filled Out *", match: "any", scoring_signal: "demo", points: "25" };
-  await members.admin.post(path, { ...form, frequency: "once_per_day", enabled: "on", version: "2" });
+  await members.admin.post(path, {
+    ...form,
+    frequency: "once_per_day",
+    points_last_days: "365",
+    enabled: "on",
+    version: "2",
+  });
   await members.owner.post(`${path}/disable`);
   const page = await members.member.read(`${path}/versions`);
   const text = page.text.replace(/ \d+ \w+ ago| just now/g, " now");
   for (const expected of [
     `Version 4 (current) now By ${members.owner.email} Enabled: yes → no`,
-    `Version 3 now By ${members.admin.email} Name: Asked for a demo → <b>Demo</b> Condition removed: properties.form is demo`,
-    "Version 2 now By the operator Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
+    `Version 3 now By ${members.admin.email} Name: Asked for a demo → <b>Demo</b> Condition removed: properties.form is demo Points count: for 90 days → for 365 days`,
+    "Version 2 now By the operator Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC) Points count: always → for 90 days",
     "Version 1 now By the operator Rule created",
   ])
     expect(text).toContain(expected);

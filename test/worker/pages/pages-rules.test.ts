@@ -91,7 +91,7 @@ describe("the list of rules", () => {
     expect((await members.owner.read(base)).text).toContain("No mapping rules yet");
     const conditions = [{ path: "email", operator: "exists" }];
     const rule = await newRule({ name: "<script>alert(1)</script>", conditions, frequency: "once_per_day" });
-    await newRule({ name: "Other", event: "Other", points: -5, enabled: false });
+    await newRule({ name: "Other", event: "Other", points: -5, points_last_days: 180, enabled: false });
     const ages = [0, 10, 60];
     await deliverAll(
       [1, 2, 3].map((n) => payloadOf(n)),
@@ -102,7 +102,7 @@ describe("the list of rules", () => {
     expect(page.text).toContain(
       "<script>alert(1)</script> Filled Out * 1 condition demo once a day (UTC) +20 1 2 Enabled",
     );
-    expect(page.text).toContain("Other Other demo each time -5 0 0 Disabled");
+    expect(page.text).toContain("Other Other demo each time -5 for 180 days 0 0 Disabled");
     expect([page.inlineScripts.length, page.forms(/^\/w\//).length]).toEqual([0, 0]);
     expect(page.targets).toContain(`${base}/${rule.id}`);
     expect(page.targets).not.toContain(`${base}/new`);
@@ -128,7 +128,7 @@ describe("a new rule", () => {
       ["properties.plan", "exists", ""],
       ["", "equals", " "],
     ];
-    const asked = { match: "any", points: "-3", frequency: "once_per_day" };
+    const asked = { match: "any", points: "-3", frequency: "once_per_day", points_last_days: "90" };
     const answer = await members.admin.post(base, fields(rows, asked));
     const [rule] = await stored();
     const path = `${base}/${rule?.id}`;
@@ -140,6 +140,7 @@ describe("a new rule", () => {
       scoring_signal: "demo",
       points: -3,
       frequency: "once_per_day",
+      points_last_days: 90,
       enabled: true,
       conditions: [
         { path: "properties.n", operator: "greater_than", value: 1 },
@@ -148,9 +149,35 @@ describe("a new rule", () => {
       ],
     });
     expect((await members.admin.read(answer.location)).text).toContain("from the next signal on");
-    expect((await members.admin.read(path)).field("frequency").value).toBe("once_per_day");
-    expect((await members.member.read(path)).text).toContain("once a day (UTC)");
+    const forAdmin = await members.admin.read(path);
+    expect(["frequency", "points_last_days"].map((name) => forAdmin.field(name).value)).toEqual(["once_per_day", "90"]);
+    expect((await members.member.read(path)).text).toContain(
+      "Points -3 How often once a day (UTC) Points count for 90 days",
+    );
     expect(await audit()).toEqual(["rule.created admin"]);
+  });
+
+  test("has points that always count, until a manager says for how long", async () => {
+    const choices = (await members.admin.read(`${base}/new`)).all('select[name="points_last_days"] option');
+    expect(choices.map(({ value, text }) => [value, text])).toEqual([
+      ["always", "always"],
+      ["30", "for 30 days"],
+      ["90", "for 90 days"],
+      ["180", "for 180 days"],
+      ["365", "for 365 days"],
+    ]);
+    const { location } = await members.admin.post(base, fields());
+    const path = location.replace(/\?.*/, "");
+    expect(await stored()).toMatchObject([{ points_last_days: null, version: 1 }]);
+    await members.admin.post(path, fields([], { points_last_days: "365", version: "1" }));
+    expect(await stored()).toMatchObject([{ points_last_days: 365, version: 2 }]);
+    await members.admin.post(path, fields([], { points_last_days: "always", version: "2" }));
+    expect(await stored()).toMatchObject([{ points_last_days: null, version: 3 }]);
+    const { status, page } = await members.admin.post(path, fields([], { points_last_days: "60", version: "3" }));
+    expect([status, page.text]).toEqual([422, expect.stringContaining("Use one of: null, 30, 90, 180, 365.")]);
+    expect((await members.admin.read(`${members.home}/settings/activity`)).text).toContain(
+      "Points count: for 365 days → always",
+    );
   });
 
   test("with errors shows them at their fields and keeps the input", async () => {
@@ -199,6 +226,7 @@ describe("a new rule", () => {
       name: "\u{1F600}".repeat(250),
       match: "any",
       frequency: "once_ever",
+      points_last_days: 30,
       conditions: [{ path: "properties.n", operator: "in", value: [1, "a, b"] }],
     });
     expect((await members.admin.read(`${base}/${rule.id}`)).targets).toContain(`${base}/new?copy=${rule.id}`);
@@ -206,12 +234,12 @@ describe("a new rule", () => {
     expect(copy.text).toContain("both score a signal that they match");
     const name = copy.field("name").value ?? "";
     expect([Array.from(name).length, name.startsWith("Copy of \u{1F600}")]).toEqual([255, true]);
-    const copied = ["path", "value", "match", "frequency"].map((field) => copy.field(field).value);
-    expect(copied).toEqual(["properties.n", "1\na, b\n", "any", "once_ever"]);
+    const copied = ["path", "value", "match", "frequency", "points_last_days"].map((field) => copy.field(field).value);
+    expect(copied).toEqual(["properties.n", "1\na, b\n", "any", "once_ever", "30"]);
     expect(copy.field("enabled").isChecked).toBe(false);
     expect(await stored()).toHaveLength(1);
     await members.admin.post(base, unchangedFields(copy.form(base)));
-    expect(await stored()).toMatchObject([{ name, enabled: false }, { enabled: true }]);
+    expect(await stored()).toMatchObject([{ name, points_last_days: 30, enabled: false }, { enabled: true }]);
   });
 
   test("gets and loses conditions without JavaScript", async () => {

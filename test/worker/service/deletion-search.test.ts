@@ -90,6 +90,7 @@ const HOLD_NONE = {
   destinations: placesOf(`
     destinations: id name type target events pages_url state disabled_reason secret
     old_secrets: destination_id secret
+    destination_headers: destination_id name value
     notifications_seen: id
     notifications: id type
     deliveries: id destination_id event_id type events state end_reason

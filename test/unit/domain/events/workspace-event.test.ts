@@ -17,7 +17,7 @@ test.each([...eventTypes, ...destinationEventTypes])("%s has a sentence and a pa
   const { text, page } = eventSentence(exampleEvent(type));
   expect(text).toMatch(/^.+[.!?]$/);
   expect(text).not.toMatch(/undefined|NaN|\[object|null/);
-  expect(page).toMatch(/^[a-z-]+(\/[\w%.-]+)*$/);
+  expect(page).toMatch(/^[a-z-]+(\/[\w%.-]+)*(\?[a-z_]+=[\w%.-]+)?$/);
 });
 
 type Changes = Record<string, unknown>;
@@ -33,10 +33,25 @@ const PERIOD_END = "The billing period ends on 2026-12-01 00:00 UTC. [usage]";
 const ENDED = "A billing period has ended: 500,000 accepted, 12,000 held, 0 refused, with a limit of ";
 const RULE_PAGE = "[rules/rule_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70]";
 const KEY_PAGE = "[settings/api-keys/key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f]";
+const FALLEN = [
+  { threshold: 20, risen: 0, fallen: 1_200 },
+  { threshold: 50, risen: 0, fallen: 300 },
+];
 const scored = (...emails: string[]) => ({ scoring_signals: emails.map((email) => ({ email, points: -600 })) });
 
 test.each<[AnyEventType, Changes, string]>([
   ["person.score_crossed", {}, "jane@example.com has crossed 50 points: 35 → 55. [people/jane%40example.com]"],
+  ["person.score_fell", {}, "jane@example.com has fallen below 50 points: 55 → 35. [people/jane%40example.com]"],
+  [
+    "account.score_crossed",
+    {},
+    "The account Acme has crossed 200 points: 195 → 215. [accounts/one?external_id=acme-42]",
+  ],
+  [
+    "account.score_fell",
+    { external_id: "a&b=c", name: null, threshold: 1 },
+    "The account a&b=c has fallen below 1 point: 215 → 195. [accounts/one?external_id=a%26b%3Dc]",
+  ],
   ["person.scored", {}, "1 scoring signal, +20 points: jane@example.com. [people/jane%40example.com]"],
   ["person.scored", scored("a", "b", "c", "a"), "4 scoring signals, −2,400 points: a, b, c. [people]"],
   ["person.scored", scored("a", "b", "c", "d", "e"), "5 scoring signals, −3,000 points: a, b, c, 2 more. [people]"],
@@ -48,7 +63,12 @@ test.each<[AnyEventType, Changes, string]>([
   [
     "people.rescored",
     { rule_id: null, changed: 1, removed: 2, points: -5, thresholds: [{ threshold: 50, risen: 0, fallen: 1 }] },
-    "A mapping rule was applied to the past. Scoring signals: 1,240 added, 1 changed, 2 removed (−5 points). [people]",
+    "A mapping rule was applied to the past. Scoring signals: 1,240 added, 1 changed, 2 removed (−5 points). Scores have fallen below 50 (1 time). [people]",
+  ],
+  [
+    "people.rescored",
+    { cause: "points_lapsed", rule_id: null, added: 0, points: -9_000, thresholds: FALLEN },
+    "Points have lapsed (−9,000 points). Scores have fallen below 20 (1,200 times), 50 (300 times). [people]",
   ],
   [
     "people.rescored",
@@ -100,6 +120,9 @@ test.each<[AnyEventType, Changes, string]>([
 
 test.each([
   ["person.score_crossed", {}, null],
+  ["person.score_fell", {}, null],
+  ["account.score_crossed", {}, "unchanged"],
+  ["account.score_fell", {}, "unchanged"],
   ["person.scored", {}, null],
   [
     "person.scored",
@@ -118,6 +141,10 @@ test.each([
   expect(withoutPerson(event, () => false)).toBe(event);
 });
 
+test.each([...eventTypes, ...destinationEventTypes])("%s keeps no address of deleted people", (type) => {
+  expect(JSON.stringify(withoutPerson(exampleEvent(type), () => true))).not.toContain("@");
+});
+
 describe("the request body", () => {
   test("for Slack escapes mark-up from senders", () => {
     const event = exampleEvent("destination.test");
@@ -133,7 +160,7 @@ describe("the request body", () => {
       const evil = "https://evil.example/sign-in`@x.co";
       const event = JSON.parse(
         JSON.stringify(exampleEvent(type)).replaceAll(
-          /"(jane@example.com|Website|CRM|A test[^"]*)"/g,
+          /"(jane@example.com|Website|CRM|Acme|acme-42|A test[^"]*)"/g,
           JSON.stringify(evil),
         ),
       ) as AnyEvent;

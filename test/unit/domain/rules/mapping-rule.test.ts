@@ -8,6 +8,7 @@ import {
   isAboutEvent,
   isEventPattern,
   isRulePath,
+  POINTS_LAST_DAYS,
   propertyPaths,
 } from "../../../../src/domain/rules/mapping-rule.ts";
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../../../src/domain/rules/mapping-condition.ts";
@@ -271,6 +272,15 @@ describe("§8.5 a match", () => {
     expect(matchOf({})).toEqual([match]);
     expect(matchOf({ frequency: "every_time" })).toEqual([match]);
     expect(matchOf({ frequency: "once_per_day" })).toEqual([{ ...match, frequency: "once_per_day" }]);
+  });
+
+  test("has the days that the rule's points count, unless they always count", () => {
+    const [always] = matchesOf(compileRules([rule({ pointsLastDays: null })]), signal({}));
+    expect(always).toEqual({ ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 });
+    for (const pointsLastDays of POINTS_LAST_DAYS) {
+      const [match] = matchesOf(compileRules([rule({ pointsLastDays })]), signal({}));
+      expect(match).toEqual({ ...always, lastDays: pointsLastDays });
+    }
   });
 });
 

@@ -13,15 +13,23 @@ const RULE: RuleContent = {
   scoringSignal: "demo",
   points: 20,
   frequency: "every_time",
+  pointsLastDays: null,
   enabled: true,
 };
 
 test("differences list each changed field with both values, in reading order", () => {
-  const after: RuleContent = { ...RULE, enabled: false, points: -1, name: "Wants a demo", frequency: "once_ever" };
-  expect(ruleDifferences(RULE, after)).toEqual([
+  const changes = {
+    enabled: false,
+    points: -1,
+    name: "Wants a demo",
+    frequency: "once_ever",
+    pointsLastDays: 90,
+  } as const;
+  expect(ruleDifferences(RULE, { ...RULE, ...changes })).toEqual([
     { field: "name", from: "Asked for a demo", to: "Wants a demo" },
     { field: "points", from: 20, to: -1 },
     { field: "frequency", from: "every_time", to: "once_ever" },
+    { field: "pointsLastDays", from: null, to: 90 },
     { field: "enabled", from: true, to: false },
   ]);
   expect(ruleDifferences(RULE, { ...RULE, conditions: [{ ...demo }] })).toEqual([]);

@@ -13,6 +13,7 @@ const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   scoringSignal: "s",
   points: 1,
   frequency: "every_time",
+  pointsLastDays: null,
   enabled: true,
   ...more,
 });
@@ -69,6 +70,7 @@ describe("a file of mapping rules", () => {
       existingRule("r1", "One", {
         match: "any",
         frequency: "once_ever",
+        pointsLastDays: 90,
         enabled: false,
         points: -5,
         conditions: [
@@ -99,7 +101,7 @@ describe("a file of mapping rules", () => {
     return read.value;
   }
 
-  test("gives enabled rules that score each time by default", () => {
+  test("gives enabled rules that score each time and whose points always count by default", () => {
     const [read] = readAll('[{"name":" One ","event":"Form","scoring_signal":"s","points":1}]');
     expect(read && contentOf(read)).toEqual(rule("One"));
   });
@@ -135,6 +137,10 @@ describe("a file of mapping rules", () => {
       [{ name: 5 }, "name: Enter a name."],
       [{ event: undefined }, "event: Enter an event name."],
       [{ match: "some" }, "match: Use one of: all, any."],
+      ...[0, 60, "30", "always", false].map((points_last_days): [object, string] => [
+        { points_last_days },
+        "points_last_days: Use one of: null, 30, 90, 180, 365.",
+      ]),
       [{ enabled: "yes" }, "enabled: Enter true or false."],
       [{ conditions: [7] }, "conditions 1: Enter an object with the fields of a rule or condition."],
       [condition({ value: null }), "conditions 1 value: Enter a text, a number, true, false, or a list of them."],
