@@ -52,6 +52,11 @@ export function compact(value: number): string {
   return COMPACT.format(value);
 }
 
+/** The message of a schema as a sentence. */
+export function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
+
 /** Points with their sign, such as `+20` or `-5`. */
 export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);

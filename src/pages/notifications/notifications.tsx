@@ -1,21 +1,22 @@
 /** Notifications: the destinations, and the scores that raise a notification. For owners and admins only. */
-import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
 import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { TextField } from "../kit/forms.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { LinkButton } from "../kit/actions.tsx";
+import { Form, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Badge, Empty, Notice, Panel, Time } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { destinationsCall, lastTestFailed, notificationsPath, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
+import { destinationsCall, lastTestFailed, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
   if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
@@ -49,62 +50,53 @@ export function readThresholds(typed: string): Result<number[], string> {
   return read.success ? ok(read.data) : refuse(issueText(read.error));
 }
 
-async function listPage(c: Context<PagesEnv>, typed: string, error?: string) {
-  const stored = await destinationsOf(c.env, c.get("workspace").id).list();
-  const rows = await Promise.all(
-    stored.map(async (destination) => ({ destination, testFailed: await lastTestFailed(c, destination) })),
-  );
-  const view = { path: notificationsPath(c), rows, typed, error, nowMs: Date.now() };
-  const status = error === undefined ? 200 : 422;
-  return page(c, { title: "Notifications", section: "notifications", status }, <ListView {...view} />);
-}
-
 interface Row {
   destination: Destination;
   testFailed: boolean;
 }
 
-interface Props {
-  path: string;
-  rows: readonly Row[];
-  /** The thresholds as typed. */
-  typed: string;
-  error: string | undefined;
-  nowMs: number;
-}
-
-function ListView({ path, rows, typed, error, nowMs }: Props) {
-  const create = (
-    <a class="button primary" href={`${path}/new`}>
-      Create destination
-    </a>
+/** @param typed the thresholds as typed. */
+async function listPage(c: Ctx, typed: string, error?: string) {
+  const path = sectionPath(c, "notifications");
+  const stored = await destinationsOf(c.env, c.get("workspace").id).list();
+  const rows = await Promise.all(
+    stored.map(async (destination): Promise<Row> => ({
+      destination,
+      testFailed: await lastTestFailed(c, destination),
+    })),
   );
-  const subscribed = rows.filter(({ destination }) => destination.events.includes("person.score_crossed"));
-  return (
+  const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
+  const subscribed = stored.filter(({ events }) => events.includes("person.score_crossed"));
+  const hint = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
+  return page(
+    c,
+    {
+      section: "notifications",
+      title: "Notifications",
+      intro: "Send events of this workspace to a webhook, a channel or an inbox.",
+      actions: rows.length > 0 && create,
+      status: error === undefined ? 200 : 422,
+    },
     <>
-      <PageHead title="Notifications" actions={rows.length > 0 && create}>
-        Send events of this workspace to a webhook, a channel or an inbox.
-      </PageHead>
       {subscribed.length > 0 && typed === "" && (
         <Notice tone="warn" title="No score threshold yet">
           <p>
-            {subscribed.map(({ destination }) => destination.name).join(", ")} cannot be notified of scores.{" "}
+            {subscribed.map(({ name }) => name).join(", ")} cannot be notified of scores.{" "}
             <a href="#thresholds">Add a threshold</a>
           </p>
         </Notice>
       )}
       <Panel list>
         {rows.length === 0 ? (
-          <Empty title="No destinations yet">
-            <p>A destination is notified when a score crosses a threshold, a key expires or signals are refused.</p>
+          <Empty title="No destinations yet" text={hint}>
             {create}
           </Empty>
         ) : (
-          <DestinationsTable path={path} rows={rows} nowMs={nowMs} />
+          <DestinationsTable path={path} rows={rows} />
         )}
       </Panel>
       <Panel title="Score thresholds">
-        <form method="post" action={`${path}/thresholds`} data-once class="form">
+        <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
           <TextField
             name="thresholds"
             label="Notify when a score reaches"
@@ -113,16 +105,13 @@ function ListView({ path, rows, typed, error, nowMs }: Props) {
             error={error}
             autocomplete="off"
           />
-          <div class="row">
-            <button>Save thresholds</button>
-          </div>
-        </form>
+        </Form>
       </Panel>
-    </>
+    </>,
   );
 }
 
-function DestinationsTable({ path, rows, nowMs }: Pick<Props, "path" | "rows" | "nowMs">) {
+function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] }) {
   return (
     <Table
       caption="Destinations"
@@ -148,7 +137,7 @@ function DestinationsTable({ path, rows, nowMs }: Pick<Props, "path" | "rows" | 
           head: "Last delivered",
           drop: "phone",
           cell: ({ destination: { lastDeliveredAtMs: ms } }) =>
-            ms === null ? <span class="quiet">Never</span> : <Time ms={ms} nowMs={nowMs} />,
+            ms === null ? <span class="quiet">Never</span> : <Time ms={ms} />,
         },
         {
           head: "Waiting",
