@@ -67,7 +67,7 @@ export const accountPages = pages
       const value = values[field];
       return [label, field, field === "feature_flags" ? <FeatureFlags value={value} /> : <JsonValue value={value} />];
     });
-    const others = Object.entries(attributes).map(([name, value]): ValueRow => [
+    const attributeRows = Object.entries(attributes).map(([name, value]): ValueRow => [
       name,
       `attributes.${name}`,
       <JsonValue value={value} />,
@@ -81,7 +81,7 @@ export const accountPages = pages
           <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
         </Stats>
         <Values {...props} title="Fields" rows={fields} />
-        {others.length > 0 && <Values {...props} title="Attributes" rows={others} />}
+        {attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />}
         <ListPanel
           id="history"
           title="History"

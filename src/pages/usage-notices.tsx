@@ -139,7 +139,7 @@ interface UsageTabsProps {
   current: keyof typeof TABS;
   usage: Usage;
   room?: Room;
-  /** What is wrong with a form that was sent. */
+  /** Why a form was refused. */
   error?: string | undefined;
 }
 

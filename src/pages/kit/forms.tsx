@@ -139,26 +139,6 @@ export function CheckField({ name, label, hint, checked }: Labelled & { checked:
   );
 }
 
-/** The end of a form: the button that sends it, and a link that leaves it. @param props.cancel address of the link. */
-export function FormEnd({
-  submit,
-  tone = "primary",
-  cancel,
-}: {
-  submit: string;
-  tone?: "primary" | "danger";
-  cancel: string;
-}) {
-  return (
-    <div class="row">
-      <button class={tone}>{submit}</button>
-      <a class="button" href={cancel}>
-        Cancel
-      </a>
-    </div>
-  );
-}
-
 type FormAttributes = Omit<JSX.IntrinsicElements["form"], "action" | "method" | "children">;
 
 interface FormProps extends FormAttributes {

@@ -95,19 +95,6 @@ export function Meter({ share, label, tone }: { share: number; label: string; to
   );
 }
 
-export function FactList({ children }: PropsWithChildren) {
-  return <dl class="facts">{children}</dl>;
-}
-
-export function Fact({ name, children }: PropsWithChildren<{ name: Child }>) {
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </>
-  );
-}
-
 /** Facts by name, in a list of two columns. A fact that is false or null is left out. */
 export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false | null)[] }) {
   return (
