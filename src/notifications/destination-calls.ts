@@ -10,8 +10,8 @@ export interface NewDestination {
   type: DestinationType;
   /** A validated URL or email address. */
   target: string;
-  /** Validated. */
-  headers: CustomHeader[];
+  /** Validated names and values. */
+  headers: WantedHeader[];
   events: EventType[];
   /** URL of the workspace's pages without a trailing slash. Slack messages and emails link to it. */
   pagesUrl: string;

@@ -11,7 +11,7 @@ import type * as Calls from "./destination-calls.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import { changedHeaders } from "../domain/events/custom-header.ts";
 import { wantedBy, type Destination } from "../domain/events/destination.ts";
-import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { ScoreThresholds, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -90,7 +90,10 @@ export class Destinations extends RestorableObject {
     const headers = changedHeaders({ ...destination, headers: [] }, destination);
     if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
-    await this.#runAndTell((nowMs) => this.#roster.add(destination, secret, nowMs));
+    await this.#runAndTell((nowMs) => {
+      this.#roster.add(destination, secret, nowMs);
+      this.#roster.setHeaders(destination.id, headers.value);
+    });
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
@@ -150,13 +153,16 @@ export class Destinations extends RestorableObject {
     return this.#answered(id, (rotated) => ({ destination: rotated, secret, isNew: true }));
   }
 
-  thresholds(): number[] {
+  thresholds(): ScoreThresholds {
     return this.#settings.thresholds;
   }
 
-  /** Sets the scores whose crossing raises a notification. @param thresholds ascending, at most THRESHOLDS_MAX. */
-  setThresholds(thresholds: number[]): Promise<void> {
-    return this.#runAndTell(() => void (this.#settings.thresholds = thresholds));
+  /** Sets the thresholds for people's scores, and for accounts' scores if they are given. Both lists are ascending. */
+  setThresholds(people: number[], accounts?: number[]): Promise<ScoreThresholds> {
+    return this.#runAndTell(() => {
+      const before = this.#settings.thresholds;
+      return (this.#settings.thresholds = { people, accounts: accounts ?? before.accounts });
+    });
   }
 
   /** Sends the wanted notification types to the sources again: a restored source may have lost them. */

@@ -3,7 +3,7 @@ import type { Failing } from "../domain/events/attempts.ts";
 import type { CustomHeader } from "../domain/events/custom-header.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
-import type { EventType } from "../domain/events/workspace-event.ts";
+import type { EventType, ScoreThresholds } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
@@ -69,7 +69,6 @@ export class Roster {
   add(added: NewDestination, secret: string | null, createdMs: number): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
-    this.setHeaders(added.id, added.headers);
   }
 
   put(destination: StoredDestination): void {
@@ -165,12 +164,13 @@ export class Settings {
     this.#sql = sql;
   }
 
-  get thresholds(): number[] {
-    return JSON.parse(this.#read("thresholds") ?? "[]") as number[];
+  get thresholds(): ScoreThresholds {
+    return { people: this.#readScores("thresholds"), accounts: this.#readScores("account_thresholds") };
   }
 
-  set thresholds(thresholds: number[]) {
-    this.#write("thresholds", JSON.stringify(thresholds));
+  set thresholds({ people, accounts }: ScoreThresholds) {
+    this.#write("thresholds", JSON.stringify(people));
+    this.#write("account_thresholds", JSON.stringify(accounts));
   }
 
   /** Id of the latest change that the sources do not know yet; null: they know all. */
@@ -194,6 +194,10 @@ export class Settings {
 
   set choreMs(atMs: number) {
     this.#write("chore_ms", String(atMs));
+  }
+
+  #readScores(name: "thresholds" | "account_thresholds"): number[] {
+    return JSON.parse(this.#read(name) ?? "[]") as number[];
   }
 
   #read(name: string): string | null {

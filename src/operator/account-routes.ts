@@ -79,6 +79,7 @@ const sample = z
 export const accountRoutes = [
   operation("GET", "/workspaces/:workspace_id/accounts", {
     summary: "Accounts and the history of their fields",
+    scope: "read",
     query: accountQuery,
     answers: { 200: "Accounts, newest first." },
     schema: listOf(account),
@@ -89,6 +90,7 @@ export const accountRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/accounts/preview", {
     summary: "Try a payload template on a sample",
+    scope: "keys",
     description: "Stores and counts nothing. The answer has the values that an update would set, or all errors.",
     body: z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" }),
     bodyExample: {

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import * as z from "zod";
 import type { HeaderRefusal } from "../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
-import { destinationEventTypes, eventTypes } from "../domain/events/workspace-event.ts";
+import { destinationEventTypes, eventTypes, type ScoreThresholds } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { headerName, headersOf, headerValue, name } from "../http/fields.ts";
 import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
@@ -135,7 +135,12 @@ const deliveryDetail = z
   })
   .meta({ id: "DeliveryDetail" });
 
-const thresholdsAnswer = z.object({ thresholds: z.array(z.number()) }).meta({ id: "Thresholds" });
+const thresholdsAnswer = z
+  .object({
+    thresholds: z.array(z.number()).describe("For people's scores."),
+    account_thresholds: z.array(z.number()).describe("For accounts' scores."),
+  })
+  .meta({ id: "Thresholds" });
 
 const operation = operationsOf("Destinations", "destination");
 const DESTINATION = { answers: { 200: "The destination." }, schema: destination };
@@ -270,19 +275,22 @@ export const destinationRoutes = [
     summary: "Get the score thresholds",
     answers: { 200: "The thresholds, ascending." },
     schema: thresholdsAnswer,
-    handle: async (c) => ({ thresholds: await destinationsOf(c.env, c.var.workspace.id).thresholds() }),
+    handle: async (c) => shownThresholds(await destinationsOf(c.env, c.var.workspace.id).thresholds()),
   }),
   operation("PUT", "/workspaces/:workspace_id/thresholds", {
     summary: "Set the score thresholds",
     description:
-      "`person.score_crossed` is raised when a person's score reaches a threshold, and again only after the score has fallen below it.",
-    body: z.strictObject({ thresholds: destinations.thresholds }),
-    bodyExample: { thresholds: [50, 100] },
+      "`person.score_crossed` is raised when a person's score reaches a threshold, and `person.score_fell` when it has fallen below. Each is raised again only after the other. `account.score_crossed` and `account.score_fell` do the same for accounts.",
+    body: z.strictObject({
+      thresholds: destinations.thresholds,
+      account_thresholds: destinations.accountThresholds.exactOptional(),
+    }),
+    bodyExample: { thresholds: [50, 100], account_thresholds: [200] },
     answers: { 200: "The thresholds, ascending." },
     schema: thresholdsAnswer,
-    async handle(c, { body: { thresholds } }) {
-      await destinations.changeThresholds(destinationsContext(c), thresholds);
-      return { thresholds };
+    async handle(c, { body: { thresholds, accountThresholds } }) {
+      const context = destinationsContext(c);
+      return shownThresholds(await destinations.changeThresholds(context, thresholds, accountThresholds));
     },
   }),
 ];
@@ -293,6 +301,10 @@ function destinationsContext(c: Context<OperatorEnv>): destinations.Destinations
 
 function shown({ maskedTarget, headerNames, ...rest }: Destination) {
   return { ...rest, target: maskedTarget, headers: headerNames.map((header) => ({ name: header })) };
+}
+
+function shownThresholds({ people, accounts }: ScoreThresholds) {
+  return { thresholds: people, accountThresholds: accounts };
 }
 
 function withSecret({ destination: created, secret }: CreatedDestination) {

@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { findKey } from "../control/api-keys.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
+import { OCCURRED_FROM, timeProblemOf } from "../domain/signal/occurred-at.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
@@ -43,6 +44,12 @@ const signal = z
     source: z.string().nullable(),
     email: z.string().nullable(),
     received_at: instant,
+    occurred_at: instant.describe("When it happened, as the payload says; never after the receipt."),
+    occurred_from: z
+      .enum(OCCURRED_FROM)
+      .describe(
+        "The field that the time came from. `received`: no field has a usable time, or the signal is in flight.",
+      ),
   })
   .meta({ id: "Signal" });
 
@@ -69,6 +76,7 @@ const trace = z
       })
       .nullable(),
     email_problem: z.string().nullable().describe("Why the payload's email is unusable. Null: it is usable or absent."),
+    time_problem: z.string().nullable().describe("Why a time in the payload is not used. Null: it is used or absent."),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -117,7 +125,8 @@ const person = z
           rule_id: z.string(),
           rule_version: z.int(),
           signal_id: z.string(),
-          at: instant,
+          at: instant.describe("When the signal was received."),
+          occurred_at: instant,
         }),
       )
       .describe(`Newest first, at most ${PERSON_SCORES_LISTED}.`),
@@ -166,6 +175,7 @@ const peopleQuery = filteredPageQuery({
 export const signalRoutes = [
   operation("GET", "/workspaces/:workspace_id/events", {
     summary: "The signal queue, grouped by event name",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Event groups, latest first." },
     schema: listOf(eventGroup),
@@ -173,6 +183,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals", {
     summary: "Find signals",
+    scope: "read",
     description:
       "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
       "`next`: each page reads at most 2,000 signals.",
@@ -184,6 +195,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals/:signal_id", {
     summary: "Follow one signal",
+    scope: "read",
     description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
     answers: { 200: "The whole trace." },
     schema: trace,
@@ -195,11 +207,12 @@ export const signalRoutes = [
       const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
       if ("inFlight" in found) return { ...traceInFlight(found.inFlight), keyName };
       const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
-      return { ...found.recorded, keyName, emailProblem };
+      return { ...found.recorded, keyName, emailProblem, timeProblem: timeProblemOf(found.recorded.payload) };
     },
   }),
   operation("GET", "/workspaces/:workspace_id/people", {
     summary: "People and their scores",
+    scope: "read",
     description:
       "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
       "the order of their emails, and a page may have fewer people than requested and still a `next`.",
@@ -213,6 +226,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/dead-letters", {
     summary: "Signals that could not be processed",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Dead letters." },
     schema: listOf(deadLetter),
@@ -252,6 +266,8 @@ function traceInFlight(admission: Admission) {
     event: null,
     source: null,
     email: null,
+    occurredAtMs: admission.receivedAtMs,
+    occurredFrom: "received",
     recordedAtMs: null,
     duplicateOf: null,
     heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
@@ -260,6 +276,7 @@ function traceInFlight(admission: Admission) {
     userId: null,
     person: null,
     emailProblem: null,
+    timeProblem: null,
     rulesTried: 0,
     rulesMatched: [],
     points: 0,

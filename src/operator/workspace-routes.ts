@@ -68,6 +68,7 @@ export const workspaceRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id", {
     summary: "Get a workspace",
+    scope: "read",
     answers: { 200: "The workspace." },
     schema: workspace,
     handle: (c) => c.var.workspace,

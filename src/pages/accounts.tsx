@@ -20,7 +20,10 @@ function accountPath(base: string, externalId: string): string {
   return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
 
-const SORTS = { newest: "Newest", last_seen: "Last seen" } as const satisfies Record<AccountsSort, string>;
+const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
+  AccountsSort,
+  string
+>;
 
 export const accountPages = pages
   .createApp()
@@ -109,7 +112,9 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
       columns={[
         { head: "External id", cell: ({ externalId }) => externalId },
         { head: "Name", kind: "text", cell: ({ name }) => short(name) },
-        { head: "Plan", cell: ({ plan }) => short(plan) },
+        { head: "Score", kind: "number", cell: ({ score }) => grouped(score) },
+        { head: "People", kind: "number", cell: ({ people }) => grouped(people) },
+        { head: "Plan", drop: "narrow", cell: ({ plan }) => short(plan) },
         { head: "Users", kind: "number", cell: ({ userCount }) => short(userCount) },
         { head: "Recurring revenue", kind: "number", cell: ({ recurringRevenue }) => short(recurringRevenue) },
         { head: "Trial", drop: "narrow", cell: ({ trialStatus }) => short(trialStatus) },

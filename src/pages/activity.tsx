@@ -10,10 +10,13 @@ import {
 import { listMembers } from "../control/members.ts";
 import { planNames } from "../control/plans.ts";
 import { DAY_MS } from "../domain/duration.ts";
+import { EVENT_CATALOGUE } from "../domain/events/workspace-event.ts";
+import { readTokenActor } from "../domain/keys/api-token.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
+import type { Overlap } from "../workspace/manage-keys.ts";
 import {
   countText,
   ENDPOINT_LABEL,
@@ -29,6 +32,7 @@ import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
 import { Clamped, Empty, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
+import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 
@@ -51,6 +55,8 @@ export const ACTIONS = {
   "key.renamed": ["API key renamed", "settings/api-keys/{}"],
   "key.deactivated": ["API key deactivated", "settings/api-keys/{}"],
   "key.silence_changed": ["Inactivity alert changed", "settings/api-keys/{}"],
+  "token.created": ["API token created", "settings/api-tokens"],
+  "token.revoked": ["API token revoked", "settings/api-tokens"],
   "rule.created": ["Mapping rule created", "rules/{}"],
   "rule.updated": ["Mapping rule changed", "rules/{}"],
   "rule.applied": ["Mapping rule applied to past signals", "rules/{}"],
@@ -157,6 +163,14 @@ function pathOf({ action, target }: AuditRecord): string {
 
 function actorText(actor: string) {
   const name = { operator: "The operator", service: "The service" }[actor];
+  const token = readTokenActor(actor);
+  if (token !== null) {
+    return (
+      <>
+        <span class="anywhere">{token.name}</span> <span class="quiet nowrap">API token</span>
+      </>
+    );
+  }
   return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
@@ -164,7 +178,7 @@ function actorText(actor: string) {
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
   const { action, target, detail } = entry;
   const key = names.keys.get(target);
-  const isNamed = /^(key|rule|destination|delivery)\./.test(action);
+  const isNamed = /^(key|token|rule|destination|delivery)\./.test(action);
   const name = action.startsWith("member.") ? target : isNamed ? (presentText(detail["name"]) ?? target) : null;
   const title = key === undefined ? name : keyText(key, target);
   const facts = factsOf(entry, names).filter((fact) => action === "key.renamed" || fact !== `Name: ${name ?? ""}`);
@@ -185,22 +199,31 @@ function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
   if (/^(held\.released|dead_letters\.replayed)$/.test(action) && !("released" in detail || "replayed" in detail)) {
     return ["joined" in detail ? "Joined the operation in progress" : "In progress, or not started"];
   }
-  const { changes, ...rest } = detail;
-  const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
+  // The page of the destination lists its deliveries. A restore has either a time or an earlier restore.
+  const { changes, delivery: _, to, undoes, ...rest } = detail;
+  const restored = { ...(typeof to === "string" && { to }), ...(typeof undoes === "string" && { undoes: true }) };
+  const fields = { ...rest, ...restored, ...(isJsonObject(changes) ? changes : {}) };
   return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
 }
 
 const FIELD_NAMES: Partial<Record<string, string>> = {
   ...RULE_FIELD_LABEL,
+  anchor: "Billing periods start at",
   back_to: "Restored version",
+  deletionsRepeated: "Deletions of people repeated",
   has_secret: "Secret",
   lost: "Signals lost",
-  overlap_ms: "Old key works for another",
+  names: "Rules",
+  overlap: "Old secret ends",
+  overlap_ms: "Old key ends",
+  revoked: "Keys deactivated again",
+  rulesPassedOver: "Rule versions passed over",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
   successor: "New key",
   to: "Restored to",
-  undoes: "Undoes restore",
+  target_changed: "Address changed",
+  undoes: "Undoes an earlier restore",
 };
 
 function fieldName(field: string): string {
@@ -221,8 +244,22 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
   records: EXPORT_LABEL,
   format: FORMAT_LABEL,
   scoring_signals: { keep: "kept", remove: "removed" },
-  reason: { gone: "it answered 410 Gone", failing: "no delivery succeeded for five days" },
+  events: labelsOf(EVENT_CATALOGUE),
+  type: labelsOf(TYPE_TEXT),
+  overlap: { none: "now", "1h": "after 1 hour", "24h": "after 24 hours", "7d": "after 7 days" } satisfies Record<
+    Overlap,
+    string
+  >,
+  reason: {
+    gone: "it answered 410 Gone",
+    failing: "no delivery succeeded for five days",
+    role_lost: "its creator is no owner or admin any more",
+  },
 };
+
+function labelsOf(texts: Record<string, { label: string }>): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).map(([value, { label }]) => [value, label]));
+}
 
 function valueText(field: string, value: unknown, names: Names): string {
   if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
@@ -232,7 +269,8 @@ function valueText(field: string, value: unknown, names: Names): string {
   if (typeof value === "number") {
     if (field === "points") return signed(value);
     if (field !== "overlap_ms") return grouped(value);
-    return value % DAY_MS === 0 ? counted(value / DAY_MS, "day") : counted(value / 3_600_000, "hour");
+    if (value === 0) return "now";
+    return `after ${value % DAY_MS === 0 ? counted(value / DAY_MS, "day") : counted(value / 3_600_000, "hour")}`;
   }
   if (typeof value === "string") {
     if (field === "plan") return names.plans.get(value) ?? value;
@@ -242,7 +280,7 @@ function valueText(field: string, value: unknown, names: Names): string {
   }
   if (Array.isArray(value)) {
     if (value.some((item) => typeof item === "object")) return grouped(value.length);
-    return value.map((item) => valueText("", item, names)).join(", ") || "none";
+    return value.map((item) => valueText(field, item, names)).join(", ") || "none";
   }
   if (!isJsonObject(value)) return "";
   const text = (name: string): string => valueText(field, value[name], names);

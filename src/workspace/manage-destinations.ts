@@ -9,6 +9,7 @@ import type { WantedHeader } from "../domain/events/custom-header.ts";
 import { checkDestinationUrl } from "../domain/events/destination.ts";
 import type { UrlProblem, Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
+import type { ScoreThresholds } from "../domain/events/workspace-event.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { Result } from "../domain/result.ts";
@@ -163,23 +164,35 @@ export async function deliverAgain(
   return again;
 }
 
-/** Thresholds without repetitions, sorted ascending. */
-export const thresholds = z
+const scoreList = z
   .array(z.int().min(-1_000_000).max(1_000_000))
   .max(THRESHOLDS_MAX)
   .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
-  .transform((scores) => scores.toSorted((a, b) => a - b))
-  .meta({
-    description: `Scores that raise a notification when a person reaches them, at most ${THRESHOLDS_MAX}.`,
-    example: [50, 100],
-  });
+  .transform((scores) => scores.toSorted((a, b) => a - b));
 
-/** @param scores ascending, each once. */
-export async function changeThresholds(context: DestinationsContext, scores: number[]): Promise<void> {
+/** Thresholds for people's scores, without repetitions, sorted ascending. */
+export const thresholds = scoreList.meta({
+  description: `Scores that raise a notification when a person reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
+  example: [50, 100],
+});
+
+/** The same for accounts' scores. */
+export const accountThresholds = scoreList.meta({
+  description: `Scores that raise a notification when an account reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
+  example: [200],
+});
+
+/** @param accounts undefined: the thresholds for accounts stay as they are. Both lists are ascending. */
+export async function changeThresholds(
+  context: DestinationsContext,
+  people: number[],
+  accounts?: number[],
+): Promise<ScoreThresholds> {
   const { db, workspaceId, by } = context;
-  await objectOf(context).setThresholds(scores);
-  const detail = { thresholds: scores };
+  const changed = await objectOf(context).setThresholds(people, accounts);
+  const detail = { thresholds: changed.people, account_thresholds: changed.accounts };
   await auditEntry(db, by, { workspaceId, action: "thresholds.changed", target: workspaceId, detail });
+  return changed;
 }
 
 function objectOf({ env, workspaceId }: WorkspaceContext) {

@@ -4,6 +4,7 @@ import { deleteRule } from "../control/rule-changes.ts";
 import { findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/stored-rules.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { DAY_MS } from "../domain/duration.ts";
+import { dayOf } from "../domain/quota/day-counts.ts";
 import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { proposeRule, type ProposedRule } from "../domain/rules/propose-conditions.ts";
@@ -15,10 +16,12 @@ import { signalStore, type WorkspaceContext } from "./objects.ts";
 const PREVIEW_MAX_PAGES = 250;
 
 export interface RulePreview {
-  /** Number of matching signals, of people, of scoring signals, and total points. */
+  /** Number of matching signals, and how many of them have points that have lapsed by today. */
   matches: number;
+  lapsed: number;
   people: number;
   scoringSignals: number;
+  /** Total points that have not lapsed. */
   points: number;
   /** Latest matching signals. */
   samples: PreviewSample[];
@@ -38,31 +41,36 @@ export async function previewRule(
 ): Promise<RulePreview> {
   const store = signalStore(env, workspaceId);
   const rule: MappingRule = { ...draft, id: "preview", version: 1 };
-  const sinceMs = Date.now() - days * DAY_MS;
+  const nowMs = Date.now();
+  const range = { sinceMs: nowMs - days * DAY_MS, today: dayOf(nowMs) };
   const people = new Set<number>();
-  const personDays = new Set<string>();
+  const [occasions, lapsedOccasions] = [new Set<string>(), new Set<string>()];
   const samples: PreviewSample[] = [];
-  let [scanned, matches, complete] = [0, 0, true];
+  let [scanned, matches, lapsed, complete] = [0, 0, 0, true];
   let next: number | null = Number.MAX_SAFE_INTEGER;
   // Read slice by slice, so that the store can answer other calls in between.
   for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
-    const page: PreviewPage = await store.previewPage(rule, { sinceMs, beforeSeq: next, limit });
+    const page: PreviewPage = await store.previewPage(rule, { ...range, beforeSeq: next, limit });
     for (const person of page.people) people.add(person);
-    for (const day of page.personDays) personDays.add(day);
+    for (const occasion of page.occasions) occasions.add(occasion);
+    for (const occasion of page.lapsedOccasions) lapsedOccasions.add(occasion);
     samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
     scanned += page.scanned;
     matches += page.matches;
+    lapsed += page.lapsed;
     complete &&= page.complete;
     next = page.next;
   }
-  const scoring = { every_time: matches, once_per_day: personDays.size, once_ever: people.size };
-  const scoringSignals = scoring[rule.frequency ?? "every_time"];
+  const { frequency = "every_time" } = rule;
+  const scoringSignals = frequency === "every_time" ? matches : occasions.size;
+  const counting = scoringSignals - (frequency === "every_time" ? lapsed : lapsedOccasions.size);
   // 0 times a negative number is -0.
-  const points = scoringSignals === 0 ? 0 : scoringSignals * rule.points;
+  const points = counting === 0 ? 0 : counting * rule.points;
   return {
     matches,
+    lapsed,
     people: people.size,
     scoringSignals,
     points,

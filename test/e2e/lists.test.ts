@@ -84,7 +84,7 @@ test("a list is read forwards and backwards", async () => {
   await page.context().close();
 });
 
-test("a question is a modal dialog that keeps the focus, and Escape closes it", async () => {
+test("a question is a modal dialog that keeps the focus; Escape and a click beside it close it", async () => {
   const { home, owner, admin } = await newWorkspace("dialog");
   const page = await signInWithScript(owner, `${home}/settings/members`);
   const menu = page.getByLabel(`Actions for ${admin}`);
@@ -109,6 +109,11 @@ test("a question is a modal dialog that keeps the focus, and Escape closes it", 
   await menu.click();
   await question.click();
   await dialog.getByRole("button", { name: "Cancel" }).click();
+  await menu.click();
+  await question.click();
+  await dialog.waitFor();
+  await page.mouse.click(5, 5);
+  await dialog.waitFor({ state: "hidden" });
   await menu.click();
   await question.click();
   await dialog.getByRole("button", { name: "Remove member" }).click();

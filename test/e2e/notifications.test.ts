@@ -69,7 +69,7 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
 
   await page.goto(`${workspace.home}/settings/notifications`);
   await page.getByText("No score threshold yet").waitFor();
-  await page.getByLabel("Notify when a score reaches").fill("50, 100");
+  await page.getByLabel("Notify when a person's score reaches or falls below").fill("50, 100");
   await press(page, "Save thresholds");
   await page.getByText("Thresholds saved.").waitFor();
   expect(await send(key, FORM)).toBe(202);

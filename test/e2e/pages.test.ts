@@ -8,6 +8,7 @@ import { html as markup } from "hono/html";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { TimeChart } from "../../src/pages/kit/charts.tsx";
+import { type Part, readHtml } from "../support/html.ts";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
 import { newWorkspace, send } from "./support/workspace.ts";
 
@@ -263,6 +264,72 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByRole("button", { name: button }).last().click();
     await page.getByRole("alert").waitFor();
     expect(await wrong()).toEqual([]);
+  });
+});
+
+describe("the words of the pages", () => {
+  /** The first words of buttons. Previous and Next turn the pages of a list. */
+  const BUTTONS =
+    "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Enable Export Filter Import " +
+    "Next Pause Preview Previous Propose Refresh Remove Replay Restore Rotate Save Search Send Sign Upgrade Use";
+  /** Capital letters within a sentence. */
+  const NAMES = /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Free|Starter|Growth|Scale)\b/g;
+
+  let all: { path: string; html: Part }[];
+  beforeAll(async () => {
+    const paths = [...PATHS.map((path) => HOME + path), "/w/"];
+    all = await Promise.all(
+      paths.map(async (path) => ({ path, html: readHtml(await (await page.request.get(path)).text()) })),
+    );
+  });
+
+  /** The texts of these elements that are wrong, each with a page that has it. */
+  function wrongTexts(selector: string, isRight: (text: string) => boolean): string[] {
+    const found = all.flatMap(({ path, html }) => html.all(selector).map(({ text }) => [text, path] as const));
+    const wrongOnes = new Map(found.filter(([text]) => !isRight(text.replaceAll(NAMES, ""))));
+    return [...wrongOnes].map(([text, path]) => `“${text}” on ${path}`);
+  }
+
+  const isSentenceCase = (text: string) => !/.\b[A-Z]/.test(text);
+
+  test("each button starts with a verb, in sentence case", () => {
+    const isRight = (text: string) =>
+      text === "…" || (BUTTONS.split(" ").includes(text.split(" ")[0] ?? "") && isSentenceCase(text));
+    expect(wrongTexts("button, a.button, .menu-of > summary, .confirm > summary", isRight)).toEqual([]);
+  });
+
+  test("labels, column heads and the sidebar are in sentence case", () => {
+    expect(
+      wrongTexts("label, legend, th[scope=col], nav[aria-label=Workspace] a, .tabs a, h3", isSentenceCase),
+    ).toEqual([]);
+  });
+
+  test("a form has the same verb on every page, and a list is filtered with Apply or Search", () => {
+    const verbs = new Map<string, Set<string>>();
+    for (const form of all.flatMap(({ html }) => html.all("form"))) {
+      const route = (form.target ?? "").replaceAll(/[a-z]+_[0-9a-f-]{36}|[^/]+@[^/]+/g, "…");
+      const name = form.attribute("data-filters") === undefined ? route : "a list";
+      const buttons = form.buttons().filter((button) => button.attribute("type") !== "button");
+      // A button with its own name sends the form elsewhere, such as to its preview.
+      for (const { text } of buttons.filter((button) => button.attribute("name") === undefined)) {
+        verbs.set(name, (verbs.get(name) ?? new Set()).add(text.split(" ")[0] ?? ""));
+      }
+    }
+    const several = [...verbs].filter(([, of]) => of.size > 1).map(([route, of]) => [route, [...of].toSorted()]);
+    expect(several).toEqual([["a list", ["Apply", "Search"]]]);
+  });
+
+  test("a slash separates breadcrumbs, on every page", () => {
+    const crumbs = all.flatMap(({ html }) => html.all(".crumbs"));
+    expect(crumbs.length).toBeGreaterThan(10);
+    for (const part of crumbs)
+      expect(part.text).toBe(
+        part
+          .links()
+          .map(({ text }) => text)
+          .join(" / "),
+      );
+    expect(all.filter(({ html }) => /[›»]/.test(html.text)).map(({ path }) => path)).toEqual([]);
   });
 });
 

@@ -227,7 +227,7 @@ const SHOWN_AGAIN: [RegExp, string[]][] = [
   [/\/api-keys\/new$/, ["name", "sample"]],
   [/\/notifications\/(new|[^/]+\/change)$/, ["name", "target"]],
   [/\/members$/, ["email"]],
-  [/\/thresholds$/, ["thresholds"]],
+  [/\/thresholds$/, ["thresholds", "account_thresholds"]],
   [/\/name$/, ["name"]],
   [/\/silence$/, ["silent_after_days"]],
   [/\/people\/[^/]+\/delete$/, ["email"]],

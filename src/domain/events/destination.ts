@@ -1,6 +1,6 @@
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, refuse, type Result } from "../result.ts";
-import type { EventType, WantedEvents } from "./workspace-event.ts";
+import { thresholdsOf, type EventType, type ScoreThresholds, type WantedEvents } from "./workspace-event.ts";
 
 export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
@@ -37,17 +37,23 @@ export interface Destination {
 
 export function wantedBy(
   destinations: readonly Pick<Destination, "state" | "events">[],
-  thresholds: readonly number[],
+  { people, accounts }: ScoreThresholds,
 ): WantedEvents {
   const active = destinations.filter(({ state }) => state === "active");
-  const types = new Set(active.flatMap(({ events }) => events));
-  // Without a threshold no score can cross one.
-  if (thresholds.length === 0) types.delete("person.score_crossed");
+  const subscribed = new Set(active.flatMap(({ events }) => events));
+  const types = [...subscribed].filter((type) => !lacksThreshold(type, { people, accounts }));
   return {
-    types: [...types].toSorted(),
-    thresholds: [...thresholds].toSorted((a, b) => a - b),
+    types: types.toSorted(),
+    thresholds: people.toSorted((a, b) => a - b),
+    accountThresholds: accounts.toSorted((a, b) => a - b),
     destinations: destinations.length,
   };
+}
+
+/** Whether no event of the type can be raised, because no score can pass a threshold. */
+export function lacksThreshold(type: EventType, thresholds: ScoreThresholds): boolean {
+  const kind = thresholdsOf(type);
+  return kind !== null && thresholds[kind].length === 0;
 }
 
 /**

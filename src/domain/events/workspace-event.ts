@@ -22,6 +22,8 @@ interface CatalogueEntry<Data> {
   label: string;
   when: string;
   example: Data;
+  /** Scores whose thresholds raise the event. Without such a threshold, the event is never raised. */
+  thresholdsOf?: keyof ScoreThresholds;
   sentence: (data: Data, formatName: FormatName) => EventSentence;
   /** The data without deleted people; null: nothing is left. Required, so that no new type keeps their data by mistake. */
   withoutPeople: (data: Data, isDeleted: IsDeleted) => Data | null;
@@ -34,6 +36,12 @@ function entry<Data>(declared: CatalogueEntry<Data>): CatalogueEntry<Data> {
 /** For types that hold no data of a person. */
 function keepAll<Data>(data: Data): Data {
   return data;
+}
+
+/** Some senders group by email address: then the account's id or name is a person's address. */
+function withoutPersonalAccount(data: AccountThresholdPassed, isDeleted: IsDeleted): AccountThresholdPassed | null {
+  const { external_id, name } = data;
+  return isDeleted(external_id) || (name !== null && isDeleted(name)) ? null : data;
 }
 
 export interface ScoringSignalMade {
@@ -51,6 +59,12 @@ interface PersonScored {
   scoring_signals: ScoringSignalMade[];
 }
 
+/** Scores that raise an event when they are reached or no longer reached: at most THRESHOLDS_MAX each, ascending. */
+export interface ScoreThresholds {
+  people: number[];
+  accounts: number[];
+}
+
 /** A score that passed a threshold, upwards or downwards. */
 interface ThresholdPassed {
   threshold: number;
@@ -61,6 +75,13 @@ interface ThresholdPassed {
 interface AccountThresholdPassed extends ThresholdPassed {
   external_id: string;
   name: string | null;
+}
+
+/** Number of scores that rose to a threshold or above it, and of scores that fell below it. */
+export interface Crossings {
+  threshold: number;
+  risen: number;
+  fallen: number;
 }
 
 /**
@@ -75,8 +96,7 @@ interface PeopleRescored {
   changed: number;
   removed: number;
   points: number;
-  /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
-  thresholds: { threshold: number; risen: number; fallen: number }[];
+  thresholds: Crossings[];
 }
 
 const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
@@ -97,6 +117,7 @@ export const EVENT_CATALOGUE = {
     label: "A person's score crosses a threshold",
     when: "Once per threshold, until the score falls below it again.",
     example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
+    thresholdsOf: "people",
     sentence: (data, formatName) => ({
       text: crossedText(formatName(data.email), data),
       page: personPage(data.email),
@@ -107,6 +128,7 @@ export const EVENT_CATALOGUE = {
     label: "A person's score falls below a threshold",
     when: "Once per threshold, until the score reaches it again.",
     example: { email: "jane@example.com", threshold: 50, score: 35, score_before: 55 },
+    thresholdsOf: "people",
     sentence: (data, formatName) => ({ text: fellText(formatName(data.email), data), page: personPage(data.email) }),
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
   }),
@@ -114,21 +136,23 @@ export const EVENT_CATALOGUE = {
     label: "An account's score crosses a threshold",
     when: "Once per threshold, until the score falls below it again.",
     example: { ...ACCOUNT, threshold: 200, score: 215, score_before: 195 },
+    thresholdsOf: "accounts",
     sentence: (data, formatName) => ({
       text: crossedText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "account.score_fell": entry<AccountThresholdPassed>({
     label: "An account's score falls below a threshold",
     when: "Once per threshold, until the score reaches it again.",
     example: { ...ACCOUNT, threshold: 200, score: 195, score_before: 215 },
+    thresholdsOf: "accounts",
     sentence: (data, formatName) => ({
       text: fellText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "person.scored": entry<PersonScored>({
     label: "Scoring signals are created",
@@ -361,7 +385,7 @@ export type WorkspaceEvent = EventOf<EventType>;
 export type AnyEvent = EventOf<AnyEventType>;
 
 /** The compiler does not see that the entry fits the event's data. */
-function entryOf({ type }: AnyEvent): CatalogueEntry<unknown> {
+function entryOf({ type }: Pick<AnyEvent, "type">): CatalogueEntry<unknown> {
   return EVENT_CATALOGUE[type] as CatalogueEntry<unknown>;
 }
 
@@ -372,6 +396,10 @@ export function exampleEvent(type: AnyEventType): AnyEvent {
 
 export function eventSentence(event: AnyEvent, formatName: FormatName = (text) => text): EventSentence {
   return entryOf(event).sentence(event.data, formatName);
+}
+
+export function thresholdsOf(type: AnyEventType): keyof ScoreThresholds | null {
+  return entryOf({ type }).thresholdsOf ?? null;
 }
 
 export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: IsDeleted): Event | null {
@@ -462,9 +490,9 @@ function ordinal(n: number): string {
 /** Event types that have subscribers. If there are none, the sources write no rows. */
 export interface WantedEvents {
   types: EventType[];
-  /** Scores of people whose crossing raises an event: at most THRESHOLDS_MAX, ascending. */
+  /** Of people's scores; see ScoreThresholds. */
   thresholds: number[];
-  /** The same for scores of accounts. Sources may hold a value that was stored without this list: read it as empty. */
+  /** Of accounts' scores. Sources may hold a value that was stored without this list: read it as empty. */
   accountThresholds?: number[];
   /** Number of the workspace's destinations in any state. With none, their health is not checked. */
   destinations?: number;

@@ -1,4 +1,5 @@
 /** Numbers, times and addresses as the pages show them. */
+import { readTokenActor } from "../../domain/keys/api-token.ts";
 import { counted, grouped } from "../../domain/text.ts";
 
 // Always a number: "yesterday" would be wrong for 47 hours ago.
@@ -62,8 +63,10 @@ export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
 }
 
-/** The author of a change, within a sentence: a member's email, or the deployer's own systems. */
+/** The author of a change, within a sentence: a member's email, the deployer's own systems, or an API token. */
 export function authorName(actor: string): string {
+  const token = readTokenActor(actor);
+  if (token !== null) return `the API token “${token.name}”`;
   return actor === "operator" ? "the operator" : actor;
 }
 

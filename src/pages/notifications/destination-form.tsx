@@ -1,10 +1,12 @@
 /** The form of a destination, new or edited. */
 import type * as z from "zod";
+import type { CustomHeader, WantedHeader } from "../../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import { EVENT_CATALOGUE, eventTypes, exampleEvent, type EventType } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { name as nameSchema } from "../../http/fields.ts";
+import { headerName, headerValue, name as nameSchema } from "../../http/fields.ts";
+import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { sentence } from "../kit/format.ts";
@@ -14,7 +16,14 @@ import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { destinationsCall, isTargetProblem, problemText, TYPE_TEXT, withDestination } from "./notification-parts.tsx";
+import {
+  destinationsCall,
+  HIDDEN_VALUE,
+  fieldOfProblem,
+  problemText,
+  TYPE_TEXT,
+  withDestination,
+} from "./notification-parts.tsx";
 import { secretPage } from "./secret.tsx";
 
 export const destinationFormPages = pages
@@ -29,7 +38,10 @@ export const destinationFormPages = pages
   })
   .get(
     "/:id/change",
-    withDestination((c, stored) => formPage(c, { ...stored, target: "" }, {}, stored)),
+    withDestination((c, stored) => {
+      const headers = stored.headerNames.map((name) => ({ name, value: "" }));
+      return formPage(c, { ...stored, target: "", headers }, {}, stored);
+    }),
   )
   .post(
     "/:id/change",
@@ -37,10 +49,10 @@ export const destinationFormPages = pages
     withDestination(async (c, stored) => {
       const { id, type } = stored;
       const typed = { ...readDestination(c.get("form"), id), id, type };
-      const wanted = checkDestination(typed, "keeps_stored");
+      const wanted = checkDestination(typed, "keeps_stored", stored.headerNames);
       if (!wanted.ok) return formPage(c, typed, wanted.refusal, stored);
-      const { name, target, events } = wanted.value;
-      const change = { name, events, ...(target !== "" && { target }) };
+      const { name, target, headers, events } = wanted.value;
+      const change = { name, headers, events, ...(target !== "" && { target }) };
       const changed = await destinations.updateDestination(destinationsCall(c), id, change);
       if (!changed.ok) return formPage(c, typed, toErrors(changed.refusal), stored);
       return done(c, `settings/notifications/${id}`, "saved");
@@ -50,10 +62,15 @@ export const destinationFormPages = pages
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A destination as typed. A form that is sent twice has the same id, and creates one destination. */
-export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & { target: string };
+export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & {
+  target: string;
+  /** Rows in which something was typed. An empty value keeps a stored one. */
+  headers: CustomHeader[];
+};
 
 /** Errors at the fields; `form` is about the form as a whole. */
-type Errors = Partial<Record<"name" | "target" | "events" | "form", string>>;
+type Errors = Partial<Record<"name" | "target" | "headers" | "events" | "form" | HeaderField, string>>;
+type HeaderField = `header_${"name" | "value"}_${number}`;
 
 /** Events that a new form has ticked. The other types are frequent, or need a choice elsewhere. */
 const USUAL: readonly EventType[] = [
@@ -67,7 +84,7 @@ const USUAL: readonly EventType[] = [
 ];
 
 export function emptyDestination(id: string): TypedDestination {
-  return { id, name: "", type: "webhook", target: "", events: [...USUAL] };
+  return { id, name: "", type: "webhook", target: "", headers: [], events: [...USUAL] };
 }
 
 /** @param id for a form that came without an id. */
@@ -78,16 +95,24 @@ export function readDestination(form: FormData, id: string): TypedDestination {
     name: formText(form, "name"),
     type: DESTINATION_TYPES.find((known) => known === type) ?? "webhook",
     target: formText(form, "target").trim(),
+    headers: Array.from({ length: DESTINATION_HEADERS_MAX }, (_, index) => ({
+      name: formText(form, `header_name_${index}`).trim(),
+      value: formText(form, `header_value_${index}`).trim(),
+    })).filter(({ name, value }) => name !== "" || value !== ""),
     events: eventTypes.filter((known) => events.includes(known)),
   };
 }
 
-/** @param emptyTarget the meaning of an empty target. A typed target is checked when it is stored. */
+/**
+ * @param emptyTarget the meaning of an empty target. A typed target is checked when it is stored.
+ * @param storedNames names of headers whose values may stay.
+ */
 export function checkDestination(
-  { name, type, target, events }: TypedDestination,
+  { name, type, target, headers, events }: TypedDestination,
   emptyTarget: "is_refused" | "keeps_stored",
+  storedNames: readonly string[] = [],
 ): Result<destinations.WantedDestination, Errors> {
-  const errors: Errors = {};
+  const errors: Errors = headerErrors(headers, storedNames);
   const named = nameSchema.safeParse(name);
   if (!named.success) errors.name = name.trim() === "" ? "Enter a name." : issueText(named.error);
   if (target === "" && emptyTarget === "is_refused") {
@@ -95,7 +120,26 @@ export function checkDestination(
   }
   if (events.length === 0) errors.events = "Choose at least one event.";
   if (!named.success || Object.keys(errors).length > 0) return refuse(errors);
-  return ok({ name: named.data, type, target, headers: [], events });
+  const wanted = headers.map((header): WantedHeader => (header.value === "" ? { name: header.name } : header));
+  return ok({ name: named.data, type, target, headers: wanted, events });
+}
+
+function headerErrors(headers: readonly CustomHeader[], storedNames: readonly string[]): Errors {
+  const errors: Errors = {};
+  const earlier = new Set<string>();
+  const stored = new Set(storedNames.map((name) => name.toLowerCase()));
+  for (const [index, { name, value }] of headers.entries()) {
+    const key = name.toLowerCase();
+    const [named, valued] = [headerName.safeParse(name), headerValue.safeParse(value)];
+    if (name === "") errors[`header_name_${index}`] = `Enter a name for header ${index + 1}.`;
+    else if (!named.success) errors[`header_name_${index}`] = issueText(named.error);
+    else if (earlier.has(key)) errors[`header_name_${index}`] = `${name} is used twice.`;
+    if (value === "" && !stored.has(key))
+      errors[`header_value_${index}`] = `Enter a value for ${name === "" ? `header ${index + 1}` : name}.`;
+    else if (value !== "" && !valued.success) errors[`header_value_${index}`] = issueText(valued.error);
+    earlier.add(key);
+  }
+  return errors;
 }
 
 /** The first issue as a sentence. */
@@ -104,13 +148,14 @@ export function issueText(error: z.ZodError): string {
 }
 
 function toErrors(problem: destinations.DestinationProblem): Errors {
-  return { [isTargetProblem(problem) ? "target" : "form"]: problemText(problem) };
+  return { [fieldOfProblem(problem)]: problemText(problem) };
 }
 
 function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Destination) {
   const path = sectionPath(c, "notifications");
   const [action, back] = stored === undefined ? ["new", ""] : [`${stored.id}/change`, `/${stored.id}`];
-  const isRefused = Object.keys(errors).length > 0;
+  const messages = Object.values(errors).filter((error) => error !== undefined);
+  const isRefused = messages.length > 0;
   return page(
     c,
     {
@@ -127,7 +172,7 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
       class="stack"
       novalidate
     >
-      <FormErrors errors={Object.values(errors)} />
+      <FormErrors errors={messages} />
       <Panel>
         <div class="form">
           <TextField
@@ -141,6 +186,9 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
             required
           />
           <Target typed={typed} error={errors.target} stored={stored} offered={destinations.offeredTypes(c.env)} />
+          {(stored === undefined || stored.type === "webhook") && (
+            <Headers typed={typed} errors={errors} stored={stored} />
+          )}
         </div>
       </Panel>
       <Panel title="Events" id="events">
@@ -149,6 +197,9 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
     </Form>,
   );
 }
+
+/** For texts that are not words. */
+const PLAIN = { autocomplete: "off", autocapitalize: "off", spellcheck: false } as const;
 
 interface TargetProps {
   typed: TypedDestination;
@@ -187,12 +238,52 @@ function Target({ typed, error, stored, offered }: TargetProps) {
         error={error}
         class="mono"
         inputmode={typed.type === "email" ? "email" : "url"}
-        autocomplete="off"
-        autocapitalize="off"
-        spellcheck={false}
+        {...PLAIN}
         required={stored === undefined}
       />
     </>
+  );
+}
+
+/** Rows for names and values. The page never contains a stored value. */
+function Headers({ typed, errors, stored }: Pick<TargetProps, "typed" | "stored"> & { errors: Errors }) {
+  const storedNames = stored?.headerNames ?? [];
+  const rows = Array.from({ length: DESTINATION_HEADERS_MAX }, (_, index) => typed.headers[index]);
+  return (
+    <details open={typed.headers.length > 0}>
+      <summary>Custom headers</summary>
+      <fieldset class="field" aria-label="Custom headers">
+        <span class="hint">
+          {stored === undefined && "For a webhook whose receiver expects a token. "}
+          Values are secrets and not shown again.
+          {storedNames.length > 0 && " Leave a value empty to keep it. Clear a name to remove the header."}
+        </span>
+        {errors.headers !== undefined && <span class="error">{errors.headers}</span>}
+        <div class="stack">
+          {rows.map((row, index) => (
+            <div class="pair">
+              <TextField
+                name={`header_name_${index}`}
+                label={`Header ${index + 1}`}
+                value={row?.name ?? ""}
+                error={errors[`header_name_${index}`]}
+                class="mono"
+                {...PLAIN}
+              />
+              <TextField
+                name={`header_value_${index}`}
+                label={`Value ${index + 1}`}
+                value={row?.value ?? ""}
+                error={errors[`header_value_${index}`]}
+                class="mono"
+                placeholder={row !== undefined && storedNames.includes(row.name) ? HIDDEN_VALUE : undefined}
+                {...PLAIN}
+              />
+            </div>
+          ))}
+        </div>
+      </fieldset>
+    </details>
   );
 }
 

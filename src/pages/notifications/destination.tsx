@@ -22,6 +22,7 @@ import { toDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,
   destinationsCall,
+  HIDDEN_VALUE,
   isInProgress,
   lastTestFailed,
   problemText,
@@ -157,7 +158,7 @@ function DestinationActions({ path, destination }: { path: string; destination: 
 
 function Details({ destination, testFailed }: { destination: Destination; testFailed: boolean }) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
-  const { oldSecretEndsAtMs } = destination;
+  const { headerNames, oldSecretEndsAtMs } = destination;
   const { tone, label, text } = statusOf(destination, testFailed);
   const status = (
     <>
@@ -172,6 +173,7 @@ function Details({ destination, testFailed }: { destination: Destination; testFa
           failingSinceMs !== null && ["Failing since", <Time ms={failingSinceMs} />],
           ["Type", TYPE_TEXT[type].label],
           [TYPE_TEXT[type].target, <code>{maskedTarget}</code>],
+          headerNames.length > 0 && ["Headers", <HeaderNames names={headerNames} />],
           ["Events", events.map((event) => EVENT_CATALOGUE[event].label).join(", ")],
           ["Created", <Time ms={createdAtMs} />],
           ["Last delivered", lastDeliveredAtMs === null ? "Never" : <Time ms={lastDeliveredAtMs} />],
@@ -181,6 +183,21 @@ function Details({ destination, testFailed }: { destination: Destination; testFa
         ]}
       />
     </Panel>
+  );
+}
+
+function HeaderNames({ names }: { names: readonly string[] }) {
+  return (
+    <>
+      {names.map((name, index) => (
+        <>
+          {index > 0 && ", "}
+          <code>
+            {name}: {HIDDEN_VALUE}
+          </code>
+        </>
+      ))}
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 /** Shared by the pages of notifications: calls, problems in words, and the status of destinations and deliveries. */
 import type { Child } from "hono/jsx";
+import type { HeaderRefusal } from "../../domain/events/custom-header.ts";
 import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
 import type { Delivery, DeliveryEnd } from "../../notifications/destination-calls.ts";
@@ -34,15 +35,19 @@ const TARGET_PROBLEM = {
   not_an_email: "Enter an email address, such as jane@example.com.",
 } as const satisfies Record<destinations.TargetProblem, string>;
 
+const HEADER_PROBLEM = {
+  headers_of_webhooks_only: "Only webhooks have headers. Remove them.",
+  header_without_value: "Enter a value for each new header.",
+  headers_for_another_host: "The URL has another host. Enter the value of each header again, or remove the header.",
+} as const satisfies Record<HeaderRefusal, string>;
+
 const PROBLEM = {
   type_not_offered: "This type is not available in this deployment.",
   too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
   destination_not_active: "The destination is paused or switched off. Resume it first.",
   destination_without_secret: "Only webhooks have a secret.",
-  headers_of_webhooks_only: "Only webhooks have headers. Remove them.",
-  header_without_value: "Enter a value for each new header.",
-  headers_for_another_host: "The URL has another host. Enter the value of each header again, or remove the header.",
   not_found: "This no longer exists.",
+  ...HEADER_PROBLEM,
   ...TARGET_PROBLEM,
 } as const satisfies Record<destinations.DestinationProblem, string>;
 
@@ -50,9 +55,14 @@ export function problemText(problem: destinations.DestinationProblem): string {
   return PROBLEM[problem];
 }
 
-export function isTargetProblem(problem: destinations.DestinationProblem): boolean {
-  return problem in TARGET_PROBLEM;
+/** The field of the form that a problem is about. */
+export function fieldOfProblem(problem: destinations.DestinationProblem): "target" | "headers" | "form" {
+  if (problem in TARGET_PROBLEM) return "target";
+  return problem in HEADER_PROBLEM ? "headers" : "form";
 }
+
+/** Stands for the value of a custom header, which no page shows. */
+export const HIDDEN_VALUE = "••••";
 
 export const TYPE_TEXT = {
   webhook: { label: "Webhook", hint: "Signed JSON, by the Standard Webhooks specification.", target: "URL" },

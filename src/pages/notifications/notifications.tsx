@@ -1,6 +1,6 @@
 /** Notifications: the destinations, and the scores that raise a notification. For owners and admins only. */
 import type { Destination } from "../../domain/events/destination.ts";
-import { eventTypes } from "../../domain/events/workspace-event.ts";
+import { eventTypes, thresholdsOf, type ScoreThresholds } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
@@ -26,15 +26,18 @@ const requireNotificationManager = pages.createMiddleware(async (c, next) => {
 export const notificationPages = pages
   .createApp()
   .use(requireNotificationManager)
-  .get("/", async (c) => {
-    const stored = await destinationsOf(c.env, c.get("workspace").id).thresholds();
-    return listPage(c, stored.join(", "));
-  })
+  .get("/", (c) => listPage(c))
   .post("/thresholds", readForm(), async (c) => {
-    const typed = formText(c.get("form"), "thresholds");
-    const scores = readThresholds(typed);
-    if (!scores.ok) return listPage(c, typed, scores.refusal);
-    await changeThresholds(destinationsCall(c), scores.value);
+    const form = c.get("form");
+    const typed = { people: formText(form, "thresholds"), accounts: formText(form, "account_thresholds") };
+    const [people, accounts] = [readThresholds(typed.people), readThresholds(typed.accounts)];
+    if (!people.ok || !accounts.ok) {
+      return listPage(c, typed, {
+        ...(!people.ok && { people: people.refusal }),
+        ...(!accounts.ok && { accounts: accounts.refusal }),
+      });
+    }
+    await changeThresholds(destinationsCall(c), people.value, accounts.value);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .route("/", destinationFormPages)
@@ -50,23 +53,27 @@ export function readThresholds(typed: string): Result<number[], string> {
   return read.success ? ok(read.data) : refuse(issueText(read.error));
 }
 
+/** A text for the thresholds of people and one for those of accounts. */
+type ThresholdTexts = Record<keyof ScoreThresholds, string>;
+
 interface Row {
   destination: Destination;
   testFailed: boolean;
 }
 
-/** @param typed the thresholds as typed. */
-async function listPage(c: Ctx, typed: string, error?: string) {
+/** @param typed the thresholds as typed; undefined: the stored ones. */
+async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
   const path = sectionPath(c, "notifications");
-  const stored = await destinationsOf(c.env, c.get("workspace").id).list();
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const [stored, { people, accounts }] = await Promise.all([object.list(), object.thresholds()]);
   const rows = await Promise.all(
     stored.map(async (destination): Promise<Row> => ({
       destination,
       testFailed: await lastTestFailed(c, destination),
     })),
   );
+  const texts = typed ?? { people: people.join(", "), accounts: accounts.join(", ") };
   const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
-  const subscribed = stored.filter(({ events }) => events.includes("person.score_crossed"));
   const hint = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
   return page(
     c,
@@ -75,17 +82,21 @@ async function listPage(c: Ctx, typed: string, error?: string) {
       title: "Notifications",
       intro: "Send events of this workspace to a webhook, a channel or an inbox.",
       actions: rows.length > 0 && create,
-      status: error === undefined ? 200 : 422,
+      status: Object.keys(errors).length === 0 ? 200 : 422,
     },
     <>
-      {subscribed.length > 0 && typed === "" && (
-        <Notice tone="warn" title="No score threshold yet">
-          <p>
-            {subscribed.map(({ name }) => name).join(", ")} cannot be notified of scores.{" "}
-            <a href="#thresholds">Add a threshold</a>
-          </p>
-        </Notice>
-      )}
+      <MissingThreshold
+        title="No score threshold yet"
+        destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
+        scores="scores"
+        field="thresholds"
+      />
+      <MissingThreshold
+        title="No score threshold for accounts yet"
+        destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
+        scores="accounts' scores"
+        field="account_thresholds"
+      />
       <Panel list>
         {rows.length === 0 ? (
           <Empty title="No destinations yet" text={hint}>
@@ -99,15 +110,47 @@ async function listPage(c: Ctx, typed: string, error?: string) {
         <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
           <TextField
             name="thresholds"
-            label="Notify when a score reaches"
+            label="Notify when a person's score reaches or falls below"
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
-            value={typed}
-            error={error}
+            value={texts.people}
+            error={errors.people}
+            autocomplete="off"
+          />
+          <TextField
+            name="account_thresholds"
+            label="Notify when an account's score reaches or falls below"
+            hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
+            value={texts.accounts}
+            error={errors.accounts}
             autocomplete="off"
           />
         </Form>
       </Panel>
     </>,
+  );
+}
+
+/** Destinations that are notified of scores of people, or of accounts. */
+function subscribedTo(stored: readonly Destination[], kind: keyof ScoreThresholds): Destination[] {
+  return stored.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
+}
+
+interface MissingThresholdProps {
+  title: string;
+  destinations: readonly Destination[];
+  scores: string;
+  field: string;
+}
+
+function MissingThreshold({ title, destinations, scores, field }: MissingThresholdProps) {
+  if (destinations.length === 0) return <></>;
+  return (
+    <Notice tone="warn" title={title}>
+      <p>
+        {destinations.map(({ name }) => name).join(", ")} cannot be notified of {scores}.{" "}
+        <a href={`#${field}`}>Add a threshold</a>
+      </p>
+    </Notice>
   );
 }
 

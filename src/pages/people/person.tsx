@@ -186,7 +186,7 @@ function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list,
 }
 
 function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntry; base: string; rules: RuleNames }) {
-  const atMs = signal?.receivedAtMs ?? scores[0]?.atMs;
+  const atMs = signal?.occurredAtMs ?? scores[0]?.occurredAtMs;
   return (
     <li>
       <span class="quiet">{atMs !== undefined && <Time ms={atMs} />}</span>

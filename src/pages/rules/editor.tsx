@@ -322,7 +322,7 @@ export function PreviewPanel({ base, preview, paths }: PreviewProps) {
 }
 
 function Matches({ base, days, found, similar }: Found & { base: string }) {
-  const { matches, people, scoringSignals, points, samples, scanned, complete } = found;
+  const { matches, lapsed, people, scoringSignals, points, samples, scanned, complete } = found;
   return (
     <>
       <Stats>
@@ -331,6 +331,11 @@ function Matches({ base, days, found, similar }: Found & { base: string }) {
         <Stat label="People" value={people} />
         <Stat label="Points" value={signed(points)} />
       </Stats>
+      {lapsed > 0 && (
+        <p>
+          {`The points of ${grouped(lapsed)} of the ${counted(matches, "match", "matches")} have lapsed by today and are not counted.`}
+        </p>
+      )}
       <p class="quiet small">
         {complete
           ? `All ${counted(scanned, "signal")} of the last ${counted(days, "day")} read.`

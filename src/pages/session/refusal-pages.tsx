@@ -1,5 +1,5 @@
 /** Pages that explain a failed sign-in or a refused form. */
-import { PERSON_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
 import type { Ctx } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
@@ -62,7 +62,7 @@ const PROBLEMS = {
   forms_day: {
     status: 429,
     title: "Too many changes in 24 hours",
-    text: `Nothing was saved. One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
+    text: `Nothing was saved. One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
 } as const satisfies Record<string, Problem>;

@@ -154,6 +154,7 @@ export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelP
         columns={[
           ...(withEvent ? names : [person]),
           { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+          { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
           { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
         ]}
       />

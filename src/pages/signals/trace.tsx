@@ -3,6 +3,7 @@ import type { Child } from "hono/jsx";
 import { type ApiKey, findKey } from "../../control/api-keys.ts";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { emailProblemOf } from "../../domain/signal/normalise.ts";
+import { timeProblemOf } from "../../domain/signal/occurred-at.ts";
 import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
 import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
@@ -46,6 +47,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
     <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
       <Panel title="Trace" actions={<Status trace={trace} />}>
         <Timeline>
+          {trace !== null && trace.occurredFrom !== "received" && <OccurredStep trace={trace} />}
           <TimelineStep title="Received" ms={signal.receivedAtMs}>
             {ENDPOINT_LABEL[signal.endpoint]} endpoint
           </TimelineStep>
@@ -96,7 +98,9 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
           ...facts.map(([name, value]) => (value ? ([name, value] as const) : null)),
         ]}
       />
-      {emailProblemOf(trace?.payload)}
+      {[emailProblemOf(trace?.payload), timeProblemOf(trace?.payload)].map(
+        (problem) => problem !== null && <p>{problem}</p>,
+      )}
       {trace !== null && trace.payload !== null ? (
         <Json value={trace.payload} label="Payload as it was sent" />
       ) : (
@@ -114,6 +118,15 @@ function noPayload(trace: SignalTrace | null): string {
     return "The payload of a duplicate is not kept. It equals that of the first signal.";
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";
   return "The payload is not stored.";
+}
+
+function OccurredStep({ trace: { occurredAtMs, occurredFrom, receivedAtMs } }: { trace: SignalTrace }) {
+  return (
+    <TimelineStep title="Occurred" ms={occurredAtMs}>
+      {occurredAtMs === receivedAtMs ? "Not before the receipt, by " : "By "}
+      <code>{occurredFrom}</code> in the payload
+    </TimelineStep>
+  );
 }
 
 /** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */

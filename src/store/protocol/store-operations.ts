@@ -105,14 +105,20 @@ export interface PreviewRange {
   /** `next` of the page before. */
   beforeSeq: number;
   limit: number;
+  /** Current UTC day, counted since 1970. */
+  today: number;
 }
 
 export interface PreviewPage {
   scanned: number;
   matches: number;
+  /** Number of matches whose points have lapsed. */
+  lapsed: number;
   people: number[];
-  /** Pairs of person and UTC day of matching signals, for rules that score once a day. */
-  personDays: string[];
+  /** For a rule that scores once: each person, or pair of person and UTC day, with a match. */
+  occasions: string[];
+  /** Those of `occasions` whose points have lapsed. */
+  lapsedOccasions: string[];
   samples: PreviewSample[];
   next: number | null;
   /** False: the preview ended early because cold storage did not answer. */

@@ -1,6 +1,7 @@
 /** Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only reads. */
 import { parsed } from "../../domain/json/json-value.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { lapseDayOf } from "../../domain/rules/lapse.ts";
 import {
   compileRules,
   eventRange,
@@ -13,7 +14,7 @@ import { readPayloads, type ColdObjects } from "../log/cold.ts";
 import type { Facts } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import type { PreviewPage, PreviewRange } from "../protocol/store-operations.ts";
+import type { PreviewPage, PreviewRange, PreviewSample } from "../protocol/store-operations.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-jobs.ts";
 
@@ -38,9 +39,9 @@ export async function previewPage(
     seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
   }));
   const payloads = await readPayloads(state.signals, objects, tried);
-  const people = new People(state);
-  const [matching, days] = [new Set<number>(), new Set<string>()];
-  const page: PreviewPage = { scanned: 0, matches: 0, people: [], personDays: [], samples: [], next, complete: true };
+  const people = new People(state, Date.now());
+  const found = new Found(rule, range.today);
+  const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
   for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
     if (isTried(facts) && !payloads.has(seq)) {
       page.next = null;
@@ -54,9 +55,7 @@ export async function previewPage(
     const email = people.emailOf(personId);
     if (email === null) continue;
     const { id, receivedAtMs } = facts.admission;
-    page.matches++;
-    matching.add(personId);
-    if (rule.frequency === "once_per_day") days.add(`${personId} ${dayOf(receivedAtMs)}`);
+    found.add(personId, facts.occurred.ms);
     if (page.samples.length < PREVIEW_SAMPLES) {
       const { event, source } = facts;
       page.samples.push({
@@ -69,7 +68,46 @@ export async function previewPage(
       });
     }
   }
-  return { ...page, people: [...matching], personDays: [...days] };
+  return { ...page, ...found.counts() };
+}
+
+/** Counts the matches of a page. */
+class Found {
+  readonly #rule: MappingRule;
+  readonly #today: number;
+  readonly #people = new Set<number>();
+  readonly #occasions = new Set<string>();
+  readonly #lapsedOccasions = new Set<string>();
+  #matches = 0;
+  #lapsed = 0;
+
+  constructor(rule: MappingRule, today: number) {
+    this.#rule = rule;
+    this.#today = today;
+  }
+
+  add(personId: number, atMs: number): void {
+    const { frequency = "every_time", pointsLastDays = null } = this.#rule;
+    const hasLapsed = pointsLastDays !== null && lapseDayOf(atMs, pointsLastDays) <= this.#today;
+    this.#matches++;
+    if (hasLapsed) this.#lapsed++;
+    this.#people.add(personId);
+    if (frequency === "every_time") return;
+    const occasion = frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`;
+    this.#occasions.add(occasion);
+    // Points of a rule that scores once ever lapse with the earliest match.
+    if (hasLapsed) this.#lapsedOccasions.add(occasion);
+  }
+
+  counts(): Pick<PreviewPage, "matches" | "lapsed" | "people" | "occasions" | "lapsedOccasions"> {
+    return {
+      matches: this.#matches,
+      lapsed: this.#lapsed,
+      people: [...this.#people],
+      occasions: [...this.#occasions],
+      lapsedOccasions: [...this.#lapsedOccasions],
+    };
+  }
 }
 
 /** The lines of a page. `next` is null at the end. */

@@ -26,8 +26,9 @@ const SAMPLE_CHARACTERS = 60_000;
 
 /** Every field name of the pages' forms. */
 const FIELDS = [
-  "accepted,back,days,do,email,enabled,endpoint_type,event,events,expires,file,fingerprint,form_token,frequency,id,key",
-  "lifetime,match,name,operator,overages,overlap,path,plan,points,points_last_days,remove,role,rules_version,sample,scoring_signal",
+  "accepted,account_thresholds,back,days,do,email,enabled,endpoint_type,event,events,expires,file,fingerprint",
+  "form_token,frequency,id,key,lifetime,match,name,operator,overages,overlap,path,plan,points,points_last_days,remove",
+  "role,rules_version,sample,scoring_signal",
   "secret,silent_after_days,state,target,text,thresholds,to,type,value,version,what",
 ]
   .join(",")

@@ -202,7 +202,7 @@ const KEY =
   '&rows.1.type=number&rows.1.required=on&sample={"company":{"id":"c","seats":3}}';
 const DESTINATION =
   `id=dst_${TOKEN}&name=CRM&type=webhook&target=https://receiver.example.com/in&events=person.score_crossed` +
-  "&events=period.closed";
+  "&events=period.closed&header_name_0=X-Api-Key&header_value_0=token";
 const MEMBER = "email=new@example.com&role=admin";
 
 /** The posted fields of each route of the pages. A route that is missing here fails the test. */
@@ -236,7 +236,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/settings/notifications/:id/rotate": "overlap=24h",
   "POST /w/:slug/settings/notifications/:id/test": "",
   "POST /w/:slug/settings/notifications/new": DESTINATION,
-  "POST /w/:slug/settings/notifications/thresholds": "thresholds=50,+100",
+  "POST /w/:slug/settings/notifications/thresholds": "thresholds=50,+100&account_thresholds=200",
   "POST /w/:slug/signals/dead-letters/replay": "id=sig_none",
   "POST /w/:slug/usage/overages": "overages=on",
   "POST /w/:slug/usage/plan": "plan=starter",

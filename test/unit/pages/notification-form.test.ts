@@ -23,6 +23,7 @@ function typed(changes: Partial<TypedDestination> = {}): TypedDestination {
     name: "CRM",
     type: "webhook",
     target: "https://crm.example.com/",
+    headers: [],
     events: ["key.silent"],
     ...changes,
   };
@@ -40,12 +41,21 @@ describe("the form of a destination", () => {
       ["events", "usage.level"],
       ["events", "toString"],
       ["events", "destination.test"],
+      ["header_name_0", " X-Api-Key "],
+      ["header_value_0", " Bearer k "],
+      ["header_name_1", " "],
+      ["header_value_2", "v"],
+      ["header_name_9", "X-Ninth"],
     ];
     expect(readDestination(formOf(fields), NEW_ID)).toEqual({
       id: ID,
       name: " CRM ",
       type: "slack",
       target: "https://hooks.example.com/x",
+      headers: [
+        { name: "X-Api-Key", value: "Bearer k" },
+        { name: "", value: "v" },
+      ],
       events: ["person.scored", "usage.level"],
     });
   });
@@ -75,6 +85,36 @@ describe("the form of a destination", () => {
 
   test("keeps the stored target if none is typed", () => {
     expect(checkDestination(typed({ target: "" }), "keeps_stored")).toMatchObject({ ok: true, value: { target: "" } });
+  });
+
+  test("keeps the value of a stored header if none is typed", () => {
+    const headers = [
+      { name: "X-Api-Key", value: "" },
+      { name: "X-Tenant", value: "t" },
+    ];
+    expect(checkDestination(typed({ headers }), "keeps_stored", ["x-api-key"])).toMatchObject({
+      ok: true,
+      value: { headers: [{ name: "X-Api-Key" }, { name: "X-Tenant", value: "t" }] },
+    });
+  });
+
+  test("shows each wrong header at its row", () => {
+    const headers = [
+      { name: "", value: "v" },
+      { name: "X-New", value: "" },
+      { name: "Host", value: "ü" },
+      { name: "x-new", value: "v" },
+    ];
+    expect(checkDestination(typed({ headers }), "is_refused")).toEqual({
+      ok: false,
+      refusal: {
+        header_name_0: "Enter a name for header 1.",
+        header_value_1: "Enter a value for X-New.",
+        header_name_2: "This header is set by the service or the network.",
+        header_value_2: "Only visible ASCII characters, with spaces only inside.",
+        header_name_3: "x-new is used twice.",
+      },
+    });
   });
 
   test("refuses a name that contains a secret, is too long, or is invisible", () => {

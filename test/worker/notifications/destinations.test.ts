@@ -83,10 +83,8 @@ describe("the sources' list of wanted types", () => {
     const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
     return () => calls.map(({ mock }) => mock.lastCall?.[0]);
   };
-  const both = (types: string[], thresholds: number[], destinations = 1) => [
-    { types, thresholds, destinations },
-    { types, thresholds, destinations },
-  ];
+  const both = (types: string[], thresholds: number[], destinations = 1, accountThresholds: number[] = []) =>
+    [1, 2].map(() => ({ types, thresholds, accountThresholds, destinations }));
 
   test("is updated before a change of a destination is answered", async () => {
     const wanted = latestWanted();
@@ -104,13 +102,30 @@ describe("the sources' list of wanted types", () => {
     expect(wanted()).toEqual(both([], [50, 100], 0));
   });
 
+  test("has the thresholds for accounts, which a change of the others keeps", async () => {
+    const wanted = latestWanted();
+    const set = (body: object) => harness.workspace.operator("PUT", "/thresholds", body);
+    const events = ["account.score_crossed", "account.score_fell", "person.score_fell"];
+    await harness.create(receiver, { events });
+    expect(wanted()).toEqual(both([], []));
+    const changed = await set({ thresholds: [], account_thresholds: [500, 200] });
+    expect(changed).toEqual({ thresholds: [], account_thresholds: [200, 500] });
+    expect(wanted()).toEqual(both(["account.score_crossed", "account.score_fell"], [], 1, [200, 500]));
+    const kept = { thresholds: [50], account_thresholds: [200, 500] };
+    expect(await set({ thresholds: [50] })).toEqual(kept);
+    expect(await harness.workspace.operator("GET", "/thresholds")).toEqual(kept);
+    expect(wanted()).toEqual(both(events, [50], 1, [200, 500]));
+    await set({ thresholds: [50], account_thresholds: [] });
+    expect(wanted()).toEqual(both(["person.score_fell"], [50]));
+  });
+
   test("is updated by the alarm if a source could not be reached", async () => {
     stopClock();
     const reached = vi.spyOn(SignalStore.prototype, "wantEvents").mockRejectedValueOnce(new Error("not now") as never);
     await harness.create(receiver, { events: ["person.scored"] });
     await harness.pass(60_000);
     await until(() => expect(reached).toHaveBeenCalledTimes(2));
-    expect(reached.mock.lastCall?.[0]).toEqual({ types: ["person.scored"], thresholds: [], destinations: 1 });
+    expect(reached.mock.lastCall?.[0]).toEqual(both(["person.scored"], [])[0]);
     await harness.pass(60_000);
     await harness.pass(60_000);
     expect(reached).toHaveBeenCalledTimes(2);
@@ -444,6 +459,15 @@ describe("a secret", () => {
     await signing();
     expect(receiver.received.at(-1)?.headers.get("webhook-signature")?.split(" ")).toHaveLength(1 + OLD_SECRETS_MAX);
   });
+});
+
+test("thresholds for accounts have the limits of thresholds for people", async () => {
+  for (const account_thresholds of [[1, 2, 3, 4, 5, 6], [50, 50], [0.5], [1_000_001]]) {
+    expect(await refused("PUT", "/thresholds", { thresholds: [], account_thresholds })).toMatchObject({
+      code: "validation_failed",
+      errors: [{ path: expect.stringMatching(/^account_thresholds/) as string }],
+    });
+  }
 });
 
 test("every change of a destination is in the activity log, without secrets", async () => {

@@ -78,6 +78,19 @@ describe("the document", () => {
     }
   });
 
+  test("names the scope that an API token needs for each operation of the operator API", () => {
+    for (const { method, path, operation } of operations.filter((candidate) =>
+      candidate.path.startsWith("/operator"),
+    )) {
+      const row = `${method} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
+      const scope = ACCESS[row]?.split(" ").at(-1) ?? "";
+      const isForTokens = scope !== "none";
+      expect(operation.security, row).toEqual([{ operator: [] }, ...(isForTokens ? [{ apiToken: [scope] }] : [])]);
+      const code = isForTokens ? "insufficient_scope" : "operator_only";
+      expect(operation.responses["403"]?.description, row).toBe(`\`${code}\``);
+    }
+  });
+
   test("has no dangling reference", () => {
     for (const [, name = ""] of JSON.stringify(api).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
       expect(api.components.schemas).toHaveProperty(name);
@@ -176,6 +189,8 @@ describe("the Worker behaves as documented", () => {
       version: "1",
       signal_id: signal,
     });
+    const { id: token = "" } = await create(`${workspace}/tokens`, { name: "T", scopes: ["read"] });
+    known["token_id"] = token;
     known["apiKey"] = key["key"] ?? "";
     known["source"] = "website";
     known["person_email"] = "gone@example.com";

@@ -1,10 +1,13 @@
 /** Settings › Activity: the audit log, newest first, filtered by action and actor. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { listAudit, type AuditFilter } from "../../../src/control/audit.ts";
+import { createToken } from "../../../src/control/api-tokens.ts";
+import { auditEntry, listAudit, type AuditFilter } from "../../../src/control/audit.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
+import { createRestore, endRestore } from "../../../src/control/restores.ts";
 import { ACTIONS } from "../../../src/pages/activity.tsx";
 import { newMembers, type Members } from "../../support/members.ts";
+import { listen } from "../../support/destination-harness.ts";
 import type { Part } from "../../support/html.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { operator } from "../../support/workspace.ts";
@@ -42,6 +45,75 @@ async function written(
   );
 }
 
+/** Makes a change of each kind, most of them as the operator. */
+async function changeEverything(): Promise<void> {
+  const make = async (place: string, body: object): Promise<string> =>
+    (await of.workspace.operator<{ id: string }>("POST", place, body)).id;
+  const { workspace } = of;
+  const change = (method: string, place: string, body?: object) => workspace.operator(method, place, body);
+
+  await change("PATCH", "", { overages: true, name: "Renamed" });
+  await make("/members", { email: "new@example.com", role: "member" });
+  await change("PATCH", "/members/new@example.com", { role: "admin" });
+  const ofMember = workspace.context({ by: { actor: "new@example.com", nowMs: Date.now() } });
+  await createToken(ofMember, { name: "Theirs", scopes: ["read"], expiresAt: null });
+  await change("DELETE", "/members/new@example.com");
+
+  const token = await workspace.newToken(["read", "rules"], { name: "Rules from Git" });
+  await workspace.askWith(token, "POST", "/rules", { ...RULE, name: "Of a program" });
+  await change("POST", `/tokens/${token.id}/revoke`);
+
+  const template = [{ target: "external_id", path: "company.id", type: "string" }];
+  const key = await make("/keys", { name: "CRM", endpoint_type: "product_org", payload_template: template });
+  await change("PATCH", `/keys/${key}`, { silent_after_days: 3 });
+  await of.owner.post(`${of.home}/settings/api-keys/${key}`, { name: "New CRM" });
+  await make(`/keys/${key}/rotate`, { overlap: "1h" });
+  await change("POST", `/keys/${key}/deactivate`);
+
+  const condition = { path: "properties.formName", operator: "not_contains", value: "x" };
+  const rule = await newRule();
+  await change("PATCH", `/rules/${rule.id}`, {
+    scoring_signal: "t",
+    frequency: "once_per_day",
+    conditions: [condition],
+  });
+  await change("POST", `/rules/${rule.id}/versions/1/restore`);
+  await change("POST", `/rules/${rule.id}/apply`);
+  await change("DELETE", `/rules/${rule.id}`);
+  await change("POST", "/rules/import", { items: [RULE] });
+
+  await change("POST", "/held/release");
+  await change("POST", "/dead-letters/replay", {});
+  await change("DELETE", "/people/gone@example.com");
+  await of.owner.get(`${of.home}/people/export?records=signals&format=ndjson`);
+
+  const target = "https://nobody.example.com/in";
+  listen();
+  const events = ["person.score_crossed", "key.silent"];
+  const destination = `/destinations/${await make("/destinations", { name: "Hook", type: "webhook", target, events })}`;
+  await change("PATCH", destination, { events: ["usage.level"], target: `${target}/2` });
+  await change("POST", `${destination}/pause`);
+  await change("POST", `${destination}/resume`);
+  await change("POST", `${destination}/rotate-secret`, { overlap: "24h" });
+  const delivery = await make(`${destination}/test`, {});
+  await change("POST", `${destination}/deliveries/${delivery}/again`);
+  await change("DELETE", destination);
+  await change("PUT", "/thresholds", { thresholds: [10, -20] });
+
+  const context = workspace.context();
+  await change("POST", "/recover");
+  const restore = await createRestore(context, { atMs: Date.now() });
+  await endRestore(context.db, restore, 1, Date.now());
+  await change("POST", `/restores/${restore.id}/acknowledge`);
+  await createRestore(context, { undo: restore.id });
+  for (const [action, detail] of [
+    ["rule.scores_removed", {}],
+    ["destination.switched_off", { name: "Hook", reason: "gone" }],
+  ] as const) {
+    await auditEntry(context.db, context.by, { workspaceId: workspace.id, action, target: "", detail });
+  }
+}
+
 describe("the activity page", () => {
   test("lists changes in words, newest first, and links to the changed objects", async () => {
     await of.owner.post(`${of.home}/settings/members`, { email: "new@example.com", role: "admin" });
@@ -66,6 +138,38 @@ describe("the activity page", () => {
       [`${of.home}/settings/api-keys/${key.id}`],
     ]);
     expect(page.inlineScripts).toHaveLength(0);
+  });
+
+  test("describes every action in words, without a name, an id or JSON of the API", async () => {
+    await changeEverything();
+    const shown: Part[] = [];
+    for (let next: string | undefined = path; next !== undefined; next = shown.at(-1)?.next) {
+      shown.push(await of.owner.read(next));
+    }
+    const all = shown.flatMap(rows);
+    // Names that people have given.
+    const given = new RegExp(`${of.slug}|plan-[\\w-]+|sk_\\w+…\\w+|[\\w-]+@example\\.com`, "g");
+    const raw = /[a-z]_[a-z]|[a-z][A-Z]|[a-z]\.[a-z]|[0-9a-f]{8}-|\d[dh]\b|[{}[\]"]/;
+    expect(all.filter((row) => raw.test(row.replaceAll(given, "")))).toEqual([]);
+    const labels = Object.entries(ACTIONS).flatMap(([action, [label]]) => (action.startsWith("plan.") ? [] : [label]));
+    expect(labels.filter((label) => !all.some((row) => row.startsWith(`${label} |`)))).toEqual([]);
+  });
+
+  test("names the API token that made a change, and why a token ended", async () => {
+    const token = await of.workspace.newToken(["read", "rules"], { name: "Rules from Git" });
+    await of.workspace.askWith(token, "POST", "/rules", RULE);
+    const ofAdmin = of.workspace.context({ by: { actor: of.admin.email, nowMs: Date.now() } });
+    await createToken(ofAdmin, { name: "Export", scopes: ["export"], expiresAt: null });
+    await of.workspace.operator("DELETE", `/members/${of.admin.email}`);
+    const shown = await rowsAt();
+    const text = shown.join("\n");
+    expect(text).toMatch(/^Mapping rule created \| .* \| Rules from Git API token$/m);
+    expect(text).toContain("API token created | Rules from Git Scopes: read, rules · Expires at: never | The operator");
+    expect(text).toContain(
+      "API token revoked | Export Reason: its creator is no owner or admin any more | The operator",
+    );
+    expect((await rowsAt(`?actor=${token.id}`)).map((row) => row.split(" |")[0])).toEqual(["Mapping rule created"]);
+    expect((await rowsAt("", of.member)).join("\n")).not.toContain("API token created");
   });
 
   test("names the changed settings of the workspace, and the plan", async () => {

@@ -121,6 +121,8 @@ describe("a new destination", () => {
       [{ target: "https://10.0.0.1/x" }, "instead of an IP address", "target"],
       [{ target: "" }, "Enter the URL.", "target"],
       [{ name: " ", target: "" }, "Enter the URL.", "name"],
+      [{ header_name_0: "X-Api-Key" }, "Enter a value for X-Api-Key.", "header_value_0"],
+      [{ header_name_0: "X Key", header_value_0: "v" }, "Only letters, digits and hyphens", "header_name_0"],
       [{ events: "" }, "Choose at least one event.", "event-person.score_crossed"],
     ] as const) {
       const { text, body } = await post(fields);
@@ -198,6 +200,50 @@ describe("a destination", () => {
       expect(log).toMatch(new RegExp(`Destination ${entry}.*${of.admin.email}`));
   });
 
+  test("has custom headers whose values stay hidden, are kept if left empty, and do not follow it to another host", async () => {
+    const { at, receiver } = await newWebhook();
+    const elsewhere = new Receiver();
+    listen(receiver, elsewhere);
+    const change = (headers: readonly (readonly [name: string, value: string])[], target = "") =>
+      of.admin.post(`${at}/change`, [
+        ["name", "CRM"],
+        ["target", target],
+        ["events", "key.silent"],
+        ...headers.flatMap(([name, value], index): [string, string][] => [
+          [`header_name_${index}`, name],
+          [`header_value_${index}`, value],
+        ]),
+      ]);
+    const sentTo = async (to = receiver) => {
+      await of.admin.post(`${at}/test`);
+      return ["authorization", "x-api-key"].map((name) => to.received.at(-1)?.headers.get(name));
+    };
+    const saved = `${at}?done=saved`;
+    const both = [
+      ["Authorization", "Bearer tok-4711"],
+      ["X-Api-Key", "key-0815"],
+    ] as const;
+    expect((await change(both)).location).toBe(saved);
+    expect(await sentTo()).toEqual(["Bearer tok-4711", "key-0815"]);
+    expect(await textAt(at)).toContain("Authorization: ••••, X-Api-Key: ••••");
+    const form = (await of.admin.read(`${at}/change`)).form(`${at}/change`);
+    expect([form.field("header_name_0").value, form.field("header_value_0").value]).toEqual(["Authorization", ""]);
+
+    const kept = both.map(([name]) => [name, ""] as const);
+    const refused = await change(kept, elsewhere.url);
+    // Above the form, and at the headers.
+    expect([refused.status, refused.text.match(/The URL has another host\./g)?.length]).toEqual([422, 2]);
+    expect((await change(kept)).location).toBe(saved);
+    expect(await sentTo()).toEqual(["Bearer tok-4711", "key-0815"]);
+    const invalid = await change([["Host", "h"]]);
+    expect([invalid.status, focusedIn(invalid.body)]).toEqual([422, "header_name_0"]);
+    expect((await change([["X-Api-Key", "new"]], elsewhere.url)).location).toBe(saved);
+    expect(await sentTo(elsewhere)).toEqual([null, "new"]);
+    expect(await activity()).toContain("Headers: X-Api-Key");
+    for (const path of [at, `${at}/change`, list, await deliveryOf(at), `${of.home}/settings/activity`])
+      expect(await of.admin.see(path)).not.toMatch(/4711|0815/);
+  });
+
   test("gets a new secret that is shown once; until the old one ends both sign", async () => {
     const { at, secret, receiver } = await newWebhook();
     expect((await of.admin.post(`${at}/rotate`, { overlap: "some day" })).status).toBe(422);
@@ -264,6 +310,23 @@ test("the thresholds of scores are at most five whole numbers, in any order", as
   expect(page.field("thresholds").value).toBe("50, 100");
   expect(page.text).not.toContain("cannot be notified");
   expect(await activity()).toContain("Score thresholds changed Thresholds: 50, 100");
+});
+
+test("the thresholds for accounts are saved beside those for people, and each error is at its field", async () => {
+  const { at } = await newWebhook();
+  await of.admin.post(`${at}/change`, { name: "CRM", target: "", events: "account.score_fell" });
+  expect(await textAt(list)).toContain("CRM cannot be notified of accounts' scores.");
+  const save = (thresholds: string, account_thresholds: string) =>
+    of.admin.post(`${list}/thresholds`, { thresholds, account_thresholds });
+  const refused = await save("50", "lots");
+  expect([refused.status, focusedIn(refused.body)]).toEqual([422, "account_thresholds"]);
+  expect(["thresholds", "account_thresholds"].map((name) => refused.page.field(name).value)).toEqual(["50", "lots"]);
+  expect(refused.text).toContain("cannot be notified");
+  expect((await save("50", "500 200")).location).toBe(`${list}?done=thresholds_saved`);
+  const page = await of.admin.read(list);
+  expect(["thresholds", "account_thresholds"].map((name) => page.field(name).value)).toEqual(["50", "200, 500"]);
+  expect(page.text).not.toContain("cannot be notified");
+  expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50.*Account thresholds: 200, 500/);
 });
 
 test("the page of a key sets its inactivity alert", async () => {

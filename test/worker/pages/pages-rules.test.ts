@@ -356,6 +356,16 @@ describe("the preview of a rule", () => {
     expect(list.row("Asked for a demo").cells.at(column)).toBe(String(scored));
   });
 
+  test("says how many matches have lapsed points", async () => {
+    await deliverAll([payloadOf(0), payloadOf(1)], () => Date.now() - 40 * DAY, 21);
+    const { text } = await preview(rows, { days: "90", points_last_days: "30" });
+    expect(text).toContain("Matches 8 Scored 8 People 2 Points +120");
+    expect(text).toContain("The points of 2 of the 8 matches have lapsed by today and are not counted.");
+    const always = await preview(rows, { days: "90" });
+    expect(always.text).toContain("Matches 8 Scored 8 People 2 Points +160");
+    expect(always.text).not.toContain("lapsed by today");
+  });
+
   test("works without JavaScript too, for the chosen number of days", async () => {
     await deliverAll([payloadOf(1)], () => Date.now() - 20 * DAY, 20);
     const { page } = await post(fields([], { do: "preview", days: "7" }));

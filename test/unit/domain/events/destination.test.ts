@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { checkDestinationUrl, maskedTarget, wantedBy } from "../../../../src/domain/events/destination.ts";
 import type { DestinationState } from "../../../../src/domain/events/destination.ts";
-import type { EventType } from "../../../../src/domain/events/workspace-event.ts";
+import { eventTypes, exampleEvent, type EventType } from "../../../../src/domain/events/workspace-event.ts";
 
 const RULES = { local: false, ownHosts: ["signals.example.com"] };
 const LOCAL = { ...RULES, local: true };
@@ -113,6 +113,7 @@ describe("the masked target", () => {
 });
 
 describe("the events that sources must raise", () => {
+  const NONE = { people: [], accounts: [] };
   const destination = (events: EventType[], state: DestinationState = "active") => ({ events, state });
 
   test("are the types of active destinations, each once", () => {
@@ -122,12 +123,34 @@ describe("the events that sources must raise", () => {
       destination(["key.silent"], "paused"),
       destination(["key.expiring"], "disabled"),
     ];
-    expect(wantedBy(all, [])).toEqual({ types: ["person.scored", "usage.level"], thresholds: [], destinations: 4 });
-    expect(wantedBy([], [50])).toEqual({ types: [], thresholds: [50], destinations: 0 });
+    expect(wantedBy(all, NONE)).toEqual({
+      types: ["person.scored", "usage.level"],
+      thresholds: [],
+      accountThresholds: [],
+      destinations: 4,
+    });
+    const thresholds = { people: [50], accounts: [200] };
+    expect(wantedBy([], thresholds)).toEqual({
+      types: [],
+      thresholds: [50],
+      accountThresholds: [200],
+      destinations: 0,
+    });
   });
 
-  test("include crossings only with thresholds, in ascending order", () => {
-    expect(wantedBy([destination(["person.score_crossed"])], []).types).toEqual([]);
-    expect(wantedBy([destination(["person.score_crossed"])], [100, -5, 20]).thresholds).toEqual([-5, 20, 100]);
+  test("include a type whose data has a threshold only with thresholds for people or for accounts", () => {
+    const all = [destination([...eventTypes])];
+    const unconditional = eventTypes.filter((type) => !("threshold" in exampleEvent(type).data));
+    const passing = (people: number[], accounts: number[]) =>
+      wantedBy(all, { people, accounts }).types.filter((type) => !unconditional.includes(type));
+    expect(wantedBy(all, NONE).types).toEqual(unconditional.toSorted());
+    expect(passing([50], [])).toEqual(["person.score_crossed", "person.score_fell"]);
+    expect(passing([], [50])).toEqual(["account.score_crossed", "account.score_fell"]);
+    expect(wantedBy(all, { people: [50], accounts: [50] }).types).toEqual(eventTypes.toSorted());
+  });
+
+  test("come with the thresholds in ascending order", () => {
+    const wanted = wantedBy([], { people: [100, -5, 20], accounts: [500, 60] });
+    expect(wanted).toMatchObject({ thresholds: [-5, 20, 100], accountThresholds: [60, 500] });
   });
 });

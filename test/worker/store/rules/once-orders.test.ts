@@ -109,7 +109,7 @@ class World {
       if (deletes()) stepDeletions(store.state, Date.now());
       await store.link();
       await this.step();
-      if (hasRecounts(store.sql)) stepRecounts(store.state);
+      if (hasRecounts(store.sql)) stepRecounts(store.state, Date.now());
       /* oxlint-enable no-await-in-loop */
     }
     updateGroups(store.state);

@@ -414,7 +414,13 @@ describe("the removal of a rule's scores", () => {
 
 describe("a preview", () => {
   const preview = ({ store, objects }: Bench, change: object = {}, rule = RULE) =>
-    previewPage(store.state, objects, rule, { sinceMs: 0, beforeSeq: Number.MAX_SAFE_INTEGER, limit: 10, ...change });
+    previewPage(store.state, objects, rule, {
+      sinceMs: 0,
+      beforeSeq: Number.MAX_SAFE_INTEGER,
+      limit: 10,
+      today: 0,
+      ...change,
+    });
 
   test(
     "ends where cold storage does not answer, and says so",

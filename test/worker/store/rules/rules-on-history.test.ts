@@ -184,6 +184,32 @@ describe("a preview", () => {
     expect(await preview(aRule({ event: "Even" }))).toMatchObject({ matches: 8, scanned: 8 });
   });
 
+  test("says how many matches have lapsed points, and leaves these points out", async () => {
+    const today = Date.now() - (Date.now() % DAY);
+    // Points of a signal count for the rest of its day and 30 days more.
+    const times = [today - 31 * DAY - 1, today - 31 * DAY, today - 31 * DAY + 1, today - 30 * DAY, today];
+    await deliver(workspace.id, [
+      ...times.map((at, n) => form(`sig_${n}`, "ann@example.com", {}, at)),
+      form("sig_bob", "bob@example.com", {}, today),
+    ]);
+    const tried = (more: object) => preview({ ...aRule({ points: 10 }), ...more }, "?days=100");
+    const found = { matches: 6, people: 2, complete: true };
+    for (const [frequency, scoring_signals, points] of [
+      ["every_time", 6, 30],
+      ["once_per_day", 5, 30],
+      // Ann's points would have lapsed with her earliest match.
+      ["once_ever", 2, 10],
+    ] as const) {
+      const scored = { ...found, scoring_signals };
+      expect(await tried({ frequency, points_last_days: 30 })).toMatchObject({ ...scored, lapsed: 3, points });
+      expect(await tried({ frequency })).toMatchObject({ ...scored, lapsed: 0, points: scoring_signals * 10 });
+      expect(await tried({ frequency, points_last_days: 90 })).toMatchObject({
+        lapsed: 0,
+        points: scoring_signals * 10,
+      });
+    }
+  });
+
   test("covers the requested days, 30 by default", async () => {
     const days = [0, 1, 6, 8, 29, 31, 100];
     await deliver(
@@ -432,6 +458,7 @@ describe("spec §6.3: a rule proposed from a signal of the queue", () => {
       scoring_signal: "Form",
       points: 1,
       frequency: "every_time",
+      points_last_days: null,
     });
     expect(await preview(proposed)).toMatchObject({ matches: 1, points: 1 });
     const { id } = await create(proposed);
