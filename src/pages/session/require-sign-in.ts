@@ -3,8 +3,10 @@ import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
 import { canManage } from "../../domain/keys/role.ts";
+import { configuredJurisdiction } from "../../env.ts";
 import { clientNetwork, pages, type Ctx } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
+import { requireJurisdiction } from "../../platform/jurisdiction.ts";
 import { Lru } from "../../platform/lru.ts";
 import { signInDriver } from "./drivers.tsx";
 import { problemPage } from "./refusal-pages.tsx";
@@ -38,6 +40,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   c.set("user", { email: visitor.email });
   c.set("workspaces", visitor.workspaces);
   if (visitor.here !== null) {
+    requireJurisdiction(configuredJurisdiction(c.env), visitor.here.workspace.jurisdiction);
     c.set("workspace", visitor.here.workspace);
     c.set("role", visitor.here.role);
     c.get("logFields")["workspace"] = visitor.here.workspace.id;
