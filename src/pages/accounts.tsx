@@ -1,5 +1,4 @@
 /** Accounts (spec §1, design §8.7): the list by score, and an account's page with its people, scores and values. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import * as z from "zod";
 import { ruleNames } from "../control/stored-rules.ts";
@@ -8,24 +7,21 @@ import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
 import type {
   AccountPage,
-  AccountScore,
   AccountsPage,
   AccountsSort,
   AccountSummary,
   ShownChange,
 } from "../store/protocol/people-and-accounts.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { Filters, LapsingNote, NoMatches } from "./kit/filters.tsx";
-import { grouped } from "./kit/format.ts";
-import { SelectField } from "./kit/forms.tsx";
-import { ListAddress } from "./kit/list-address.ts";
-import { CopyText, Empty, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Count, Pager, Table } from "./kit/table.tsx";
+import { LinkButton } from "./kit/actions.tsx";
+import { grouped, withQuery } from "./kit/format.ts";
+import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
+import { CopyText, Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { Count, Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { accountPath, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { accountPath, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { personPath, Score, type RuleNames } from "./people/person.tsx";
+import { personPath, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
@@ -36,35 +32,32 @@ const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest
 export const accountPages = pages
   .createApp()
   .get("/", async (c) => {
-    const list = new ListAddress(`${workspacePath(c)}/accounts`, c.req.query());
-    const q = list.text("q", "External id begins with");
-    const sort = list.choice("sort", null, SORTS, "score");
+    const base = workspacePath(c);
+    const list = new ListAddress(`${base}/accounts`, c.req.query());
+    const q = list.searchText("q", "External id begins with", "External id begins with");
+    const sort = list.sort(SORTS, "score");
     const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
-      { title: "Accounts", section: "accounts" },
+      { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
       <>
-        <PageHead title="Accounts">Companies, with the sum of the scores of their people.</PageHead>
-        <Filters list={list} search={{ name: "q", label: "External id begins with" }}>
-          <SelectField name="sort" label="Sort by" value={sort} options={Object.entries(SORTS)} />
-        </Filters>
+        <Filters list={list} />
         <OrderNotes {...accounts} isSearch={q !== ""} />
-        <Panel list>
-          {accounts.items.length > 0 && <AccountsTable base={workspacePath(c)} accounts={accounts.items} />}
-          {accounts.items.length === 0 && list.isFiltered && (
-            <NoMatches what="accounts" list={list}>
-              <p>External ids are case-sensitive.</p>
-            </NoMatches>
-          )}
-          {accounts.items.length === 0 && !list.isFiltered && <NoAccounts c={c} />}
-          <Pager list={list} next={accounts.next} />
-        </Panel>
+        <ListPanel
+          list={list}
+          found={accounts}
+          empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
+          noMatches={<NoMatches what="accounts" list={list} text="External ids are case-sensitive." />}
+        >
+          <AccountsTable base={base} accounts={accounts.items} />
+        </ListPanel>
       </>,
     );
   })
   .get("/one", async (c) => {
+    const base = workspacePath(c);
     const externalId = (c.req.query("external_id") ?? "").slice(0, IDENTITY_MAX_LENGTH);
-    const list = new ListAddress(`${workspacePath(c)}/accounts/one`, c.req.query());
+    const list = new ListAddress(`${base}/accounts/one`, c.req.query());
     list.use("External id", "", { external_id: externalId });
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
@@ -74,13 +67,62 @@ export const accountPages = pages
       readKeyNames(c, keyIds),
       ruleNames(c.get("db"), c.get("workspace").id, ruleIds),
     ]);
-    const view = { base: workspacePath(c), account, keys, rules, list, nowMs: Date.now() };
-    return page(c, { title: externalId, section: "accounts" }, <AccountView {...view} />);
+    const props = { base, account, keys };
+    const { values, attributes, changes } = account;
+    const isShort = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS;
+    const heading = isShort ? String(values.name) : externalId;
+    const fields = FIELDS.map(([field, label]): ValueRow => {
+      const value = values[field];
+      return [label, field, field === "feature_flags" ? <FeatureFlags value={value} /> : <JsonValue value={value} />];
+    });
+    const attributeRows = Object.entries(attributes).map(([name, value]): ValueRow => [
+      name,
+      `attributes.${name}`,
+      <JsonValue value={value} />,
+    ]);
+    return page(
+      c,
+      { section: "accounts", title: externalId, heading, crumbs: [], intro: isShort && externalId },
+      <>
+        <Stats>
+          <Stat
+            label="Score"
+            value={account.score}
+            note={account.lapsing ? "points are lapsing right now" : undefined}
+          />
+          <Stat label="People" value={account.people} />
+          <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
+          <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
+        </Stats>
+        <PeoplePanel base={base} account={account} />
+        {account.people > 0 && <LatestScores base={base} account={account} rules={rules} />}
+        {Object.keys(account.origins).length > 0 ? (
+          <Values {...props} title="Fields" rows={fields} />
+        ) : (
+          <NoFields account={account} />
+        )}
+        {attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />}
+        <ListPanel
+          id="history"
+          title="History"
+          list={list}
+          found={changes}
+          empty={
+            <Empty
+              title="No changes"
+              text="Account updates write the history of fields. Group calls and attributes have none."
+            />
+          }
+        >
+          <ol class="entries">
+            {changes.items.map((change) => (
+              <Change base={base} change={change} />
+            ))}
+          </ol>
+        </ListPanel>
+      </>,
+    );
   });
-
-function storeOf(c: Context<PagesEnv>) {
-  return signalStore(c.env, c.get("workspace").id);
-}
 
 function OrderNotes({ sorted, lapsing, isSearch }: AccountsPage & { isSearch: boolean }) {
   return (
@@ -114,22 +156,23 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
   );
 }
 
-function NoAccounts({ c }: { c: Context<PagesEnv> }) {
+function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
+  const text = (
+    <>
+      Send a <code>group</code> call. It creates the account and makes the person its member. An identify call with{" "}
+      <code>traits.company.id</code> does so too.
+    </>
+  );
+  const newKey = `${base}/settings/api-keys/new?endpoint_type=product_org`;
   return (
-    <Empty title="No accounts yet">
-      <p>
-        Send a <code>group</code> call. It creates the account and makes the person its member. An identify call with
-        <code>traits.company.id</code> does so too.
-      </p>
+    <Empty title="No accounts yet" text={text}>
       <GroupCall externalId="acme-42" />
       <p>
         Updates from a Product Org Updates key create accounts, too. The payload template of the key says which paths
         have the external id, the plan, the user count and other fields.
       </p>
-      {mayManage(c) ? (
-        <a class="button primary" href={`${workspacePath(c)}/settings/api-keys/new?endpoint_type=product_org`}>
-          Create Product Org Updates key
-        </a>
+      {mayCreate ? (
+        <LinkButton href={newKey} text="Create Product Org Updates key" look="primary" />
       ) : (
         <p>Ask an owner or admin to create such a key.</p>
       )}
@@ -143,15 +186,6 @@ function GroupCall({ externalId }: { externalId: string }) {
   return <CopyText id="group-call" label="group call" text={JSON.stringify(call, null, 2)} block />;
 }
 
-interface Props {
-  base: string;
-  account: AccountPage;
-  keys: KeyNames;
-  rules: RuleNames;
-  list: ListAddress;
-  nowMs: number;
-}
-
 const FIELD_LABEL = {
   name: "Name",
   plan: "Plan",
@@ -163,81 +197,35 @@ const FIELD_LABEL = {
 
 const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 
-function AccountView(props: Props) {
-  const { base, account, list, nowMs } = props;
-  const { externalId, values, attributes, changes, lapsing } = account;
-  const title = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS ? values.name : null;
-  return (
-    <>
-      <PageHead title={title ?? externalId} crumbs={[<a href={`${base}/accounts`}>Accounts</a>]}>
-        {title !== null && externalId}
-      </PageHead>
-      <Stats>
-        <Stat label="Score" value={account.score} note={lapsing ? "points are lapsing right now" : undefined} />
-        <Stat label="People" value={account.people} />
-        <Stat label="Last seen" value={<Time ms={account.lastSeenMs} nowMs={nowMs} />} />
-        <Stat label="First seen" value={<Time ms={account.firstSeenMs} nowMs={nowMs} />} />
-      </Stats>
-      <PeoplePanel {...props} />
-      {account.people > 0 && <LatestScores {...props} />}
-      {Object.keys(account.origins).length === 0 ? (
-        <NoValues {...props} />
-      ) : (
-        <Values
-          {...props}
-          title="Fields"
-          rows={FIELDS.map(([field, label]) => [
-            label,
-            field,
-            field === "feature_flags" ? <FeatureFlags value={values[field]} /> : <JsonValue value={values[field]} />,
-          ])}
-        />
-      )}
-      {Object.keys(attributes).length > 0 && (
-        <Values
-          {...props}
-          title="Attributes"
-          rows={Object.entries(attributes).map(([name, value]) => [
-            name,
-            `attributes.${name}`,
-            <JsonValue value={value} />,
-          ])}
-        />
-      )}
-      <Panel title="History" list id="history">
-        {changes.items.length === 0 ? (
-          <Empty title="No changes">
-            <p>Account updates write the history of fields. Group calls and attributes have none.</p>
-          </Empty>
-        ) : (
-          <ol class="entries">
-            {changes.items.map((change) => (
-              <Change base={base} change={change} />
-            ))}
-          </ol>
-        )}
-        <Pager list={list} next={changes.next} />
-      </Panel>
-    </>
-  );
+/** The name of a value, its target in the payload template, and the value. */
+type ValueRow = readonly [name: string, target: string, value: Child];
+
+interface ValuesProps {
+  base: string;
+  account: AccountPage;
+  keys: KeyNames;
+  title: string;
+  rows: readonly ValueRow[];
 }
 
-function PeoplePanel({ base, account: { externalId, topPeople }, nowMs }: Props) {
-  const all = new URLSearchParams({ account: externalId, sort: "score" }).toString();
+function PeoplePanel({ base, account: { externalId, topPeople } }: { base: string; account: AccountPage }) {
+  const all = withQuery(`${base}/people`, { account: externalId, sort: "score" });
+  const text = (
+    <>
+      Send a <code>group</code> call with the user id or anonymous id of a person. It makes the person a member.
+    </>
+  );
   return (
     <Panel
       title="People"
       list
       id="people"
-      actions={topPeople.length > 0 && <a href={`${base}/people?${all}`}>All people of this account</a>}
+      actions={topPeople.length > 0 && <a href={all}>All people of this account</a>}
     >
       {topPeople.length > 0 ? (
-        <PeopleTable base={base} people={topPeople} nowMs={nowMs} />
+        <PeopleTable base={base} people={topPeople} />
       ) : (
-        <Empty title="No people yet">
-          <p>
-            Send a <code>group</code> call with the user id or anonymous id of a person. It makes the person a member.
-          </p>
+        <Empty title="No people yet" text={text}>
           <GroupCall externalId={externalId} />
         </Empty>
       )}
@@ -245,24 +233,22 @@ function PeoplePanel({ base, account: { externalId, topPeople }, nowMs }: Props)
   );
 }
 
-function LatestScores({ base, account: { latestScores }, rules, nowMs }: Props) {
+function LatestScores({ base, account, rules }: { base: string; account: AccountPage; rules: RuleNames }) {
+  const { latestScores } = account;
   return (
     <Panel title="Latest scores" list id="scores">
       {latestScores.length === 0 ? (
-        <Empty title="No scores yet">
-          <p>Mapping rules turn signals of people into points.</p>
-          <a class="button" href={`${base}/rules`}>
-            View mapping rules
-          </a>
+        <Empty title="No scores yet" text="Mapping rules turn signals of people into points.">
+          <LinkButton href={`${base}/rules`} text="View mapping rules" />
         </Empty>
       ) : (
         <>
           <p class="quiet small">Of the 20 people who were seen last.</p>
           <ol class="entries">
-            {latestScores.map((score: AccountScore) => (
+            {latestScores.map((score) => (
               <li>
                 <span class="quiet">
-                  <Time ms={score.occurredAtMs} nowMs={nowMs} />
+                  <Time ms={score.occurredAtMs} />
                 </span>
                 <div>
                   <div class="row">
@@ -280,13 +266,15 @@ function LatestScores({ base, account: { latestScores }, rules, nowMs }: Props) 
   );
 }
 
-function NoValues({ account: { externalId, people } }: Props) {
+function NoFields({ account: { externalId, people } }: { account: AccountPage }) {
+  const text = (
+    <>
+      Send a <code>group</code> call with traits, or updates from a Product Org Updates key.
+    </>
+  );
   return (
     <Panel title="Fields" list>
-      <Empty title="No fields yet">
-        <p>
-          Send a <code>group</code> call with traits, or updates from a Product Org Updates key.
-        </p>
+      <Empty title="No fields yet" text={text}>
         {people > 0 && <GroupCall externalId={externalId} />}
       </Empty>
     </Panel>
@@ -299,7 +287,7 @@ const SET_BY = { update: "by an account update", group: "by a group call" } as c
 >;
 
 /** Values with the update or group call that set each, and the key whose payload template read it. */
-function Values({ base, account, keys, title, rows }: Props & { title: string; rows: [string, string, Child][] }) {
+function Values({ base, account, keys, title, rows }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;
