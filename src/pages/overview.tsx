@@ -9,7 +9,7 @@ import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
-import { ordinalsTaken } from "../domain/quota/quota.ts";
+import { ordinalsTaken, roomToRelease } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { usageLevel } from "../domain/quota/usage-news.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
@@ -27,6 +27,7 @@ import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
 import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { Dismiss, isDismissed } from "./usage-bar.tsx";
+import { usageNotice } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
@@ -139,7 +140,7 @@ function SignalsPanel({ facts: { base, counter, nowMs } }: { facts: Facts }) {
         <Stat label="Held" value={sum("held")} />
         <Stat label="Refused over the limit" value={sum("refused")} />
       </Stats>
-      <DayBars days={days} label={text} size="full" />
+      <DayBars days={days} label={text} />
       {sum("held") + sum("refused") > 0 && (
         <BarLegend
           parts={[
@@ -191,7 +192,7 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
             head: "Next step",
             kind: "actions",
             drop: "phone",
-            cell: ({ action }) => <span class="quiet">{action} →</span>,
+            cell: ({ action }) => <span class="quiet nowrap">{action} →</span>,
           },
         ]}
       />
@@ -203,6 +204,7 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
 function attentionOf(facts: Facts): AttentionItem[] {
   return [
     ...storageItems(facts),
+    ...limitItems(facts),
     ...refusalItems(facts),
     ...destinationItems(facts),
     ...signalItems(facts),
@@ -263,6 +265,14 @@ function destinationItems({ base, failing, nowMs }: Facts): AttentionItem[] {
   }));
 }
 
+/** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
+function limitItems({ base, counter: { usage } }: Facts): AttentionItem[] {
+  const notice = usageNotice(usage);
+  if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
+  const { tone, title, text } = notice;
+  return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
+}
+
 function signalItems({ base, counter: { usage }, store: { totals } }: Facts): AttentionItem[] {
   const items: AttentionItem[] = [];
   if (totals.deadLettered > 0) {
@@ -275,12 +285,14 @@ function signalItems({ base, counter: { usage }, store: { totals } }: Facts): At
     });
   }
   if (usage.held > 0) {
+    const canRelease = roomToRelease(usage) > 0;
+    const detail = `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`;
     items.push({
       tone: "warn",
       title: `${counted(usage.held, "signal")} held`,
-      detail: `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`,
+      detail: canRelease ? detail : `${detail} Upgrade or enable overages to release them.`,
       href: `${base}/usage/plan`,
-      action: "Release signals",
+      action: canRelease ? "Release signals" : "View plans",
     });
   }
   return items;

@@ -147,7 +147,11 @@ function Reasons({ base, groups, days, names }: RowsProps & { groups: readonly R
             cell: ({ code, cause }) => (
               <>
                 {REFUSALS[code].label}
-                <small>{cause === null ? `${REFUSALS[code].status} ${code}` : CAUSE_COPY[cause]}</small>
+                {cause === null ? (
+                  <small class="nowrap">{`${REFUSALS[code].status} ${code}`}</small>
+                ) : (
+                  <small>{CAUSE_COPY[cause]}</small>
+                )}
               </>
             ),
           },
@@ -192,8 +196,8 @@ function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddres
             cell: ({ calls, firstAtMs, lastAtMs }) => (
               <>
                 <Time ms={lastAtMs} />
-                {calls > 1 && (
-                  <small>
+                {calls > 1 && lastAtMs - firstAtMs >= 60_000 && (
+                  <small class="nowrap">
                     first <Time ms={firstAtMs} />
                   </small>
                 )}

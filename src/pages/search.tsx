@@ -1,5 +1,6 @@
-/** Search: one field in the sidebar for people, events, signals, accounts and keys. */
+/** Search: one field in the sidebar for people, events, signals, accounts, mapping rules and keys. */
 import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
+import { rulesNamed } from "../control/stored-rules.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
@@ -12,6 +13,7 @@ import { KeyTitle } from "./key-names.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { AccountsTable } from "./accounts.tsx";
+import { EnabledBadge } from "./rules/rule-text.tsx";
 import { groupPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
@@ -25,8 +27,9 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   if (/^sig_[\w-]+$/.test(text) && (await followSignal(c.env, id, text)) !== null) {
     return c.redirect(`${base}/signals/${encodeURIComponent(text)}`, 303);
   }
-  const [found, keys] = await Promise.all([
+  const [found, rules, keys] = await Promise.all([
     signalStore(c.env, id).search(text, RESULTS_SHOWN),
+    rulesNamed(c.get("db"), id, text, RESULTS_SHOWN + 1),
     // Spec §1: only owners and admins see keys.
     canManageKeys(c.get("role"))
       ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
@@ -65,6 +68,23 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       count: accounts.length,
       all: `${base}/accounts?${query}`,
       children: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
+    },
+    {
+      title: "Mapping rules",
+      count: rules.length,
+      all: `${base}/rules`,
+      children: (
+        <Table
+          caption="Mapping rules"
+          rows={rules.slice(0, RESULTS_SHOWN)}
+          href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
+          columns={[
+            { head: "Rule", cell: ({ name }) => name },
+            { head: "Event", cell: ({ event }) => <code>{event}</code> },
+            { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
+          ]}
+        />
+      ),
     },
     {
       title: "API keys",
@@ -113,8 +133,8 @@ function NothingFound({ text }: { text: string }) {
   return (
     <Empty title={`No results for “${text}”`}>
       <p>
-        Search part of an email, name, company or event, the beginning of an account's external id or name, or a whole
-        signal id.
+        Search part of an email, name, company, event or mapping rule, the beginning of an account's external id or
+        name, or a whole signal id.
       </p>
     </Empty>
   );
@@ -125,7 +145,7 @@ function NoText() {
     <>
       <PageHead title="Search" />
       <Empty title="Enter a search text">
-        <p>Search people, events, accounts and signal ids in the field at the left. Press / to jump there.</p>
+        <p>Search people, events, accounts, mapping rules and signal ids. Press / to jump to the search field.</p>
       </Empty>
     </>
   );

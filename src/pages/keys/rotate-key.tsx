@@ -5,7 +5,7 @@ import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-ke
 import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { FormEnd, FormErrors, SelectField } from "../kit/forms.tsx";
-import { PageHead, Panel } from "../kit/parts.tsx";
+import { Notice, PageHead, Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -72,7 +72,7 @@ export const rotateKeyPages = pages
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    // `formPage` already shows that the key is inactive.
+    // `formPage` says that the key is inactive.
     const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
     return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime, errors });
   });
@@ -80,10 +80,10 @@ export const rotateKeyPages = pages
 async function formPage(c: KeyContext, apiKey: ApiKey, { errors, ...form }: RotationForm): Promise<Response> {
   const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
   const isActive = keyStatus(apiKey, Date.now()) === "Active";
-  const messages = isActive ? errors : { form: "This key is inactive. Create a new key instead." };
   const status = !isActive ? 409 : Object.keys(errors).length === 0 ? 200 : 422;
-  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], form: { ...form, errors: messages } };
-  return page(c, { ...KEYS_PAGE, title: "Rotate API key", status }, <RotateView {...props} />);
+  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], form: { ...form, errors } };
+  const view = isActive ? <RotateView {...props} /> : <InactiveView {...props} />;
+  return page(c, { ...KEYS_PAGE, title: "Rotate API key", status }, view);
 }
 
 interface Props {
@@ -92,6 +92,22 @@ interface Props {
   apiKey: ApiKey;
   usedMs: number | undefined;
   form: RotationForm;
+}
+
+function InactiveView({ path, apiKey }: Props) {
+  return (
+    <>
+      <PageHead title={`Rotate ${apiKey.name}`} crumbs={keyCrumbs(path, apiKey)} />
+      <Notice tone="bad" title="An inactive key cannot be rotated">
+        <p>Create a new key instead.</p>
+      </Notice>
+      <div>
+        <a class="button primary" href={`${path}/new`}>
+          Create API key
+        </a>
+      </div>
+    </>
+  );
 }
 
 function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime, errors } }: Props) {

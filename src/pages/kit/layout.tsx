@@ -98,7 +98,7 @@ export function WorkspacePage({
                 name="q"
                 value={frame.search ?? ""}
                 placeholder="Search"
-                aria-label="Search people, events, signals and accounts"
+                aria-label="Search people, events, signals, accounts and rules"
                 aria-keyshortcuts="/"
                 data-search
               />

@@ -24,7 +24,8 @@ import {
   destinationsCall,
   HIDDEN_VALUE,
   isInProgress,
-  lastTestFailed,
+  type LastTest,
+  readLastTest,
   notificationsPath,
   problemText,
   statusOf,
@@ -91,8 +92,8 @@ async function destinationPage(c: Context<PagesEnv>, destination: Destination, r
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
-  const testFailed = await lastTestFailed(c, destination);
-  const view = { base, path, destination, list, deliveries, testFailed, refused, nowMs: Date.now() };
+  const lastTest = await readLastTest(c, destination);
+  const view = { base, path, destination, list, deliveries, lastTest, refused, nowMs: Date.now() };
   return page(
     c,
     { title: destination.name, section: "notifications", status: status ?? (refused === undefined ? 200 : 409) },
@@ -107,7 +108,7 @@ interface Props {
   destination: Destination;
   list: ListAddress;
   deliveries: PageOf<Delivery>;
-  testFailed: boolean;
+  lastTest: LastTest;
   refused: string | undefined;
   nowMs: number;
 }
@@ -116,8 +117,8 @@ interface Props {
 const NOTICED: readonly Tone[] = ["warn", "bad"];
 
 function DestinationView(props: Props) {
-  const { base, path, destination, testFailed, refused } = props;
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const { base, path, destination, lastTest, refused } = props;
+  const { tone, label, text } = statusOf(destination, lastTest);
   return (
     <>
       <PageHead
@@ -185,10 +186,10 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   );
 }
 
-function Details({ destination, testFailed, nowMs }: Props) {
+function Details({ destination, lastTest, nowMs }: Props) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
   const { headerNames, oldSecretEndsAtMs } = destination;
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const { tone, label, text } = statusOf(destination, lastTest);
   return (
     <Panel title="Details">
       <FactList>

@@ -15,7 +15,14 @@ import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { destinationsCall, lastTestFailed, notificationsPath, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
+import {
+  destinationsCall,
+  type LastTest,
+  notificationsPath,
+  readLastTest,
+  statusOf,
+  TYPE_TEXT,
+} from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
   if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
@@ -60,7 +67,7 @@ async function listPage(c: Context<PagesEnv>, typed?: ThresholdTexts, errors: Pa
   const object = destinationsOf(c.env, c.get("workspace").id);
   const [stored, thresholds] = await Promise.all([object.list(), object.thresholds()]);
   const rows = await Promise.all(
-    stored.map(async (destination) => ({ destination, testFailed: await lastTestFailed(c, destination) })),
+    stored.map(async (destination) => ({ destination, lastTest: await readLastTest(c, destination) })),
   );
   const texts = typed ?? { people: thresholds.people.join(", "), accounts: thresholds.accounts.join(", ") };
   const view = { path: notificationsPath(c), rows, thresholds, texts, errors, nowMs: Date.now() };
@@ -70,7 +77,7 @@ async function listPage(c: Context<PagesEnv>, typed?: ThresholdTexts, errors: Pa
 
 interface Row {
   destination: Destination;
-  testFailed: boolean;
+  lastTest: LastTest;
 }
 
 interface Props {
@@ -186,8 +193,8 @@ function DestinationsTable({ path, rows, nowMs }: Pick<Props, "path" | "rows" | 
         },
         {
           head: "Status",
-          cell({ destination, testFailed }) {
-            const { tone, label } = statusOf(destination, testFailed);
+          cell({ destination, lastTest }) {
+            const { tone, label } = statusOf(destination, lastTest);
             return <Badge tone={tone}>{label}</Badge>;
           },
         },

@@ -154,6 +154,7 @@ export function SignalTable({
     { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];
+  const isHeldTab = list.active.length === 1 && list.query["status"] === "held";
   const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
   return (
     <>
@@ -170,7 +171,16 @@ export function SignalTable({
           ]}
         />
       )}
-      {items.length === 0 && complete && list.isFiltered && <NoMatches what="signals" list={list} />}
+      {items.length === 0 &&
+        complete &&
+        list.isFiltered &&
+        (isHeldTab ? (
+          <Empty title="No held signals">
+            <p>Signals beyond the signal limit wait here until they are released or their billing period ends.</p>
+          </Empty>
+        ) : (
+          <NoMatches what="signals" list={list} />
+        ))}
       <ScanNote complete={complete} isEmpty={items.length === 0} read={counted(scans * LIST_SCAN_SIGNALS, "signal")} />
       <Pager list={list} next={next} complete={complete} />
     </>

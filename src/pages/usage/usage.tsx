@@ -104,7 +104,7 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: Props) {
       <TimeChart
         label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
         caption={forecast}
-        size="full"
+
         series={curves(usageCurve(days, periodStartMs, { ...usage, nowMs }), pace, periodEndMs, ceiling)}
         references={references}
         fromMs={periodStartMs}
@@ -164,7 +164,7 @@ function DaysPanel({ usage, days, nowMs }: Props) {
   const text = `${counted(usage.accepted, "signal")} accepted, ${grouped(usage.held)} held and ${grouped(usage.rejected)} refused in this period.`;
   return (
     <Panel title="Signals per day">
-      <DayBars days={bars} label={text} size="full" />
+      <DayBars days={bars} label={text} />
       {usage.held + usage.rejected > 0 && (
         <BarLegend
           parts={[
