@@ -97,16 +97,18 @@ export function RuleEditor(props: EditorProps) {
           <button class="primary" name="do" value="save">
             {submit}
           </button>
-          <select name="days" aria-label="Days of the preview">
-            {PREVIEW_DAYS.map((days) => (
-              <option value={String(days)} selected={String(days) === form.days}>
-                Last {days} days
-              </option>
-            ))}
-          </select>
-          <button name="do" value="preview" data-swap="#preview">
-            Preview
-          </button>
+          <div class="row at-end">
+            <select name="days" aria-label="Days of the preview">
+              {PREVIEW_DAYS.map((days) => (
+                <option value={String(days)} selected={String(days) === form.days}>
+                  Last {days} days
+                </option>
+              ))}
+            </select>
+            <button name="do" value="preview" data-swap="#preview">
+              Preview
+            </button>
+          </div>
         </div>
       </form>
       <PreviewPanel base={base} preview={preview} paths={suggestions.paths} />
@@ -161,7 +163,7 @@ function Fields(props: FieldsProps) {
         <SelectField
           name="frequency"
           label={RULE_FIELD_LABEL.frequency}
-          hint="Only the first match per day (or ever) adds points."
+          hint="Once a day or once ever: only the first match adds points."
           error={errors["frequency"]}
           value={form.frequency}
           options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}
