@@ -19,9 +19,9 @@ import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/l
 import { CopyText, Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Count, Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { accountPath, pages, storeOf, workspacePath } from "./pages-env.ts";
+import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { personPath, type RuleNames, Score } from "./people/person.tsx";
+import { accountPath, personPath, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<

@@ -8,7 +8,6 @@ import { networkOf } from "../domain/keys/client-network.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
-import { withQuery } from "./kit/format.ts";
 import type { Usage } from "../quota/protocol.ts";
 
 export interface PagesEnv {
@@ -59,11 +58,6 @@ export function counterOf(c: Ctx) {
 /** The workspace's path, `/w/{slug}`. */
 export function workspacePath(c: Ctx): string {
   return `/w/${c.get("workspace").slug}`;
-}
-
-/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-export function accountPath(base: string, externalId: string): string {
-  return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
 
 /** The text of a field; empty if the form has no such field, or a file there. */

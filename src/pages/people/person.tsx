@@ -17,16 +17,21 @@ import type {
 } from "../../store/protocol/people-and-accounts.ts";
 import { LinkButton, Menu } from "../kit/actions.tsx";
 import { TimeChart } from "../kit/charts.tsx";
-import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
+import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { accountPath, type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 
 /** Path of a person's page. An email may contain slashes and percent signs. */
 export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
+}
+
+/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+export function accountPath(base: string, externalId: string): string {
+  return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
 
 /** The email of the path, as the store has it. */
