@@ -239,7 +239,7 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
 }
 
 /** The errors of a form, shown above it. */
-export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly string[]; title?: string }) {
+export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly Child[]; title?: string }) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">

@@ -24,7 +24,8 @@ import {
   destinationsCall,
   HIDDEN_VALUE,
   isInProgress,
-  lastTestFailed,
+  type LastTest,
+  readLastTest,
   problemText,
   statusOf,
   TYPE_TEXT,
@@ -92,8 +93,8 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
-  const testFailed = await lastTestFailed(c, destination);
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const lastTest = await readLastTest(c, destination);
+  const { tone, label, text } = statusOf(destination, lastTest);
   return page(
     c,
     {
@@ -106,7 +107,7 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
     <>
       {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
       {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
-      <Details destination={destination} testFailed={testFailed} />
+      <Details destination={destination} lastTest={lastTest} />
       <Deliveries destination={destination} list={list} deliveries={deliveries} />
       {destination.type === "webhook" && <VerifyPanel />}
     </>,
@@ -150,10 +151,10 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   );
 }
 
-function Details({ destination, testFailed }: { destination: Destination; testFailed: boolean }) {
+function Details({ destination, lastTest }: { destination: Destination; lastTest: LastTest }) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
   const { headerNames, oldSecretEndsAtMs } = destination;
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const { tone, label, text } = statusOf(destination, lastTest);
   const status = (
     <>
       <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>

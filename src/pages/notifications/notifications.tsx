@@ -16,7 +16,7 @@ import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { destinationsCall, lastTestFailed, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
+import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
   if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
@@ -58,7 +58,7 @@ type ThresholdTexts = Record<keyof ScoreThresholds, string>;
 
 interface Row {
   destination: Destination;
-  testFailed: boolean;
+  lastTest: LastTest;
 }
 
 /** @param typed the thresholds as typed; undefined: the stored ones. */
@@ -69,7 +69,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
   const rows = await Promise.all(
     stored.map(async (destination): Promise<Row> => ({
       destination,
-      testFailed: await lastTestFailed(c, destination),
+      lastTest: await readLastTest(c, destination),
     })),
   );
   const texts = typed ?? { people: people.join(", "), accounts: accounts.join(", ") };
@@ -169,8 +169,8 @@ function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] 
         },
         {
           head: "Status",
-          cell({ destination, testFailed }) {
-            const { tone, label } = statusOf(destination, testFailed);
+          cell({ destination, lastTest }) {
+            const { tone, label } = statusOf(destination, lastTest);
             return <Badge tone={tone}>{label}</Badge>;
           },
         },

@@ -74,7 +74,7 @@ export function RuleEditor(props: EditorProps) {
     ...(source !== null && { source: source.id }),
   };
   const previewing = (
-    <>
+    <div class="row at-end">
       <select name="days" aria-label="Days of the preview">
         {PREVIEW_DAYS.map((days) => (
           <option value={String(days)} selected={String(days) === form.days}>
@@ -85,7 +85,7 @@ export function RuleEditor(props: EditorProps) {
       <button name="do" value="preview" data-swap="#preview">
         Preview
       </button>
-    </>
+    </div>
   );
   return (
     <div class="columns main-first">
@@ -156,7 +156,7 @@ function Fields(props: FieldsProps) {
         <SelectField
           name="frequency"
           label={RULE_FIELD_LABEL.frequency}
-          hint="Only the first match per day (or ever) adds points."
+          hint="Once a day or once ever: only the first match adds points."
           error={errors["frequency"]}
           value={form.frequency}
           options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}
