@@ -8,7 +8,7 @@ import { pages } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
 import { messagePage, notFoundPage } from "./page.tsx";
 import { signalPages } from "./signals/queue.tsx";
-import { askUsage, dismissNotice } from "./usage-bar.tsx";
+import { askUsage, dismissNotice } from "./usage-notices.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections.tsx";
 import { rulePages } from "./rules/rules.tsx";
