@@ -119,17 +119,11 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   const isActive = state === "active";
   return (
     <>
-      {!isActive && (
-        <PostButton action={`${path}/resume`} look="primary">
-          Resume
-        </PostButton>
-      )}
-      <PostButton action={`${path}/test`} look={isActive ? "primary" : ""}>
-        Send test
-      </PostButton>
+      {!isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />}
+      <PostButton action={`${path}/test`} look={isActive ? "primary" : ""} text="Send test" />
       <Menu label={`Actions for destination ${name}`}>
         <a href={`${path}/change`}>Edit</a>
-        {isActive && <PostButton action={`${path}/pause`}>Pause</PostButton>}
+        {isActive && <PostButton action={`${path}/pause`} text="Pause" />}
         {type === "webhook" && (
           <Confirm
             label="Rotate secret"
@@ -215,9 +209,8 @@ function Deliveries({ destination, list, deliveries }: DeliveriesProps) {
       action={`${list.path}/deliveries/${id}/again`}
       look="small"
       label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-    >
-      Deliver again
-    </PostButton>
+      text="Deliver again"
+    />
   );
   return (
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>

@@ -114,7 +114,6 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
             value={texts.people}
             error={errors.people}
-            autocomplete="off"
           />
           <TextField
             name="account_thresholds"
@@ -122,7 +121,6 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
             value={texts.accounts}
             error={errors.accounts}
-            autocomplete="off"
           />
         </Form>
       </Panel>

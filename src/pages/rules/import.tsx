@@ -118,7 +118,6 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
         hint="Rules with a known id, or else a known name, are changed. Others are added. Rules not in the file stay."
         value={isKept ? text : ""}
         rows={isInvalid ? 16 : 6}
-        spellcheck={false}
         autofocus={isInvalid}
       />
       <div>
