@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PAGE_ROWS } from "../../limits.ts";
-import type { Delivery } from "../../notifications/destination-calls.ts";
+import type { Delivery, Redelivery } from "../../notifications/destination-calls.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
@@ -91,8 +91,11 @@ async function destinationPage(c: Context<PagesEnv>, destination: Destination, r
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
-  const testFailed = await lastTestFailed(c, destination);
-  const view = { base, path, destination, list, deliveries, testFailed, refused, nowMs: Date.now() };
+  const [testFailed, failed] = await Promise.all([
+    lastTestFailed(c, destination),
+    object.failedSince(destination.id, 0),
+  ]);
+  const view = { base, path, destination, list, deliveries, testFailed, failed, refused, nowMs: Date.now() };
   return page(
     c,
     { title: destination.name, section: "notifications", status: status ?? (refused === undefined ? 200 : 409) },
@@ -108,6 +111,8 @@ interface Props {
   list: ListAddress;
   deliveries: PageOf<Delivery>;
   testFailed: boolean;
+  /** All failed deliveries. */
+  failed: Redelivery | null;
   refused: string | undefined;
   nowMs: number;
 }
@@ -235,12 +240,23 @@ function Details({ destination, testFailed, nowMs }: Props) {
   );
 }
 
-function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
+function Deliveries({ path, destination, list, deliveries, failed, nowMs }: Props) {
   const { items, next } = deliveries;
   const refreshes = items.some((delivery) => isInProgress({ delivery, destination, nowMs }));
   return (
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>
-      <Panel title="Deliveries" list>
+      <Panel
+        title="Deliveries"
+        actions={
+          failed !== null &&
+          failed.requeued > 0 && (
+            <a class="button small" href={`${path}/again`}>
+              Deliver {grouped(failed.requeued)} failed again
+            </a>
+          )
+        }
+        list
+      >
         {items.length === 0 ? (
           <Empty title="No deliveries yet">
             <p>Send a test to check the connection.</p>

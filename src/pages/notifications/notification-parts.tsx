@@ -136,7 +136,7 @@ export function isInProgress({ delivery, destination, nowMs }: DeliveryOf): bool
   if (state !== "waiting" || dueAtMs === null) return false;
   if (type === "destination.test") return true;
   if (destination.state !== "active" || dueAtMs - nowMs >= SOON_MS) return false;
-  return attempts.length === 0 ? destination.failingSinceMs === null : dueAtMs > nowMs;
+  return destination.failingSinceMs === null || (attempts.length > 0 && dueAtMs > nowMs);
 }
 
 const DELIVERY_END = {
@@ -164,7 +164,8 @@ function deliveryStatus({ delivery, destination, nowMs }: DeliveryOf): { tone: T
     const failed = { tone: "bad", label: "Failed" } as const;
     return endReason === null || isTest ? failed : { ...failed, note: DELIVERY_END[endReason] };
   }
-  if (isInProgress({ delivery, destination, nowMs }) && attempts.length === 0) {
+  const isDue = attempts.length === 0 || (dueAtMs !== null && dueAtMs <= nowMs);
+  if (isDue && isInProgress({ delivery, destination, nowMs })) {
     return { tone: "info", label: "In progress" };
   }
   if (destination.state !== "active" && !isTest) {

@@ -15,6 +15,7 @@ import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
+import { redeliverPages } from "./redeliver.tsx";
 import { destinationsCall, lastTestFailed, notificationsPath, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
@@ -41,7 +42,8 @@ export const notificationPages = pages
   })
   .route("/", destinationFormPages)
   .route("/", destinationPages)
-  .route("/", deliveryPages);
+  .route("/", deliveryPages)
+  .route("/", redeliverPages);
 
 /** Thresholds as typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
