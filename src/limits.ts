@@ -110,6 +110,8 @@ export const DELETION_REMEMBERED_DAYS = 30;
 export const DESTINATIONS_MAX = 10;
 /** Score thresholds of a workspace with notifications. More thresholds are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
+/** People whom a night may move below a threshold with an event for each. More people get one summary. */
+export const SCORE_FALLS_MAX = 1_000;
 /** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
 /** Custom headers of a webhook, and the characters of a name and of a value: enough for a token and what goes with it. */
@@ -136,6 +138,9 @@ export const KEY_SILENT_MAX_DAYS = 365;
 
 // --- Operator API ---
 
+/** Minimum time between two stored uses of an API token: the time is shown to the minute, and each write costs rows. */
+export const TOKEN_USE_STORED_MS = 60_000;
+
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
 /**
@@ -145,6 +150,9 @@ export const PAGE_MAX_ITEMS = 200;
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
 export const JSON_MAX_DEPTH = 64;
+/** Traits of a group call that set values of an account, and bytes of a value as JSON. */
+export const GROUP_TRAITS_MAX = 50;
+export const GROUP_TRAIT_MAX_BYTES = 1_000;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
@@ -234,6 +242,10 @@ export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
  * audit entry it takes 2 to 4 KB: 100 a day are at most 130 MB a year.
  */
 export const WORKSPACE_MAX_KEYS_A_DAY = 100;
+/** Active API tokens: far more than a workspace has programs that need one. All are read when a token is created. */
+export const WORKSPACE_MAX_ACTIVE_TOKENS = 20;
+/** API tokens created in any 24 hours. The row of a token is never deleted, and each token may make its own changes. */
+export const WORKSPACE_MAX_TOKENS_A_DAY = 100;
 /** One payload template, in bytes of JSON: TEMPLATE_MAX_MAPPINGS mappings of 500 bytes each fit. */
 export const TEMPLATE_MAX_BYTES = 64 * 1024;
 /** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
@@ -249,10 +261,10 @@ export const WORKSPACE_MAX_MEMBERS = 500;
 /** The detail of one audit entry, in bytes of JSON: entries are never deleted. */
 export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 /**
- * Audit entries of one person on the pages of one workspace in any 24 hours: more changes than anybody makes by hand. Some
- * 5 MB a day at most; without the limit, 120 forms a minute would be 800 MB.
+ * Audit entries of one person on the pages of one workspace, or of one API token, in any 24 hours: more changes than anybody
+ * makes by hand. Some 5 MB a day at most; without the limit, 120 forms a minute would be 800 MB.
  */
-export const PERSON_MAX_CHANGES_A_DAY = 1_000;
+export const ACTOR_MAX_CHANGES_A_DAY = 1_000;
 
 /**
  * The shortest retention of a plan, in days. It equals the longest billing period, so a held signal expires before its

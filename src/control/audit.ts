@@ -6,7 +6,7 @@ import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import { AUDIT_DETAIL_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY } from "../limits.ts";
+import { AUDIT_DETAIL_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { newId, uuidv7From } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 
@@ -39,6 +39,8 @@ export type AuditAction =
   | "rule.applied"
   | "dead_letters.replayed"
   | "key.silence_changed"
+  | "token.created"
+  | "token.revoked"
   | "destination.created"
   | "destination.updated"
   | "destination.paused"
@@ -50,8 +52,8 @@ export type AuditAction =
   | "delivery.repeated"
   | "thresholds.changed";
 
-/** Prefixes of actions that only owners and admins see, because members see neither keys (spec §1) nor notifications. */
-export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
+/** Prefixes of actions that only owners and admins see: members see no keys (spec §1), API tokens and notifications. */
+export const MANAGERS_ACTIONS = ["key.", "token.", "destination.", "delivery.", "thresholds."] as const;
 
 interface AuditEntry {
   /** Given if the entry is written before a long operation; completeAuditEntries adds the numbers later. */
@@ -81,6 +83,23 @@ export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, o
     where ${onlyIf}`);
 }
 
+/** Random bytes at the end of an id that a statement generates. */
+const TAIL_BYTES = 6;
+
+/** The statement that writes an entry for each row of `from`, for a batch with the change. Target and detail are columns. */
+export function auditEntryForEach(
+  db: ControlDatabase,
+  by: Change,
+  { workspaceId, action, target, detail }: { workspaceId: string; action: AuditAction; target: SQL; detail: SQL },
+  from: SQL,
+) {
+  const id = newAuditId(by).slice(0, -2 * TAIL_BYTES);
+  return db.insert(auditLog).select(sql`
+    select ${id} || lower(hex(randomblob(${TAIL_BYTES}))), ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action},
+      ${target}, ${detail}
+    from ${from}`);
+}
+
 /**
  * The detail as JSON of at most AUDIT_DETAIL_MAX_BYTES. Halves the maximum length of the values until the JSON fits. The
  * field names come from the code and are few, so the JSON always fits in the end.
@@ -102,7 +121,7 @@ function withShortValues(detail: JsonObject, characters: number): JsonObject {
   );
 }
 
-/** Whether the person has reached PERSON_MAX_CHANGES_A_DAY audit entries in the workspace. */
+/** Whether the actor has reached ACTOR_MAX_CHANGES_A_DAY audit entries in the workspace. */
 export async function hasMostChangesOfADay(
   db: ControlDatabase,
   workspaceId: string,
@@ -110,9 +129,9 @@ export async function hasMostChangesOfADay(
 ): Promise<boolean> {
   // Ids begin with their creation time.
   const since = `aud_${uuidv7From(nowMs - DAY_MS)}`;
-  const ofPerson = and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.actor, actor), gte(auditLog.id, since));
-  const entries = db.select({ id: auditLog.id }).from(auditLog).where(ofPerson).orderBy(desc(auditLog.id));
-  const last = entries.limit(1).offset(PERSON_MAX_CHANGES_A_DAY - 1);
+  const ofActor = and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.actor, actor), gte(auditLog.id, since));
+  const entries = db.select({ id: auditLog.id }).from(auditLog).where(ofActor).orderBy(desc(auditLog.id));
+  const last = entries.limit(1).offset(ACTOR_MAX_CHANGES_A_DAY - 1);
   return (await last.get()) !== undefined;
 }
 

@@ -6,6 +6,7 @@ import { sql, type SQL } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { PointsLastDays, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../domain/rules/mapping-condition.ts";
+import type { RevocationReason, TokenScope } from "../domain/keys/api-token.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { OveragePrice } from "../domain/quota/billing.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
@@ -50,6 +51,8 @@ export const workspaces = sqliteTable(
     configVersion: integer("config_version").notNull().default(0),
     /** Id of the restore in progress. Until it ends, nothing is recorded. */
     restoring: text("restoring"),
+    /** Jurisdiction of the workspace's objects: JURISDICTION when it was created. It never changes. */
+    jurisdiction: text("jurisdiction").notNull().default(""),
   },
   (table) => [index("workspaces_plan").on(table.planId)],
 );
@@ -175,7 +178,7 @@ export const apiKeys = sqliteTable(
     secretHash: text("secret_hash"),
     payloadTemplate: text("payload_template", { mode: "json" }).$type<PayloadMapping[]>(),
     createdAt: text("created_at").notNull(),
-    /** A member's email, or `operator`. */
+    /** The actor that created the key, as in the audit log. */
     createdBy: text("created_by").notNull().default("operator"),
     /** The requested expiration, which a successor inherits. */
     expiresAt: text("expires_at"),
@@ -200,6 +203,39 @@ export const apiKeys = sqliteTable(
   ],
 );
 
+/** API tokens of workspaces (design §9). A row is never deleted. */
+export const apiTokens = sqliteTable(
+  "api_tokens",
+  {
+    /** `tok_` + UUIDv7. */
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    name: text("name").notNull(),
+    /** SHA-256 of the whole token, hexadecimal. */
+    tokenHash: text("token_hash").notNull(),
+    tokenFirst8: text("token_first8").notNull(),
+    tokenLast4: text("token_last4").notNull(),
+    scopes: text("scopes", { mode: "json" }).$type<TokenScope[]>().notNull(),
+    createdAt: text("created_at").notNull(),
+    /** A member's email, or `operator`. The token is revoked when this member is no owner or admin any more. */
+    createdBy: text("created_by").notNull(),
+    expiresAt: text("expires_at"),
+    revokedAt: text("revoked_at"),
+    revokedReason: text("revoked_reason").$type<RevocationReason>(),
+    /** The last authenticated call, exact to a minute. */
+    lastUsedAt: text("last_used_at"),
+    /** SHA-256 of the form's idempotency token, hexadecimal; null if no form created the token. */
+    formToken: text("form_token"),
+  },
+  (table) => [
+    uniqueIndex("api_tokens_hash").on(table.tokenHash),
+    uniqueIndex("api_tokens_form").on(table.workspaceId, table.formToken),
+    index("api_tokens_workspace").on(table.workspaceId, table.id),
+    // The limit and the change of a role read only tokens that are not revoked.
+    index("api_tokens_not_revoked").on(table.workspaceId, table.createdBy).where(sql.raw("revoked_at IS NULL")),
+  ],
+);
+
 export const mappingRules = sqliteTable(
   "mapping_rules",
   {
@@ -219,7 +255,7 @@ export const mappingRules = sqliteTable(
     /** The rule's size (domain/rules/rule-content.ts): the sum of a workspace's is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
-    /** The author of this version: a member's email, or `operator`. */
+    /** The author of this version: an actor as in the audit log. */
     updatedBy: text("updated_by").notNull().default("operator"),
     /** Null: the points always count. */
     pointsLastDays: integer("points_last_days").$type<PointsLastDays>(),
@@ -259,7 +295,7 @@ export const auditLog = sqliteTable(
     /** Null for a change of a plan, which belongs to no workspace. */
     workspaceId: text("workspace_id"),
     at: text("at").notNull(),
-    /** A member's email, or `operator`. */
+    /** A member's email, `operator`, `service`, or an API token (domain/keys/api-token.ts). */
     actor: text("actor").notNull(),
     /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
     action: text("action").notNull(),

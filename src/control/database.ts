@@ -11,9 +11,12 @@ export function controlDatabase(d1: D1Database | D1DatabaseSession): ControlData
   return drizzle(d1 as D1Database);
 }
 
+/** The actor of the deployer's own systems. */
+export const OPERATOR = "operator";
+
 /** The actor and time of a change, for the audit log. */
 export interface Change {
-  /** A member's email, or `operator`. */
+  /** A member's email, OPERATOR, or an API token (domain/keys/api-token.ts). */
   actor: string;
   nowMs: number;
 }

@@ -5,6 +5,7 @@
 import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
+import { revokeTokensOf } from "./api-tokens.ts";
 import { auditEntry } from "./audit.ts";
 import { hasRow, iso, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import { members, sessions } from "./control-schema.ts";
@@ -57,29 +58,34 @@ export function countOwners(db: ControlDatabase, workspaceId: string): Promise<n
 }
 
 /**
+ * Members who are no longer owner or admin also lose the API tokens that they created.
+ *
  * @param from the role that the caller has seen; `not_found` if the member has another role by now. Undefined skips the
  * check.
  */
 export async function changeRole(
-  { db, workspaceId, by }: ControlContext,
+  context: ControlContext,
   { email, role, from }: { email: string; role: Role; from?: Role },
 ): Promise<Result<Member, "not_found" | "last_owner">> {
+  const { db, workspaceId, by } = context;
   const may = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
   const allowed = and(may, isStill(from));
   const entry = { workspaceId, action: "member.role_changed", target: email, detail: { role } } as const;
   const [, changed] = await db.batch([
     auditEntry(db, by, entry, hasRow(members, allowed)),
     db.update(members).set({ role }).where(allowed).returning(COLUMNS),
+    ...revokeTokensOf(context, email),
   ]);
   return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
 }
 
-/** @param from as for `changeRole`. */
+/** Also revokes the API tokens that the member created. @param from as for `changeRole`. */
 export async function removeMember(
-  { db, workspaceId, by }: ControlContext,
+  context: ControlContext,
   email: string,
   from?: Role,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
+  const { db, workspaceId, by } = context;
   const allowed = and(mayLoseOwner(db, workspaceId, email), isStill(from));
   const entry = { workspaceId, action: "member.removed", target: email } as const;
   const [, removed] = await db.batch([
@@ -87,6 +93,7 @@ export async function removeMember(
     db.delete(members).where(allowed).returning(COLUMNS),
     // The removal ends access to this workspace. A person without any membership left is also signed out.
     db.delete(sessions).where(and(eq(sessions.email, email), not(hasRow(members, eq(members.email, email))))),
+    ...revokeTokensOf(context, email),
   ]);
   return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(removed[0]);
 }

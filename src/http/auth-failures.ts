@@ -67,16 +67,19 @@ function missesWaitMs(nowMs: number): number {
 export async function countFailure(limiter: RateLimit, network: string, nowMs: number): Promise<number> {
   const leftMs = penaltyLeftMs(network, nowMs);
   if (leftMs > 0) return leftMs;
-  try {
-    const { success } = await within(LIMITER_TIMEOUT_MS, limiter.limit({ key: network }));
-    if (success) return 0;
-  } catch (error) {
-    // Without the rate limiter the call is not limited: it gets the usual 401.
-    logEvent("limiter_failed", { error: errorText(error) });
-    return 0;
-  }
+  if (await isWithin(limiter, network)) return 0;
   penalisedUntilMs.set(network, nowMs + AUTH_FAILURE_PENALTY_MS);
   return AUTH_FAILURE_PENALTY_MS;
+}
+
+/** Counts a call, and returns whether it is within the limit. A rate limiter that fails limits nothing. */
+export async function isWithin(limiter: RateLimit, key: string): Promise<boolean> {
+  try {
+    return (await within(LIMITER_TIMEOUT_MS, limiter.limit({ key }))).success;
+  } catch (error) {
+    logEvent("limiter_failed", { error: errorText(error) });
+    return true;
+  }
 }
 
 function penaltyLeftMs(network: string, nowMs: number): number {

@@ -40,6 +40,8 @@ export const time = z.iso
   .refine((at) => /^\d{4}-/.test(at), "its year has more than four digits in UTC")
   .meta({ example: "2026-11-01T00:00:00.000Z" });
 
+export const futureTime = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future");
+
 export const headerName = textWithout(headerNameProblem)
   .refine(...noCredential)
   .meta({ maxLength: HEADER_NAME_MAX_LENGTH });

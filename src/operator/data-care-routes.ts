@@ -38,6 +38,7 @@ const DELETED =
 export const deletionRoutes = [
   operation("DELETE", "/workspaces/:workspace_id/people/:person_email", {
     summary: "Delete a person",
+    scope: "delete",
     description: DELETED,
     answers: { 200: "The receipt. While `complete` is false, get it again." },
     schema: deletion,
@@ -48,6 +49,7 @@ export const deletionRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/people/:person_email/deletion", {
     summary: "Get the receipt of a person's deletion",
+    scope: "delete",
     description: `The latest receipt, for ${DELETION_REMEMBERED_DAYS} days.`,
     answers: { 200: "The receipt." },
     schema: deletion,
@@ -83,14 +85,17 @@ const STREAMED =
 export const exportRoutes = [
   operation("GET", "/workspaces/:workspace_id/export/signals", {
     summary: "Export signals",
+    scope: "export",
     ...exportOf("signals", "Every stored signal. In NDJSON, payloads are exactly as they were sent."),
   }),
   operation("GET", "/workspaces/:workspace_id/export/people", {
     summary: "Export people",
+    scope: "export",
     ...exportOf("people", "All people with their scores and linked ids."),
   }),
   operation("GET", "/workspaces/:workspace_id/export/scoring-signals", {
     summary: "Export scoring signals",
+    scope: "export",
     ...exportOf("scoring_signals", "Every scoring signal: its person, signal, rule and version of the rule."),
   }),
 ];

@@ -238,6 +238,7 @@ export const healthRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/health", {
     summary: "Health of a workspace",
+    scope: "read",
     description:
       "Storage, waiting signals and failures; or which objects did not answer within five seconds. If a workspace is full, " +
       "accepted signals wait and are not lost.",

@@ -6,7 +6,7 @@ import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
-import { name, time } from "../http/fields.ts";
+import { futureTime, name } from "../http/fields.ts";
 import {
   deactivateApiKey,
   OVERLAPS,
@@ -22,7 +22,7 @@ import { contextOf, operationsOf, type OperatorEnv } from "./operation.ts";
 const operation = operationsOf("API keys", "key");
 
 const endpointType = z.enum(ENDPOINT_TYPES);
-const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future").nullish();
+const expiration = futureTime.nullish();
 
 const newKey = z
   .strictObject({
@@ -78,6 +78,7 @@ const createdKey = z
 export const keyRoutes = [
   operation("POST", "/workspaces/:workspace_id/keys", {
     summary: "Create an API key",
+    scope: "keys",
     description: "The answer contains the full key and the secret. They cannot be retrieved later.",
     body: newKey,
     bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
@@ -90,6 +91,7 @@ export const keyRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/keys/:key_id/rotate", {
     summary: "Rotate an API key",
+    scope: "keys",
     description:
       "Creates a successor with the same settings, and with a new secret if the old key has one. The old key stays valid " +
       "for the overlap, or ends at once with `none`. `last_used_at` of both keys shows which one is still in use.",
@@ -104,6 +106,7 @@ export const keyRoutes = [
   }),
   operation("PATCH", "/workspaces/:workspace_id/keys/:key_id", {
     summary: "Set an inactivity alert",
+    scope: "keys",
     description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
     body: z.strictObject({ silent_after_days: silentAfterDays }),
     bodyExample: { silent_after_days: 3 },
@@ -115,6 +118,7 @@ export const keyRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/keys", {
     summary: "List the API keys",
+    scope: "keys",
     query: pageQuery,
     answers: { 200: "Active and inactive keys, newest first." },
     schema: listOf(apiKey),
@@ -128,6 +132,7 @@ export const keyRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/keys/:key_id/deactivate", {
     summary: "Deactivate an API key",
+    scope: "keys",
     description:
       "After this answer, no call with the key is accepted anywhere. A deactivation cannot be undone. A repeated call " +
       "returns the same record.",

@@ -30,6 +30,7 @@ export const memberRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/members", {
     summary: "List the members",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "The members, by email." },
     schema: listOf(member),

@@ -8,8 +8,10 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type * as z from "zod";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
+import type { ApiToken } from "../control/api-tokens.ts";
 import { cut, grouped } from "../domain/text.ts";
 import { jsonShape } from "../domain/json/json-scan.ts";
+import type { TokenScope } from "../domain/keys/api-token.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
 import type { Result } from "../domain/result.ts";
 import type { AppEnv } from "../env.ts";
@@ -24,6 +26,8 @@ import { camelKeys, toJson, type CamelKeys, type DomainValue } from "./api-json.
 export interface OperatorEnv extends AppEnv {
   Variables: AppEnv["Variables"] & {
     db: ControlDatabase;
+    /** The API token of this call; null: the operator token. */
+    token: ApiToken | null;
     /** The actor and time of this call, for the audit log. */
     by: Change;
     /** Set on every path below /workspaces/{workspace_id}. */
@@ -51,6 +55,7 @@ export const TAGS = [
   "Health",
   "Members",
   "API keys",
+  "API tokens",
   "Mapping rules",
   "Signals",
   "Accounts",
@@ -67,6 +72,8 @@ type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json extends z.ZodType, Conflict> {
   summary: string;
   description?: string;
+  /** The scope with which an API token of the workspace may call the operation. Without it only the operator token may. */
+  scope?: TokenScope;
   /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
   body?: Body;
   bodyExample?: unknown;
@@ -178,7 +185,7 @@ async function readInput(
 
 /** The JSON value of the body, or the answer that refuses the body. The token has been checked before. */
 async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ value: unknown } | Response> {
-  const body = await readBody(c.req.raw, { maxBytes, holder: "operator" });
+  const body = await readBody(c.req.raw, { maxBytes, holder: c.var.token?.workspaceId ?? "operator" });
   if (!body.ok) return problem(c, refusalProblem(body.refusal));
   try {
     const tooMuch = problemOfShape(body.bytes);
@@ -282,7 +289,9 @@ function shownName(name: string): string {
 const OTHER_CODES = {
   not_found: { status: 404, when: "There is nothing at this address, or no record with this id in this workspace." },
   method_not_allowed: { status: 405, when: "The address is known, the method is not; see `Allow`." },
-  operator_unauthorized: { status: 401, when: "The operator token is missing or wrong." },
+  operator_unauthorized: { status: 401, when: "The token is missing, wrong, expired or revoked." },
+  insufficient_scope: { status: 403, when: "The API token lacks the scope of the operation; see `scope`." },
+  operator_only: { status: 403, when: "Only the operator token may call the operation, no API token of a workspace." },
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 

@@ -81,6 +81,7 @@ export const restoreRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/restores", {
     summary: "List the restores of a workspace",
+    scope: "read",
     answers: { 200: `The latest ${LISTED} restores.` },
     schema: restoreList,
     handle: async (c) => ({ items: await listRestores(c.var.db, c.var.workspace.id, LISTED) }),

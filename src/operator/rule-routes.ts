@@ -134,6 +134,7 @@ const proposedRule = z.object(proposedFields).meta({ id: "ProposedRule" });
 export const ruleRoutes = [
   operation("POST", "/workspaces/:workspace_id/rules", {
     summary: "Create a mapping rule",
+    scope: "rules",
     body: newRule,
     bodyExample: {
       name: "Asked for a demo",
@@ -150,6 +151,7 @@ export const ruleRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/rules", {
     summary: "List the mapping rules",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "The rules, newest first." },
     schema: listOf(mappingRule),
@@ -157,12 +159,14 @@ export const ruleRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id", {
     summary: "Get a mapping rule",
+    scope: "read",
     answers: { 200: "The rule." },
     schema: mappingRule,
     handle: (c) => findRule(c.var.db, c.var.workspace.id, c.req.param("rule_id")),
   }),
   operation("PATCH", "/workspaces/:workspace_id/rules/:rule_id", {
     summary: "Change a mapping rule",
+    scope: "rules",
     description:
       "Takes effect with the next processed signal. Existing scoring signals keep the version of the rule that made them, " +
       "even if the rule is disabled, until the rule is applied to stored signals.",
@@ -175,6 +179,7 @@ export const ruleRoutes = [
   }),
   operation("DELETE", "/workspaces/:workspace_id/rules/:rule_id", {
     summary: "Delete a mapping rule",
+    scope: "rules",
     description:
       "The rule makes no further scoring signals. Its existing scoring signals keep their points, unless " +
       "`scoring_signals=remove` removes them. They can also be removed after the rule was deleted. If they are kept, an " +
@@ -198,6 +203,7 @@ export const ruleRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/rules/import", {
     summary: "Import mapping rules",
+    scope: "rules",
     description:
       "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
       "changed. Other rules of the import are added. Rules of the workspace that the import does not name are kept. Each " +
@@ -230,6 +236,7 @@ export const ruleRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
     summary: "List the versions of a mapping rule",
+    scope: "read",
     description:
       `The current version and at most ${RULE_VERSIONS_KEPT} earlier versions, newest first, in one page. There are fewer ` +
       "if the workspace's rules are very large.",
@@ -242,6 +249,7 @@ export const ruleRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/rules/:rule_id/versions/:version/restore", {
     summary: "Restore a version of a mapping rule",
+    scope: "rules",
     description:
       "Creates a new version with the content of the earlier version, including whether the rule was enabled. Stored " +
       "signals do not change until the rule is applied to them.",
@@ -253,6 +261,7 @@ export const ruleRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/rules/preview", {
     summary: "Try a mapping rule on stored signals",
+    scope: "rules",
     description:
       "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
       "nothing.",
@@ -274,6 +283,7 @@ export const ruleRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/rules/:rule_id/apply", {
     summary: "Apply a mapping rule to stored signals",
+    scope: "rules",
     description:
       "Changes the rule's scoring signals as if the rule had always been as it is now: missing ones are added, those of an " +
       "earlier version get the current name, points and version, and those that no longer match are removed. The scores " +
@@ -286,6 +296,7 @@ export const ruleRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/apply", {
     summary: "Follow the application of a mapping rule",
+    scope: "read",
     description: "The latest application, even if it has finished or the rule was deleted.",
     answers: { 200: "The progress." },
     schema: ruleJob,
@@ -294,6 +305,7 @@ export const ruleRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals/:signal_id/proposed-rule", {
     summary: "Propose a mapping rule from a stored signal",
+    scope: "read",
     description:
       "A body for the creation of a rule that matches this signal: its event, and conditions from its payload. Works for " +
       "signals of the signal queue with a stored payload, not for identify calls and duplicates.",

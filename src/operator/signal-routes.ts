@@ -1,17 +1,20 @@
 /** Signals, traces, event groups, people with their scores, and dead letters of a workspace. */
+import type { Context } from "hono";
 import * as z from "zod";
 import { findKey } from "../control/api-keys.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
+import { OCCURRED_FROM, timeProblemOf } from "../domain/signal/occurred-at.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
+import type { Page } from "../platform/list-page.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
 import { askedPage, count, filteredPageQuery, idOf, instant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf, storeOf } from "./operation.ts";
+import { contextOf, operationsOf, type OperatorEnv, storeOf } from "./operation.ts";
 
 const operation = operationsOf("Signals", "signal");
 
@@ -43,8 +46,19 @@ const signal = z
     source: z.string().nullable(),
     email: z.string().nullable(),
     received_at: instant,
+    occurred_at: instant.describe("When it happened, as the payload says; never after the receipt."),
+    occurred_from: z
+      .enum(OCCURRED_FROM)
+      .describe(
+        "The field that the time came from. `received`: no field has a usable time, or the signal is in flight.",
+      ),
   })
   .meta({ id: "Signal" });
+
+const lapse = {
+  lapses_at: instant.nullable().describe("When the points lapse. Null: never."),
+  lapsed: z.boolean().describe("True: the points have lapsed and do not count in the score."),
+};
 
 const trace = z
   .object({
@@ -69,6 +83,7 @@ const trace = z
       })
       .nullable(),
     email_problem: z.string().nullable().describe("Why the payload's email is unusable. Null: it is usable or absent."),
+    time_problem: z.string().nullable().describe("Why a time in the payload is not used. Null: it is used or absent."),
     rules_tried: count,
     rules_matched: z.array(
       z.object({
@@ -80,9 +95,10 @@ const trace = z
           .boolean()
           .describe("False: the rule scores a person once a day or once ever, and had scored this person already."),
         scored_by: z.string().nullable().describe("The signal that scored instead of this signal."),
+        ...lapse,
       }),
     ),
-    points: z.int(),
+    points: z.int().describe("Of rules that scored, without points that have lapsed."),
     deleted_at: instant.nullable().describe("When the signal's person was deleted, with their data."),
     payload,
     in_cold_storage: z
@@ -94,11 +110,16 @@ const trace = z
   })
   .meta({ id: "SignalTrace" });
 
-const person = z
+export const person = z
   .object({
     email: z.string(),
     ...eachTrait(() => z.string().nullable()),
-    score: z.int(),
+    score: z.int().describe("Without points that have lapsed."),
+    next_lapse_at: instant.nullable().describe("When the next points lapse. Null: no points will lapse."),
+    account: z
+      .object({ external_id: z.string(), name: z.string().nullable() })
+      .nullable()
+      .describe("The account that the person belongs to."),
     first_seen: instant,
     last_seen: instant,
     identities: z
@@ -117,7 +138,9 @@ const person = z
           rule_id: z.string(),
           rule_version: z.int(),
           signal_id: z.string(),
-          at: instant,
+          at: instant.describe("When the signal was received."),
+          occurred_at: instant,
+          ...lapse,
         }),
       )
       .describe(`Newest first, at most ${PERSON_SCORES_LISTED}.`),
@@ -152,6 +175,7 @@ const signalQuery = filteredPageQuery({
 
 const peopleQuery = filteredPageQuery({
   email: emailFilter,
+  account: z.string().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("External id of the people's account."),
   q: z
     .string()
     .trim()
@@ -166,6 +190,7 @@ const peopleQuery = filteredPageQuery({
 export const signalRoutes = [
   operation("GET", "/workspaces/:workspace_id/events", {
     summary: "The signal queue, grouped by event name",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Event groups, latest first." },
     schema: listOf(eventGroup),
@@ -173,6 +198,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals", {
     summary: "Find signals",
+    scope: "read",
     description:
       "With several filters, or for `processed`, a page may have fewer signals than requested, or none, and still a " +
       "`next`: each page reads at most 2,000 signals.",
@@ -184,6 +210,7 @@ export const signalRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/signals/:signal_id", {
     summary: "Follow one signal",
+    scope: "read",
     description: "From receipt to score: verdict, original of a duplicate, person, matching rules, points.",
     answers: { 200: "The whole trace." },
     schema: trace,
@@ -195,24 +222,24 @@ export const signalRoutes = [
       const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
       if ("inFlight" in found) return { ...traceInFlight(found.inFlight), keyName };
       const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
-      return { ...found.recorded, keyName, emailProblem };
+      return { ...found.recorded, keyName, emailProblem, timeProblem: timeProblemOf(found.recorded.payload) };
     },
   }),
   operation("GET", "/workspaces/:workspace_id/people", {
     summary: "People and their scores",
+    scope: "read",
     description:
       "Newest first. If a search finds more than 5,000 people, or the workspace has more than 250,000, the results are in " +
       "the order of their emails, and a page may have fewer people than requested and still a `next`.",
     query: peopleQuery,
     answers: { 200: "People." },
     schema: listOf(person),
-    async handle(c, { query: { q: text, email, ...page } }) {
-      const { items, next } = await storeOf(c).people({ email, text }, askedPage(page));
-      return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
-    },
+    handle: (c, { query: { q: text, email, account, ...page } }) =>
+      readPeople(c, { email, text, account }, askedPage(page)),
   }),
   operation("GET", "/workspaces/:workspace_id/dead-letters", {
     summary: "Signals that could not be processed",
+    scope: "read",
     query: pageQuery,
     answers: { 200: "Dead letters." },
     schema: listOf(deadLetter),
@@ -238,6 +265,16 @@ export const signalRoutes = [
   }),
 ];
 
+/** A page of people, as their schema has them. */
+export async function readPeople(
+  c: Context<OperatorEnv>,
+  filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined },
+  page: Page,
+) {
+  const { items, next } = await storeOf(c).people(filter, page);
+  return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
+}
+
 /** Only an answer about work that continues has `under_way`. */
 function withoutFalse<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {
   return { ...counts, ...(isUnderWay && { underWay: true }) };
@@ -252,6 +289,8 @@ function traceInFlight(admission: Admission) {
     event: null,
     source: null,
     email: null,
+    occurredAtMs: admission.receivedAtMs,
+    occurredFrom: "received",
     recordedAtMs: null,
     duplicateOf: null,
     heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
@@ -260,6 +299,7 @@ function traceInFlight(admission: Admission) {
     userId: null,
     person: null,
     emailProblem: null,
+    timeProblem: null,
     rulesTried: 0,
     rulesMatched: [],
     points: 0,

@@ -79,6 +79,7 @@ const booksQuery = z.strictObject({
 export const usageRoutes = [
   operation("GET", "/workspaces/:workspace_id/usage", {
     summary: "Usage of the billing periods",
+    scope: "read",
     description: "The sum of `accepted` and `held` counts against the signal limit.",
     answers: { 200: "The current period and the closed periods." },
     schema: usage,
@@ -86,6 +87,7 @@ export const usageRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/books", {
     summary: "Books: where every accepted signal is",
+    scope: "read",
     description:
       "accepted = processed + duplicates + held + purged + dead_lettered + lost + in_flight, at any moment. `lost` is 0 unless " +
       "the workspace was restored from a backup.",
@@ -104,6 +106,7 @@ export const usageRoutes = [
   }),
   operation("GET", "/workspaces/:workspace_id/rejections", {
     summary: "Refused calls",
+    scope: "read",
     description:
       "Calls with a known key. Calls with the same key and reason share an entry with a count. Entries are kept for 30 days, without anything of a body.",
     query: z.strictObject({ limit: z.coerce.number().int().min(1).max(REJECTIONS_KEPT).default(REJECTIONS_KEPT) }),

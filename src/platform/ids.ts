@@ -50,7 +50,7 @@ export function uuidv7Ms(uuid: string): number | null {
   return high === undefined || low === undefined ? null : Number.parseInt(high + low, 16);
 }
 
-type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del" | "evt" | "dst" | "dlv" | "rst";
+type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del" | "evt" | "dst" | "dlv" | "rst" | "tok";
 
 const pool = new Uint8Array(UUIDV7_RANDOM_BYTES * 400);
 let used = pool.length;

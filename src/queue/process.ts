@@ -4,6 +4,7 @@ import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
+import { occurredAt } from "../domain/signal/occurred-at.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
@@ -61,7 +62,8 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   const idempotencyKey = idempotencyKeyOf(received);
   const duplicate = duplicateKey({ payload, text, normalised, pathSource, idempotencyKey });
   const { properties: _, ...kept } = normalised;
-  const work = { kind: normalised.kind, normalised: kept, ...hashed(duplicate) };
+  const occurred = occurredAt(payload, admission.receivedAtMs);
+  const work = { kind: normalised.kind, normalised: kept, occurred, ...hashed(duplicate) };
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
   const evaluation = evaluate(rules, normalised);
   if (evaluation === null) return { kind: "dead", reason: TOO_MANY_STEPS };

@@ -7,9 +7,10 @@
 import type { Evaluation } from "../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import { groupSource } from "../domain/signal/identity.ts";
+import type { Occurred } from "../domain/signal/occurred-at.ts";
 import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
-import { Accounts } from "./accounts/accounts.ts";
+import type { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
 import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
@@ -31,6 +32,7 @@ interface PendingSignal {
   visitor: Omit<NormalisedSignal, "properties"> | null;
   evaluation: Evaluation | null;
   order: ReceivedOrder;
+  occurred: Occurred;
   status: Exclude<LineStatus, "released"> | "dead";
   /** Why the signal is a dead letter; null: it is none. */
   deadReason: string | null;
@@ -50,8 +52,7 @@ export function recordSignals(
   nowMs: number,
   rulesVersion: number | null = null,
 ): void {
-  const people = new People(state);
-  const accounts = new Accounts(state.sql);
+  const people = new People(state, nowMs);
   const released = new Map<number, Facts>();
   const signals = batch
     .filter((signal) => leavesItsPlace(state, signal, released))
@@ -66,7 +67,7 @@ export function recordSignals(
   const waiting: VisitorId[] = [];
   for (const pending of signals) {
     assignOwner(pending, people);
-    updateAccount(pending, accounts);
+    updateAccount(pending, people.accounts);
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
     if (facts?.status === "anonymous") noteJudged(state, pending, rulesVersion);
@@ -76,7 +77,6 @@ export function recordSignals(
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
   linkAtOnce(state, people, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
   people.write();
-  accounts.write();
   writeReleased(state, released);
   raiseEvents(state, signals, people, nowMs);
   state.signals.flush();
@@ -86,12 +86,14 @@ function toPending(signal: SignalToRecord): PendingSignal {
   const { id, receivedAtMs, ordinal } = signal.admission;
   const { work } = signal;
   const isOfVisitor = work.kind === "signal" || work.kind === "identify";
+  const occurred = isOfVisitor ? work.occurred : undefined;
   return {
     id,
     signal,
     visitor: isOfVisitor ? work.normalised : null,
     evaluation: isOfVisitor ? work.evaluation : null,
     order: { receivedAtMs, ordinal },
+    occurred: occurred ?? { ms: receivedAtMs, from: "received" },
     status: "processed",
     deadReason: work.kind === "dead" ? work.reason : null,
     isDeleted: false,
@@ -153,7 +155,7 @@ function isOfDeletedPerson(
  * Notes what a signal says about its visitor (spec §6, identify). Without an email there is no person and no link, but ids that are
  * named together belong to one visitor.
  */
-function addIdentities({ status, signal, visitor, order }: PendingSignal, people: People): void {
+function addIdentities({ status, signal, visitor, order, occurred }: PendingSignal, people: People): void {
   if (status !== "processed" || visitor === null) return;
   const { email, userId, anonymousId, previousId } = visitor;
   const user: VisitorId | null = userId === undefined ? null : { kind: "user_id", value: userId };
@@ -165,27 +167,32 @@ function addIdentities({ status, signal, visitor, order }: PendingSignal, people
   }
   const anonymous: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
   if (email !== undefined) {
-    const personId = people.personFor(email, order);
+    const personId = people.personFor(email, occurred.ms);
     for (const id of [user, anonymous]) if (id !== null) people.identities.claim(id, { ...order, personId });
   } else if (user !== null && anonymous !== null) people.identities.pair(user, anonymous, order);
 }
 
 /** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
 function assignOwner(pending: PendingSignal, people: People): void {
-  const { visitor, evaluation, order } = pending;
+  const { visitor, evaluation, order, occurred } = pending;
   if (pending.status !== "processed" || visitor === null) return;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
   // Without an evaluation, a rule needs the owner's email: the rules run when the signal is linked.
-  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order);
+  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order, occurred.ms);
   if (pending.owner !== null) pending.matches = evaluation?.matches ?? [];
   else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
 
-/** Updates an account (design §8.7). A held update has no effect. */
+/** Updates an account (design §8.7), or sets the traits of a group call. A held signal has no effect. */
 function updateAccount(pending: PendingSignal, accounts: Accounts): void {
   const { admission, work } = pending.signal;
+  const claim = { ...pending.order, signalId: admission.id };
+  const isRecorded = pending.status === "processed" || pending.status === "anonymous";
+  if (isRecorded && work.kind === "signal" && work.normalised.group !== undefined) {
+    accounts.setTraits(work.normalised.group, claim);
+  }
   if (pending.status !== "processed" || work.kind !== "account") return;
-  const refusal = accounts.update(work.account, { ...pending.order, signalId: admission.id });
+  const refusal = accounts.update(work.account, claim);
   if (refusal === null) return;
   pending.status = "dead";
   pending.deadReason = refusal;
@@ -214,7 +221,7 @@ function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): 
 
 function recordedFacts(state: StoreState, pending: PendingSignal, status: LineStatus, nowMs: number): Facts {
   const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
-  const { visitor, evaluation, original, owner } = pending;
+  const { visitor, evaluation, original, owner, occurred } = pending;
   const { kind } = pending.signal.work;
   // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
   // finds the original, and would not find the duplicate.
@@ -227,6 +234,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
   return {
     admission: { ...admission, ...source, ...idempotency },
     recordedAtMs: nowMs,
+    occurred,
     kind: kind === "dead" ? "signal" : kind,
     status,
     event: visitor?.event ?? null,
@@ -300,7 +308,7 @@ function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news 
   if (state.books.wanted === null) return;
   const deadReasons = batch.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
   state.raised.raise([
-    ...(news?.crossedEvents(nowMs) ?? []),
+    ...(news?.thresholdEvents(nowMs) ?? []),
     ...(news?.scoredEvents(nowMs) ?? []),
     ...noteDeadLetters(state, deadReasons, nowMs),
   ]);

@@ -169,6 +169,8 @@ export const ruleOutcomes = sqliteTable(
     points: integer().notNull(),
     /** Null: the rule scores every signal. */
     frequency: text().$type<NonNullable<RuleMatch["frequency"]>>(),
+    /** Days for which the points count; null: always. */
+    last_days: integer().$type<NonNullable<RuleMatch["lastDays"]>>(),
   },
   (table) => [uniqueIndex("rule_outcomes_rule").on(table.rule_id, table.rule_version)],
 );
@@ -179,9 +181,12 @@ export const once = sqliteTable(
   {
     person_id: integer().notNull(),
     rule_id: text().notNull(),
-    /** UTC day on which the signal was received. */
+    /** UTC day on which the signal occurred. */
     day: integer().notNull(),
     signal_id: text().notNull(),
+    /** For a once-ever rule whose points lapse: the outcome that counts, and the day from which its points count. */
+    outcome: integer(),
+    from_day: integer(),
   },
   (table) => [primaryKey({ columns: [table.person_id, table.rule_id, table.day] })],
 );
@@ -227,8 +232,13 @@ export const people = sqliteTable(
     names: text().notNull().default(""),
     /** Received order of the signals that the traits came from: the latest wins, field by field. */
     trait_orders: text().notNull().default(""),
-    /** Sum of the points that the person's signals have scored. */
+    /** Sum of the points that the person's signals have scored and that have not lapsed. */
     score: integer().notNull().default(0),
+    /** The part of the score that lapses, see people/lapses.ts, and when its next part does; null: nothing lapses. */
+    lapses: text().notNull().default(""),
+    next_lapse_at: integer(),
+    /** External id of the person's account. */
+    account: text(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
     /** Day of `last_seen`. An index on the time would be written with every signal. */
@@ -248,6 +258,12 @@ export const people = sqliteTable(
       .where(sql`score <> 0`),
     // Finds people by email, and by a part of the email or the traits. Emails are unique, because the store looks first.
     index("people_email").on(table.email, table.names),
+    index("people_next_lapse")
+      .on(table.next_lapse_at)
+      .where(sql`next_lapse_at IS NOT NULL`),
+    index("people_account")
+      .on(table.account)
+      .where(sql`account IS NOT NULL`),
   ],
 );
 
@@ -430,6 +446,9 @@ export const accounts = sqliteTable(
     claims: text().notNull(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
+    /** Sum of the members' scores, and number of members. */
+    score: integer().notNull().default(0),
+    people: integer().notNull().default(0),
   },
   (table) => [index("accounts_last_seen").on(table.last_seen)],
 );

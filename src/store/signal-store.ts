@@ -16,7 +16,7 @@ import type { Page } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
 import { within } from "../platform/time-limit.ts";
-import { findAccounts, listAccounts, readAccountPage } from "./accounts/account-page.ts";
+import { findAccounts, listAccounts, readAccountPage } from "./queries/account-page.ts";
 import { ChoreRunner, failingChores } from "./chores.ts";
 import {
   beginDeletion,
@@ -38,6 +38,7 @@ import {
   removeUnknown,
   workOnCold,
 } from "./log/cold.ts";
+import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
 import type { AccountFilter, AccountsQuery, PeopleQuery, PersonTimeline } from "./protocol/people-and-accounts.ts";
@@ -134,13 +135,18 @@ export class SignalStore extends RestorableObject {
     {
       name: "recount",
       due: (nowMs) => (hasRecounts(this.state.sql) ? nowMs : null),
-      step: () => this.#transact(() => stepRecounts(this.state)),
+      step: (nowMs) => this.#transact(() => stepRecounts(this.state, nowMs)),
     },
     {
       name: "replace",
       // Rule jobs come first: they remove and add scores that a replacement would count.
       due: (nowMs) => (hasReplacements(this.state.sql) && !hasRuleJobs(this.state.sql) ? nowMs : null),
       step: (nowMs) => this.#transact(() => stepReplacements(this.state, nowMs)),
+    },
+    {
+      name: "lapse",
+      due: () => nextLapseMs(this.state.sql),
+      step: (nowMs) => this.#transact(() => stepLapses(this.state, nowMs)),
     },
     {
       name: "cold",
@@ -161,8 +167,8 @@ export class SignalStore extends RestorableObject {
     { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
   ]);
 
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(ctx, env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, bindings);
     void ctx.blockConcurrencyWhile(async () => {
       const { drizzle } = await import("drizzle-orm/durable-sqlite");
       const { migrate } = await import("drizzle-orm/durable-sqlite/migrator");
@@ -508,7 +514,7 @@ export class SignalStore extends RestorableObject {
     return recentNames(this.#stateWithGroups.sql);
   }
 
-  people(filter: { email?: string | undefined; text?: string | undefined }, page: Page) {
+  people(filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined }, page: Page) {
     return readPeople(this.state, filter, page);
   }
 
@@ -537,7 +543,7 @@ export class SignalStore extends RestorableObject {
   }
 
   accountPage(externalId: string, page: Page) {
-    return readAccountPage(this.state.sql, this.state.signals, externalId, page);
+    return readAccountPage(this.state, externalId, page);
   }
 
   deadLetters(page: Page) {

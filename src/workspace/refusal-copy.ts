@@ -2,15 +2,19 @@
 import {
   TEMPLATE_KEPT_DAYS,
   WORKSPACE_MAX_ACTIVE_KEYS,
+  WORKSPACE_MAX_ACTIVE_TOKENS,
   WORKSPACE_MAX_KEYS_A_DAY,
   WORKSPACE_MAX_MEMBERS,
   WORKSPACE_MAX_RULES,
+  WORKSPACE_MAX_TOKENS_A_DAY,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../limits.ts";
 
 export const LIMIT_COPY = {
   too_many_keys: `This workspace has reached its limit of ${WORKSPACE_MAX_ACTIVE_KEYS} active API keys. Deactivate a key that is no longer used.`,
   too_many_keys_a_day: `This workspace has reached its limit of ${WORKSPACE_MAX_KEYS_A_DAY} new API keys in 24 hours. Try again later.`,
+  too_many_tokens: `This workspace has reached its limit of ${WORKSPACE_MAX_ACTIVE_TOKENS} active API tokens. Revoke a token that is no longer used.`,
+  too_many_tokens_a_day: `This workspace has reached its limit of ${WORKSPACE_MAX_TOKENS_A_DAY} new API tokens in 24 hours. Try again later.`,
   templates_too_large: `All payload templates of a workspace together have at most 1 MiB. Create the key with a shorter template. The template of an inactive key is deleted after ${TEMPLATE_KEPT_DAYS} days.`,
   too_many_members: `This workspace has ${WORKSPACE_MAX_MEMBERS} members, the most it may have. Remove one who no longer needs access.`,
   too_many_rules: `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules: delete one first.`,

@@ -6,12 +6,15 @@ import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
 import type { Log } from "../../src/store/log/log.ts";
+import { DAY_MS } from "../../src/domain/duration.ts";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
+import { lapseDayOf } from "../../src/domain/rules/lapse.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/identities.ts";
-import type { DeadLetterRow } from "../../src/store/schema.ts";
+import { addPointsUntil, scoreAt, type LapsingScore } from "../../src/store/people/lapses.ts";
+import type { DeadLetterRow, PersonRow } from "../../src/store/schema.ts";
 import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
@@ -101,8 +104,13 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   }
   expect([...counted]).toEqual([]);
 
-  type Person = { id: number; email: string; score: number; recent: string; anonymous_ids: number; user_ids: number };
-  const people = sql.exec<Person>("SELECT id, email, score, recent, anonymous_ids, user_ids FROM people").toArray();
+  type Person = Pick<
+    PersonRow,
+    "id" | "email" | "score" | "lapses" | "next_lapse_at" | "recent" | "anonymous_ids" | "user_ids"
+  >;
+  const people = sql
+    .exec<Person>("SELECT id, email, score, lapses, next_lapse_at, recent, anonymous_ids, user_ids FROM people")
+    .toArray();
   const listed = new Map<string, Map<number, readonly number[]>>();
   const scoredIn = new Map<string, Scored[]>();
   const rows = sql
@@ -132,12 +140,14 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
       )
       .one().count;
   const ruleCounts = new Map<string, number>();
-  for (const { id, email, score, ...person } of people) {
+  for (const { id, email, score, lapses, next_lapse_at, ...person } of people) {
     const ids = { anonymous: person.anonymous_ids, user: person.user_ids };
     expect({ email, ...ids }).toEqual({ email, anonymous: claimsOf(id, "a"), user: claimsOf(id, "u") });
     const entries = [...(listed.get(personList(id)) ?? [])];
     const scoring = countedOf(state, id, scoredIn.get(personList(id)) ?? []);
-    expect({ email, score }).toEqual({ email, score: scoring.reduce((sum, { points }) => sum + points, 0) });
+    const row = { score, lapses, next_lapse_at };
+    const today = Math.max(dayOf(Date.now()), state.books.lapsedUntil);
+    expect({ email, ...scoreAt(row, today) }).toEqual({ email, ...unlapsedOf(state, id, scoring, today) });
     for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
     const scoredLines = lines.filter(({ facts }) => facts.owner?.personId === id);
     const outcomesBySeq = new Map(scoredLines.map(({ seq, facts }) => [seq, facts.outcomes] as const));
@@ -147,6 +157,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
       email,
     ).toEqual(outcomesBySeq);
   }
+  expectAccountsToAddUp(state);
   expect([...ruleDaysOf(state)].map(([ruleId, { count }]) => [ruleId, count])).toEqual(
     [...ruleCounts].sort(([a], [b]) => (a < b ? -1 : 1)),
   );
@@ -176,6 +187,37 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   expect(longest.bytes ?? 0).toBeLessThan(ROW_MAX_BYTES);
 }
 
+/** The score of a person's matches that count, by the days on which their points lapse. */
+function unlapsedOf(
+  { once }: StoreState,
+  personId: number,
+  scoring: ReturnType<typeof countedOf>,
+  today: number,
+): LapsingScore {
+  const person: LapsingScore = { score: 0, lapses: "", next_lapse_at: null };
+  for (const match of scoring) {
+    if (match.lastDays === undefined) {
+      person.score += match.points;
+      continue;
+    }
+    const day = lapseDayOf(once.fromDay(personId, match, match) * DAY_MS, match.lastDays);
+    if (day > today) addPointsUntil(person, day, match.points);
+  }
+  return person;
+}
+
+/** Every account has the sum of its people's stored scores. An account without people and values is gone. */
+function expectAccountsToAddUp({ sql }: StoreState): void {
+  type Sums = { account: string; score: number; people: number };
+  const sums = sql.exec<Sums>(
+    "SELECT account, sum(score) AS score, count(*) AS people FROM people WHERE account IS NOT NULL GROUP BY account ORDER BY account",
+  );
+  const stored = sql.exec<Sums>(
+    "SELECT external_id AS account, score, people FROM accounts WHERE people <> 0 OR score <> 0 ORDER BY external_id",
+  );
+  expect([...stored.toArray()]).toEqual([...sums.toArray()]);
+}
+
 /**
  * The scores that count in a person's list. A rule that scores once a day or once ever has a score wherever its
  * current version may score. The `once` rows of the person name signals of this list only.
@@ -184,7 +226,7 @@ export function countedOf(
   state: StoreState,
   personId: number,
   scored: readonly Scored[],
-): (RuleMatch & { atMs: number })[] {
+): (RuleMatch & Omit<Scored, "outcomes"> & { outcome: number })[] {
   const all = scored.flatMap(({ outcomes, ...occasion }) =>
     outcomes.map((outcome) => ({ ...state.outcomes.get(outcome), ...occasion, outcome })),
   );
@@ -193,18 +235,25 @@ export function countedOf(
     ({ frequency, signalId, outcome, ruleId }) =>
       frequency !== undefined && outcome === state.outcomes.currentOf(ruleId) && state.signals.find(signalId) !== null,
   );
-  for (const { ruleId, frequency, atMs } of limited) {
+  for (const { ruleId, frequency, occurredMs } of limited) {
     const inPlace = counted.filter(
       (match) =>
         match.ruleId === ruleId &&
         match.frequency !== undefined &&
-        (frequency === "once_ever" || dayOf(match.atMs) === dayOf(atMs)),
+        (frequency === "once_ever" || dayOf(match.occurredMs) === dayOf(occurredMs)),
     );
     expect(inPlace.length, `${ruleId} counts for person ${personId}`).toBeGreaterThan(0);
   }
   const rows = state.sql
-    .exec<{ signal_id: string }>("SELECT signal_id FROM once WHERE person_id = ?", personId)
+    .exec<{ signal_id: string; outcome: number | null; from_day: number | null }>(
+      "SELECT signal_id, outcome, from_day FROM once WHERE person_id = ?",
+      personId,
+    )
     .toArray();
+  for (const { outcome, from_day: fromDay } of rows.filter((row) => row.outcome !== null)) {
+    const days = all.filter((match) => match.outcome === outcome).map(({ occurredMs }) => dayOf(occurredMs));
+    expect(fromDay, "the earliest match of a rule that scores once").toBe(Math.min(...days));
+  }
   const holders = counted.filter(({ frequency }) => frequency !== undefined).map(({ signalId }) => signalId);
   expect(rows.map((row) => row.signal_id).sort()).toEqual(holders.sort());
   return counted;

@@ -10,6 +10,7 @@ import { evaluate } from "../../src/domain/rules/evaluate-rules.ts";
 import { compileRules, type MappingRule, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
+import { occurredAt } from "../../src/domain/signal/occurred-at.ts";
 import type { JsonObject } from "../../src/domain/json/json-value.ts";
 import { newId } from "../../src/platform/ids.ts";
 import {
@@ -70,6 +71,11 @@ export class TestStore {
     return signals.map(({ admission }) => admission.id);
   }
 
+  /** Records signals as the consumer passes them on. */
+  recordAll(nowMs: number, signals: readonly SignalToRecord[]): void {
+    recordSignals(this.state, signals, nowMs, this.rulesVersion);
+  }
+
   /** The signal as the consumer passes it on. */
   signal(nowMs: number, { payload, dead = false, ...given }: Sent, rules = this.rules.rules): SignalToRecord {
     const receivedAtMs = given.receivedAtMs ?? nowMs;
@@ -98,6 +104,7 @@ export class TestStore {
       work: {
         kind: normalised.kind,
         normalised,
+        occurred: occurredAt(payload, receivedAtMs),
         contentHash: key && createHash("sha256").update(key.text).digest("base64url"),
         duplicateWindowMs: key?.windowMs ?? 0,
         evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluate(rules, whole),

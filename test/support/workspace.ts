@@ -3,6 +3,7 @@ import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
+import type { TokenScope } from "../../src/domain/keys/api-token.ts";
 import type { WorkspaceContext } from "../../src/workspace/objects.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
@@ -114,6 +115,11 @@ export interface TestKey {
   secret?: string;
 }
 
+export interface TestToken {
+  id: string;
+  token: string;
+}
+
 export class TestWorkspace {
   readonly id: string;
   readonly key: TestKey;
@@ -170,6 +176,17 @@ export class TestWorkspace {
 
   newKey(body: Record<string, unknown> = {}): Promise<TestKey> {
     return this.operator<TestKey>("POST", "/keys", { name: "another key", ...body });
+  }
+
+  /** Creates an API token with these scopes. */
+  newToken(scopes: readonly TokenScope[], body: Record<string, unknown> = {}): Promise<TestToken> {
+    return this.operator<TestToken>("POST", "/tokens", { name: "a program", scopes, ...body });
+  }
+
+  /** Calls the operator API with an API token; any answer. */
+  askWith({ token }: Pick<TestToken, "token">, method: string, path: string, body?: unknown): Promise<OperatorAnswer> {
+    const headers = { authorization: `Bearer ${token}`, "cf-connecting-ip": crypto.randomUUID() };
+    return askOperator(method, `/workspaces/${this.id}${path}`, body, headers);
   }
 
   /**

@@ -38,6 +38,12 @@ function keepAll<Data>(data: Data): Data {
   return data;
 }
 
+/** Some senders group by email address: then the account's id or name is a person's address. */
+function withoutPersonalAccount(data: AccountThresholdPassed, isDeleted: IsDeleted): AccountThresholdPassed | null {
+  const { external_id, name } = data;
+  return isDeleted(external_id) || (name !== null && isDeleted(name)) ? null : data;
+}
+
 export interface ScoringSignalMade {
   email: string;
   scoring_signal: string;
@@ -71,6 +77,13 @@ interface AccountThresholdPassed extends ThresholdPassed {
   name: string | null;
 }
 
+/** Number of scores that rose to a threshold or above it, and of scores that fell below it. */
+export interface Crossings {
+  threshold: number;
+  risen: number;
+  fallen: number;
+}
+
 /**
  * One event instead of many `person.scored`. If a visitor's signals make the person cross a threshold, a
  * `person.score_crossed` follows as well. Crossings by a rule or by many lapsed points are only counted here.
@@ -83,8 +96,7 @@ interface PeopleRescored {
   changed: number;
   removed: number;
   points: number;
-  /** Number of scores that rose to each threshold or above it, and of scores that fell below it. */
-  thresholds: { threshold: number; risen: number; fallen: number }[];
+  thresholds: Crossings[];
 }
 
 const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
@@ -129,7 +141,7 @@ export const EVENT_CATALOGUE = {
       text: crossedText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "account.score_fell": entry<AccountThresholdPassed>({
     label: "An account's score falls below a threshold",
@@ -140,7 +152,7 @@ export const EVENT_CATALOGUE = {
       text: fellText(accountText(data, formatName), data),
       page: accountPage(data.external_id),
     }),
-    withoutPeople: keepAll,
+    withoutPeople: withoutPersonalAccount,
   }),
   "person.scored": entry<PersonScored>({
     label: "Scoring signals are created",

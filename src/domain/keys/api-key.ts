@@ -1,14 +1,17 @@
 /**
- * API keys and shared secrets. An API key (spec §2.1, design §5) is `sk_`, 34 random base62 characters and 6 base62
- * characters of CRC32. The checksum refuses typos and noise without a look-up.
+ * API keys, API tokens and shared secrets. An API key (spec §2.1, design §5) is `sk_`, 34 random base62 characters and 6
+ * base62 characters of CRC32. The checksum refuses typos and noise without a look-up. An API token is `wt_` and the same.
  *
  * CRC32 is implemented here: Node's is no faster, and an isolate's first call would wait for its module.
  */
 
-const PREFIX = "sk_";
+const KEY_PREFIX = "sk_";
+const TOKEN_PREFIX = "wt_";
+type Prefix = typeof KEY_PREFIX | typeof TOKEN_PREFIX;
+const PREFIX_LENGTH = KEY_PREFIX.length;
 const RANDOM_CHARACTERS = 34;
 const CHECKSUM_CHARACTERS = 6;
-const CHECKED_LENGTH = PREFIX.length + RANDOM_CHARACTERS;
+const CHECKED_LENGTH = PREFIX_LENGTH + RANDOM_CHARACTERS;
 const KEY_LENGTH = CHECKED_LENGTH + CHECKSUM_CHARACTERS;
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -29,8 +32,17 @@ const CRC32 = Uint32Array.from({ length: 256 }, (_, byte) => {
 
 /** Whether `text` has the form and the checksum of an API key. Runs on every request: no allocation. */
 export function isWellFormedKey(text: string): boolean {
-  if (text.length !== KEY_LENGTH || !text.startsWith(PREFIX)) return false;
-  for (let index = PREFIX.length; index < KEY_LENGTH; index++) {
+  return isWellFormed(text, KEY_PREFIX);
+}
+
+/** Whether `text` has the form and the checksum of an API token. */
+export function isWellFormedToken(text: string): boolean {
+  return isWellFormed(text, TOKEN_PREFIX);
+}
+
+function isWellFormed(text: string, prefix: Prefix): boolean {
+  if (text.length !== KEY_LENGTH || !text.startsWith(prefix)) return false;
+  for (let index = PREFIX_LENGTH; index < KEY_LENGTH; index++) {
     if ((DIGITS[text.charCodeAt(index)] ?? NOT_BASE62) === NOT_BASE62) return false;
   }
   let rest = checksum(text);
@@ -41,29 +53,38 @@ export function isWellFormedKey(text: string): boolean {
   return true;
 }
 
-/** Whether `text` contains a key, or a text of the same form whose checksum is wrong. */
+/** Whether `text` contains a key or a token, or a text of the same form whose checksum is wrong. */
 export function holdsKey(text: string): boolean {
-  return /sk_[0-9A-Za-z]{40}/.test(text);
+  return /(?:sk|wt)_[0-9A-Za-z]{40}/.test(text);
 }
 
-/** A key, or the beginning of a truncated key. The end of a word such as `task_` is neither. */
-const KEY_OR_BEGINNING = /sk_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])sk_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
+/** A key or token, or the beginning of a truncated one. The end of a word such as `task_` is neither. */
+const KEY_OR_BEGINNING = /(?:sk|wt)_[0-9A-Za-z]{40}|(?<![0-9A-Za-z])(?:sk|wt)_[0-9A-Za-z]{16,39}(?![0-9A-Za-z])/g;
 
-/** Masks keys and beginnings of keys. */
+/** Masks keys, tokens and their beginnings. */
 export function withoutKeys(text: string): string {
-  if (!text.includes(PREFIX)) return text;
+  if (!text.includes(KEY_PREFIX) && !text.includes(TOKEN_PREFIX)) return text;
   return text.replaceAll(KEY_OR_BEGINNING, (found) => {
     if (found.length === KEY_LENGTH) return redactorsRecognise(found) ? maskedKey(keyEnds(found)) : found;
     // The beginning of a key may lack digits by chance, but never has letters of only one case and no digits.
-    const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/].filter((kind) => kind.test(found.slice(PREFIX.length)));
+    const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/].filter((kind) => kind.test(found.slice(PREFIX_LENGTH)));
     return kinds.length > 1 ? `${keyEnds(found).first8}…` : found;
   });
 }
 
 /** @param randomBytes returns `n` bytes from a cryptographic source; called again until there are enough. */
 export function composeKey(randomBytes: (n: number) => Uint8Array): string {
+  return compose(KEY_PREFIX, randomBytes);
+}
+
+/** @param randomBytes as for `composeKey`. */
+export function composeToken(randomBytes: (n: number) => Uint8Array): string {
+  return compose(TOKEN_PREFIX, randomBytes);
+}
+
+function compose(prefix: Prefix, randomBytes: (n: number) => Uint8Array): string {
   for (;;) {
-    const checked = PREFIX + randomCharacters(randomBytes);
+    const checked = prefix + randomCharacters(randomBytes);
     const key = checked + base62(checksum(checked));
     if (redactorsRecognise(key)) return key;
   }
@@ -81,7 +102,7 @@ function randomCharacters(randomBytes: (n: number) => Uint8Array): string {
 
 /** Log redactors recognise a secret only if it has two of each: lower case, upper case, digits. */
 function redactorsRecognise(key: string): boolean {
-  const tail = key.slice(PREFIX.length);
+  const tail = key.slice(PREFIX_LENGTH);
   return [/[a-z]/g, /[A-Z]/g, /[0-9]/g].every((kind) => (tail.match(kind)?.length ?? 0) >= 2);
 }
 

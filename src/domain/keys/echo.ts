@@ -9,12 +9,12 @@ const ECHO_MAX_LENGTH = 16;
 /** Characters that are checked: a key or secret that begins within the echo is recognised in full. */
 const LOOKED_AT = 256;
 
-const BEGINS_LIKE_KEY = /sk_[0-9A-Za-z]{8,}/g;
+const BEGINS_LIKE_KEY = /(?:sk|wt)_[0-9A-Za-z]{8,}/g;
 const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
 
 const BLANK = "•••";
 
-/** Whether `text` contains a key or a secret. Names of events and sources must not: they are shown. */
+/** Whether `text` contains a key, a token or a secret. Names of events and sources must not: they are shown. */
 export function holdsCredential(text: string): boolean {
   return holdsKey(text) || holdsSecret(text);
 }
@@ -28,7 +28,7 @@ export function echo(text: string): string {
 }
 
 /**
- * Blanks keys, secrets and parts of them. Long runs go first: otherwise a secret that happens to contain the
+ * Blanks keys, tokens, secrets and parts of them. Long runs go first: otherwise a secret that happens to contain the
  * beginning of a key would lose only its end.
  */
 export function withoutCredentials(text: string): string {

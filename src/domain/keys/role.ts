@@ -11,6 +11,9 @@ export function canManage(role: Role): boolean {
   return role === "owner" || role === "admin";
 }
 
+/** The roles that may manage (spec §5.6). */
+export const MANAGER_ROLES: readonly Role[] = ROLES.filter(canManage);
+
 /** Spec §5.6. */
 export const canManageKeys = canManage;
 

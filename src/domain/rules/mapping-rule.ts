@@ -7,7 +7,7 @@ import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
 
-/** Frequencies of a rule for each person: at each match, once per UTC day of receipt, once ever. */
+/** Frequencies of a rule for each person: at each match, once per UTC day of occurrence, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
 export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
 

@@ -7,6 +7,7 @@ import { isJsonObject } from "../json/dot-path.ts";
 import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
 import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
+import { recordOfGroup } from "../accounts/group-traits.ts";
 import { traitsSent } from "./traits.ts";
 
 const PAGE_VIEW_EVENT = "Page Viewed";
@@ -53,6 +54,11 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
     properties,
     traits: traitsSent(traits, contextTraits, template),
   };
+  const accountId = accountIdOf(payload, callType);
+  if (accountId !== undefined) signal.traits.account = accountId;
+  if (accountId !== undefined && callType === "group" && isJsonObject(payload["traits"])) {
+    signal.group = recordOfGroup(accountId, payload["traits"]);
+  }
   if (email !== undefined) signal.email = email;
   const userId = usableId(payload["userId"]);
   if (userId !== undefined) signal.userId = userId;
@@ -87,6 +93,14 @@ function cdpSource(payload: JsonObject, context: JsonObject): string {
 function traitsOf(payload: JsonObject, callType: string | undefined): Record<"traits" | "contextTraits", JsonObject> {
   const traits = callType === "group" ? EMPTY : object(payload["traits"]);
   return { traits, contextTraits: object(object(payload["context"])["traits"]) };
+}
+
+/** The external id of the account that a `group` or identify call makes its visitor a member of (design §8.7). */
+function accountIdOf(payload: JsonObject, callType: string | undefined): string | undefined {
+  if (callType === "group") return usableId(payload["groupId"]);
+  if (callType !== "identify") return undefined;
+  const { traits, contextTraits } = traitsOf(payload, callType);
+  return usableId(object(traits["company"])["id"]) ?? usableId(object(contextTraits["company"])["id"]);
 }
 
 /**

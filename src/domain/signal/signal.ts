@@ -1,3 +1,4 @@
+import type { AccountRecord } from "../accounts/payload-template.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import type { Traits } from "./traits.ts";
 
@@ -52,4 +53,6 @@ export interface NormalisedSignal {
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;
+  /** The account of a `group` call with traits, and the values that the traits give it. */
+  group?: AccountRecord;
 }

@@ -45,13 +45,21 @@ const TRAITS = {
 
 export type TraitName = keyof typeof TRAITS;
 
-/** Traits of a signal. */
-export type Traits = Partial<Record<TraitName, string>>;
+/**
+ * What a signal says about its person and later signals can change: traits, and the external id of the person's account. Append only, like
+ * TRAITS.
+ */
+export type PersonField = TraitName | "account";
+
+/** The fields of a signal. */
+export type Traits = Partial<Record<PersonField, string>>;
 
 /** The traits of a person; null if never sent. */
 export type PersonTraits = Record<TraitName, string | null>;
 
 export const TRAIT_NAMES = Object.keys(TRAITS) as readonly TraitName[];
+
+export const PERSON_FIELDS: readonly PersonField[] = [...TRAIT_NAMES, "account"];
 
 export const SEARCHED_TRAITS = TRAIT_NAMES.filter((trait) => TRAITS[trait].isSearched);
 

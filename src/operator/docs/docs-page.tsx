@@ -139,6 +139,7 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
         <span class="method">{method}</span> <code>{path}</code>
       </p>
       {description !== undefined && <p>{marked(description)}</p>}
+      <Authorization operation={operation} />
       {parameters.length > 0 && <Parameters parameters={parameters} />}
       {body?.schema !== undefined && (
         <>
@@ -153,6 +154,24 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
         <Answer status={status} description={response.description} content={response.content ?? {}} />
       ))}
     </article>
+  );
+}
+
+/** The tokens that an operation of the operator API takes. */
+function Authorization({ operation: { security = [] } }: { operation: ApiOperation }) {
+  if (security.length === 0) return <></>;
+  const scopes = security.flatMap(({ apiToken = [] }) => apiToken);
+  const [scope] = scopes;
+  return (
+    <p>
+      Authorization: the operator token
+      {scope !== undefined && (
+        <>
+          , or an API token of the workspace with the scope <code>{scope}</code>
+        </>
+      )}
+      .
+    </p>
   );
 }
 
@@ -244,7 +263,7 @@ function curl({ method, path, operation }: Entry, origin: string): string {
   const address =
     origin + path.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.replace(/(?=[A-Z])/g, "_").toUpperCase()}`);
   const lines = [`curl ${method === "GET" ? "" : `-X ${method} `}"${address}"`];
-  if ((operation.security ?? []).length > 0) lines.push('-H "Authorization: Bearer $OPERATOR_TOKEN"');
+  if ((operation.security ?? []).length > 0) lines.push('-H "Authorization: Bearer $TOKEN"');
   const example = operation.requestBody?.content["application/json"]?.example;
   if (example !== undefined) lines.push('-H "Content-Type: application/json"', `-d '${JSON.stringify(example)}'`);
   return lines.join(" \\\n  ");

@@ -43,6 +43,7 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   email: z.string().meta({ description: "Of the member.", example: "jane@example.com" }),
   person_email: z.string().meta({ description: "Of the person.", example: "jane@example.com" }),
   key_id: idOf("key", "Of the key."),
+  token_id: idOf("tok", "Of the token."),
   rule_id: idOf("rule", "Of the rule."),
   signal_id: idOf("sig", "Of the signal."),
   destination_id: idOf("dst", "Of the destination."),
@@ -66,7 +67,8 @@ export function openApiDocument(operations: readonly Operation[]): ApiDocument {
         version: "1",
         description:
           "Accepts behavioural signals and account data over webhooks, authenticated by API keys in the path. The " +
-          "operator API is for the deployer's own systems: `Authorization: Bearer` with the Worker secret OPERATOR_TOKEN.",
+          "operator API takes `Authorization: Bearer` with the Worker secret OPERATOR_TOKEN, from the deployer's own " +
+          "systems, or with an API token of a workspace, from the workspace's programs.",
       },
       servers: [{ url: "/" }],
       tags: TAGS.map((name) => ({ name })),
@@ -75,6 +77,12 @@ export function openApiDocument(operations: readonly Operation[]): ApiDocument {
       components: {
         securitySchemes: {
           operator: { type: "http", scheme: "bearer", description: "The Worker secret OPERATOR_TOKEN." },
+          apiToken: {
+            type: "http",
+            scheme: "bearer",
+            description:
+              "An API token of the workspace in the path. The requirement of an operation names the scope that the token needs.",
+          },
         },
       },
       "x-error-codes": allCodes(),
@@ -100,10 +108,11 @@ function pathParameters(path: string): z.ZodObject {
 }
 
 function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObject {
-  const { method, tag, summary, description, body, bodyExample, query, schema, content, conflicts } = operation;
+  const { method, tag, summary, description, scope, body, bodyExample, query, schema, content, conflicts } = operation;
   const parameters = pathParameters(path);
   const errors: { [status: string]: string[] } = {
     "401": ["operator_unauthorized"],
+    "403": [scope === undefined ? "operator_only" : "insufficient_scope"],
     "429": ["rate_limited"],
   };
   if (Object.keys(parameters.shape).some((name) => name !== "plan_id")) errors["404"] = ["not_found"];
@@ -126,7 +135,7 @@ function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObjec
     operationId: method.toLowerCase() + pascalCase(path.slice("/operator".length)),
     summary,
     ...(description !== undefined && { description }),
-    security: [{ operator: [] }],
+    security: [{ operator: [] }, ...(scope === undefined ? [] : [{ apiToken: [scope] }])],
     requestParams: { path: parameters, ...(query !== undefined && { query }) },
     ...(body !== undefined && {
       requestBody: {

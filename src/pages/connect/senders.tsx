@@ -15,8 +15,9 @@ import {
   type Webhook,
   type WebhookKey,
 } from "../../domain/webhook-calls.ts";
+import { HiddenFields } from "../kit/actions.tsx";
 import { TextArea, TextField } from "../kit/forms.tsx";
-import { CopyText, Fact, FactList, Panel } from "../kit/parts.tsx";
+import { CopyText, Facts, Panel } from "../kit/parts.tsx";
 
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";
@@ -93,13 +94,7 @@ function StepPart({ part, id }: { part: Part; id: string }) {
     return folded === undefined ? text : <Folded summary={folded}>{text}</Folded>;
   }
   if ("program" in part) return <EventForm {...part} />;
-  return (
-    <FactList>
-      {Object.entries(part.settings).map(([name, value]) => (
-        <Fact name={name}>{value}</Fact>
-      ))}
-    </FactList>
-  );
+  return <Facts of={Object.entries(part.settings)} />;
 }
 
 function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
@@ -114,12 +109,10 @@ function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
 function EventForm({ status, program, query = {} }: Composer) {
   return (
     <form method="get" class="stack tight">
-      {Object.entries(query).map(([name, value]) => (
-        <input type="hidden" name={name} value={value} />
-      ))}
+      <HiddenFields fields={query} />
       <div class="pair">
-        <TextField name="status" label="Member status" value={status} autocomplete="off" />
-        <TextField name="program" label="Program name" value={program} autocomplete="off" />
+        <TextField name="status" label="Member status" value={status} />
+        <TextField name="program" label="Program name" value={program} />
       </div>
       <div class="row">
         <button>Update event</button>
@@ -245,7 +238,6 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
   const [webhook] = webhooksOf(setUp.origin, setUp);
   const { key, secret } = setUp;
   const noun = setUp.endpointType === "signal_staging" ? "signal" : "update";
-  const text = { autocomplete: "off", spellcheck: false, required: true };
   return (
     <div class="needs-script" id="test-call">
       <Panel title={`Send a test ${noun}`}>
@@ -263,20 +255,14 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
               hint="Stays in this browser."
               data-fill={KEY_PLACEHOLDER}
               placeholder="sk_…"
-              {...text}
+              code
+              required
             />
           )}
           {secret === SECRET_PLACEHOLDER && (
-            <TextField name="test-secret" label="Shared secret" data-fill={SECRET_PLACEHOLDER} {...text} />
+            <TextField name="test-secret" label="Shared secret" data-fill={SECRET_PLACEHOLDER} code required />
           )}
-          <TextArea
-            name="test-body"
-            label="Body"
-            value={JSON.stringify(webhook.body, null, 2)}
-            rows={8}
-            class="mono"
-            spellcheck={false}
-          />
+          <TextArea name="test-body" label="Body" value={JSON.stringify(webhook.body, null, 2)} rows={8} />
           <div class="row">
             <button>{`Send test ${noun}`}</button>
           </div>

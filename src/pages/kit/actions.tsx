@@ -16,6 +16,15 @@ export function Menu({ label, text = "…", children }: PropsWithChildren<{ labe
   );
 }
 
+/** A link that looks like a button. @param props.look further classes, such as `primary`. */
+export function LinkButton({ href, text, look = "" }: { href: string; text: string; look?: string }) {
+  return (
+    <a class={`button ${look}`.trim()} href={href}>
+      {text}
+    </a>
+  );
+}
+
 interface Question {
   /** Text of the button that asks the question. */
   label: Child;
@@ -28,6 +37,8 @@ interface Question {
   tone?: "danger" | "primary";
   /** Classes of the button that asks. */
   look?: string;
+  /** Hidden fields. */
+  fields?: Record<string, string>;
 }
 
 /**
@@ -41,6 +52,7 @@ export function Confirm({
   submit,
   tone = "danger",
   look = "button",
+  fields = {},
   children,
 }: PropsWithChildren<Question>) {
   return (
@@ -50,6 +62,7 @@ export function Confirm({
       </summary>
       <form method="post" action={action} class="confirm-body" data-once>
         <h2>{title}</h2>
+        <HiddenFields fields={fields} />
         {children}
         <div class="row">
           <button class={tone}>{submit}</button>
@@ -62,22 +75,34 @@ export function Confirm({
   );
 }
 
-/** A button that posts a form without fields. */
-export function PostButton({
-  action,
-  look = "",
-  fields = {},
-  label,
-  children,
-}: PropsWithChildren<{ action: string; look?: string; fields?: Record<string, string>; label?: string }>) {
+interface PostProps {
+  action: string;
+  text: string;
+  look?: string;
+  /** Hidden fields. */
+  fields?: Record<string, string>;
+  /** Names the button for screen readers. */
+  label?: string;
+}
+
+/** A button that posts a form without visible fields. */
+export function PostButton({ action, text, look = "", fields = {}, label }: PostProps) {
   return (
     <form method="post" action={action} data-once>
+      <HiddenFields fields={fields} />
+      <button class={look} aria-label={label}>
+        {text}
+      </button>
+    </form>
+  );
+}
+
+export function HiddenFields({ fields }: { fields: Record<string, string> }) {
+  return (
+    <>
       {Object.entries(fields).map(([name, value]) => (
         <input type="hidden" name={name} value={value} />
       ))}
-      <button class={look} aria-label={label}>
-        {children}
-      </button>
-    </form>
+    </>
   );
 }

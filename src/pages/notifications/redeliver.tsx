@@ -1,19 +1,19 @@
 /** "Deliver again": sends everything that failed since a time, after showing how many deliveries that is. */
-import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
 import { time as timeSchema } from "../../http/fields.ts";
 import { DELIVERIES_KEPT } from "../../limits.ts";
 import type { Redelivery } from "../../notifications/destination-calls.ts";
 import { redeliver } from "../../workspace/manage-destinations.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { PostButton } from "../kit/actions.tsx";
+import { LinkButton, PostButton } from "../kit/actions.tsx";
 import { counted, exactTime, grouped } from "../kit/format.ts";
-import { Choice, FormEnd, FormErrors, TextField } from "../kit/forms.tsx";
-import { Empty, Notice, PageHead, Panel } from "../kit/parts.tsx";
+import { Choices, Form, FormErrors, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Empty, Notice, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { destinationsCall, notificationsPath, problemText, withDestination } from "./notification-parts.tsx";
+import { destinationsCall, problemText, withDestination } from "./notification-parts.tsx";
 
 const PRESETS = [
   { label: "Last hour", hours: 1 },
@@ -27,153 +27,133 @@ export const redeliverPages = pages
   .createApp()
   .get(
     "/:id/again",
-    withDestination((c, destination) => choicePage(c, destination)),
+    withDestination((c, destination) => redeliverPage(c, destination)),
   )
   .post(
     "/:id/again",
     readForm(),
     withDestination(async (c, destination) => {
       const since = timeSchema.safeParse(formText(c.get("form"), "since"));
-      if (!since.success) return choicePage(c, destination, "Choose a time.", 422);
+      if (!since.success) return redeliverPage(c, destination, "Choose a time.", 422);
       const repeated = await redeliver(destinationsCall(c), destination.id, Date.parse(since.data));
-      if (!repeated.ok) return choicePage(c, destination, problemText(repeated.refusal), 409);
+      if (!repeated.ok) return redeliverPage(c, destination, problemText(repeated.refusal), 409);
       const isAny = repeated.value.requeued > 0;
       return done(c, `settings/notifications/${destination.id}`, isAny ? "delivered_again" : "nothing_delivered_again");
     }),
   );
 
-interface Choosable {
-  label: string;
-  sinceMs: number;
-  failed: Redelivery;
-  isUsual: boolean;
-}
-
 /** @param refused why the last attempt did nothing. */
-async function choicePage(c: Context<PagesEnv>, destination: Destination, refused?: string, status?: 409 | 422) {
-  const base = notificationsPath(c);
+async function redeliverPage(c: Ctx, destination: Destination, refused?: string, status?: 409 | 422) {
+  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
   const typed = c.req.query("since") ?? "";
-  const { data: since } = timeSchema.safeParse(`${typed}:00Z`);
-  const typedMs = since === undefined ? [] : [Date.parse(since)];
-  const nowMs = Date.now();
-  const presets = PRESETS.map(({ label, hours }) => {
-    return { label, sinceMs: nowMs - hours * 3_600_000, isUsual: hours === USUAL_HOURS && since === undefined };
-  });
-  const typedChoices = typedMs.map((sinceMs) => ({ label: `Since ${exactTime(sinceMs)}`, sinceMs, isUsual: true }));
-  const object = destinationsOf(c.env, c.get("workspace").id);
-  const choices = await Promise.all(
-    [...presets, ...typedChoices].map(async (choice) => {
-      const failed = await object.failedSince(destination.id, choice.sinceMs);
-      return failed === null ? [] : [{ ...choice, failed }];
-    }),
-  );
-  const error = typed !== "" && since === undefined ? "Enter a date and a time." : undefined;
-  const view = { path: `${base}/${destination.id}`, destination, choices: choices.flat(), typed, error, refused };
+  const { data: typedTime } = timeSchema.safeParse(`${typed}:00Z`);
+  const error = typed !== "" && typedTime === undefined ? "Enter a date and a time." : undefined;
+  const isActive = destination.state === "active";
+  const choices = await readChoices(c, destination.id, typedTime);
   return page(
     c,
-    { title: "Deliver again", section: "notifications", status: status ?? (error === undefined ? 200 : 422) },
-    <>
-      <PageHead
-        title="Deliver again"
-        crumbs={[<a href={base}>Notifications</a>, <a href={view.path}>{destination.name}</a>]}
-      >
-        Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.
-      </PageHead>
-      <ChoiceView {...view} />
-    </>,
+    {
+      section: "notifications",
+      title: "Deliver again",
+      crumbs: [[destination.name, path]],
+      intro:
+        "Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.",
+      status: status ?? (error === undefined ? 200 : 422),
+    },
+    isActive ? (
+      <>
+        <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was sent" />
+        <Failed path={path} choices={choices} typed={typed} error={error} />
+      </>
+    ) : (
+      <Inactive path={path} />
+    ),
   );
 }
 
-interface Props {
+interface Choosable {
+  label: string;
+  since: string;
+  failed: Redelivery;
+  isChosen: boolean;
+}
+
+/** @param typedTime a time of the viewer's own, in ISO 8601. */
+async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<Choosable[]> {
+  const nowMs = Date.now();
+  const presets = PRESETS.map(({ label, hours }) => {
+    const since = new Date(nowMs - hours * 3_600_000).toISOString();
+    return { label, since, isChosen: hours === USUAL_HOURS && typedTime === undefined };
+  });
+  const typed = (typedTime === undefined ? [] : [typedTime]).map((since) => {
+    return { label: `Since ${exactTime(Date.parse(since))}`, since, isChosen: true };
+  });
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const choices = [...presets, ...typed].map(async (choice) => {
+    const failed = await object.failedSince(destinationId, Date.parse(choice.since));
+    return failed === null ? [] : [{ ...choice, failed }];
+  });
+  return (await Promise.all(choices)).flat();
+}
+
+interface FailedProps {
   /** Path of the destination's page. */
   path: string;
-  destination: Destination;
   choices: readonly Choosable[];
-  /** A time of the viewer's own, as typed. */
   typed: string;
   error: string | undefined;
-  refused: string | undefined;
 }
 
-function ChoiceView({ path, destination, choices, typed, error, refused }: Props) {
-  const isActive = destination.state === "active";
-  const isAny = choices.some(({ failed }) => failed.requeued > 0);
+function Failed({ path, choices, typed, error }: FailedProps) {
+  if (choices.every(({ failed }) => failed.requeued === 0)) {
+    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => reasonsText(failed))} />;
+  }
   return (
     <>
-      {!isActive && <Inactive path={path} />}
-      <FormErrors errors={isActive && refused !== undefined ? [refused] : []} title="Nothing was sent" />
-      {isActive && !isAny && (
-        <Empty title="No failed deliveries">
-          <p>{choices.slice(-1).map(({ failed }) => reasonsText(failed))}</p>
-        </Empty>
-      )}
-      {isActive && isAny && (
-        <>
-          <Panel title="Failed deliveries">
-            <form method="post" action={`${path}/again`} class="form" data-once>
-              <fieldset class="field" aria-label="Failed in">
-                {choices.map(({ label, sinceMs, failed, isUsual }) => (
-                  <Choice
-                    group="since"
-                    name="since"
-                    value={new Date(sinceMs).toISOString()}
-                    label={label}
-                    hint={numbersText(failed)}
-                    checked={isUsual}
-                  />
-                ))}
-              </fieldset>
-              <FormEnd submit="Deliver again" cancel={path} />
-            </form>
-          </Panel>
-          <AnotherTime path={path} typed={typed} error={error} />
-        </>
-      )}
+      <Panel>
+        <Form action={`${path}/again`} submit="Deliver again" cancel={path}>
+          <Choices
+            legend="Failed deliveries"
+            name="since"
+            group="since"
+            options={choices.map(({ label, since, failed }) => ({ label, value: since, hint: numbersText(failed) }))}
+            value={choices.find(({ isChosen }) => isChosen)?.since ?? ""}
+          />
+        </Form>
+      </Panel>
+      <Panel title="Another time">
+        <form method="get" action={`${path}/again`} class="form">
+          <TextField
+            name="since"
+            label="Failed since"
+            hint={
+              <>
+                Time zone: <span data-zone-of="since">UTC</span>
+              </>
+            }
+            type="datetime-local"
+            data-local-time
+            value={typed}
+            error={error}
+          />
+          <div class="row">
+            <button>Count</button>
+          </div>
+        </form>
+      </Panel>
     </>
   );
 }
 
-function Inactive({ path }: Pick<Props, "path">) {
+function Inactive({ path }: Pick<FailedProps, "path">) {
   return (
     <>
-      <Notice tone="warn" title="Nothing can be sent now">
-        <p>{problemText("destination_not_active")}</p>
-      </Notice>
+      <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
       <div class="row">
-        <PostButton action={`${path}/resume`} look="primary">
-          Resume
-        </PostButton>
-        <a class="button" href={path}>
-          Cancel
-        </a>
+        <PostButton action={`${path}/resume`} look="primary" text="Resume" />
+        <LinkButton href={path} text="Cancel" />
       </div>
     </>
-  );
-}
-
-/** Adds a choice with a time of the viewer's own. */
-function AnotherTime({ path, typed, error }: Pick<Props, "path" | "typed" | "error">) {
-  return (
-    <Panel title="Another time">
-      <form method="get" action={`${path}/again`} class="form">
-        <TextField
-          name="since"
-          label="Failed since"
-          hint={
-            <>
-              Time zone: <span data-zone-of="since">UTC</span>
-            </>
-          }
-          type="datetime-local"
-          data-local-time
-          value={typed}
-          error={error}
-        />
-        <div class="row">
-          <button>Count</button>
-        </div>
-      </form>
-    </Panel>
   );
 }
 

@@ -1,5 +1,4 @@
 /** Mapping rules as a file: the export, and the import, which shows its changes first and is done as a whole. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { readAllRules } from "../../control/rule-changes.ts";
 import { cut } from "../../domain/text.ts";
@@ -16,12 +15,13 @@ import {
   type RuleImportStep,
 } from "../../workspace/import-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { HiddenFields, LinkButton } from "../kit/actions.tsx";
 import { counted } from "../kit/format.ts";
 import { FormErrors, TextArea } from "../kit/forms.tsx";
-import { Badge, Notice, PageHead, Stat, Stats } from "../kit/parts.tsx";
+import { Badge, Notice, Stat, Stats } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { formText, contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
@@ -78,7 +78,7 @@ export const ruleFilePages = pages
     return preview(plan, why === "rules_changed" ? why : null);
   });
 
-function rulesPath(c: Context<PagesEnv>): string {
+function rulesPath(c: Ctx): string {
   return `${workspacePath(c)}/rules`;
 }
 
@@ -90,17 +90,9 @@ async function importedText(form: FormData): Promise<string> {
   return text || formText(form, "text");
 }
 
-function importPage(c: Context<PagesEnv>, status: 200 | 409 | 422, content: Child): Promise<Response> {
-  return page(
-    c,
-    { title: "Import mapping rules", section: "rules", status },
-    <>
-      <PageHead title="Import mapping rules" crumbs={[<a href={rulesPath(c)}>Mapping rules</a>]}>
-        Use an export of this or another workspace.
-      </PageHead>
-      {content}
-    </>,
-  );
+function importPage(c: Ctx, status: 200 | 409 | 422, content: Child): Promise<Response> {
+  const intro = "Use an export of this or another workspace.";
+  return page(c, { section: "rules", title: "Import mapping rules", crumbs: [], intro, status }, content);
 }
 
 interface FormProps {
@@ -113,7 +105,7 @@ interface FormProps {
 function ImportForm({ base, text = "", problems = [] }: FormProps) {
   const isInvalid = problems.length > 0;
   const isKept = text.length <= KEPT_CHARACTERS;
-  const errors = problems.slice(0, SHOWN_RULES).map(problemText);
+  const errors: Child[] = problems.slice(0, SHOWN_RULES).map((problem) => <Problem problem={problem} />);
   if (problems.length > SHOWN_RULES) errors.push(`${counted(problems.length - SHOWN_RULES, "more rule")} with errors.`);
   if (!isKept) errors.push("The file is too large to be shown here. Fix it and choose it again.");
   return (
@@ -126,7 +118,6 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
         hint="Rules with a known id, or else a known name, are changed. Others are added. Rules not in the file stay."
         value={isKept ? text : ""}
         rows={isInvalid ? 16 : 6}
-        spellcheck={false}
         autofocus={isInvalid}
       />
       <div>
@@ -136,10 +127,19 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
   );
 }
 
-function problemText({ index, name, messages }: FileProblem): string {
-  const text = messages.map((message) => cut(message, 200)).slice(0, 5);
-  if (index !== null) text.unshift(`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`);
-  return text.join(" ");
+function Problem({ problem: { index, name, messages } }: { problem: FileProblem }) {
+  const texts = messages.map((message) => cut(message, 300)).slice(0, 5);
+  if (index === null) return <>{texts.join(" ")}</>;
+  return (
+    <>
+      {`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`}
+      <ul>
+        {texts.map((text) => (
+          <li>{text}</li>
+        ))}
+      </ul>
+    </>
+  );
 }
 
 function FileField({ label, ...input }: { label: string; autofocus?: boolean; required?: boolean }) {
@@ -205,9 +205,7 @@ function ImportPreview(props: PreviewProps) {
         {canBeDone(plan) && listed.length > 0 && (
           <ConfirmImport {...props} label={`Import ${counted(listed.length, "rule")}`} />
         )}
-        <a class="button" href={`${base}/import`}>
-          Choose another file
-        </a>
+        <LinkButton href={`${base}/import`} text="Choose another file" />
       </div>
     </>
   );
@@ -231,9 +229,7 @@ function StepDetails({ step }: { step: ShownStep }) {
 function ConfirmImport({ base, text, fingerprint, plan, label }: PreviewProps & { label: string }) {
   return (
     <form method="post" action={`${base}/import`} enctype="multipart/form-data" data-once class="stack">
-      <input type="hidden" name="do" value="import" />
-      <input type="hidden" name="rules_version" value={String(plan.rulesVersion)} />
-      <input type="hidden" name="fingerprint" value={fingerprint} />
+      <HiddenFields fields={{ do: "import", rules_version: String(plan.rulesVersion), fingerprint }} />
       {text.length > KEPT_CHARACTERS ? (
         <FileField label="Choose the file again: it is too large to be kept on this page" required />
       ) : (

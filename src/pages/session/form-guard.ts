@@ -1,9 +1,8 @@
 /** Refuses forms of other sites, and limits how often one network signs in and one person changes something. */
-import type { Context } from "hono";
 import { csrf } from "hono/csrf";
 import { hasMostChangesOfADay } from "../../control/audit.ts";
-import { errorText, logEvent } from "../../platform/log.ts";
-import { byMember, clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
+import { isWithin } from "../../http/auth-failures.ts";
+import { byMember, clientNetwork, pages, type Ctx } from "../pages-env.ts";
 import { problemPage } from "./refusal-pages.tsx";
 
 const METHODS = ["GET", "HEAD", "POST"];
@@ -54,16 +53,6 @@ export const limitForms = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-function hasMostChanges(c: Context<PagesEnv>): Promise<boolean> {
+function hasMostChanges(c: Ctx): Promise<boolean> {
   return hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c));
-}
-
-/** A limiter that fails lets everybody pass: sign-in is safe without it, and members are known. */
-async function isWithin(limiter: RateLimit, key: string): Promise<boolean> {
-  try {
-    return (await limiter.limit({ key })).success;
-  } catch (error) {
-    logEvent("limiter_failed", { error: errorText(error) });
-    return true;
-  }
 }

@@ -1,8 +1,7 @@
 /** Pages that explain a failed sign-in or a refused form. */
-import type { Context } from "hono";
-import { PERSON_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
-import type { PagesEnv } from "../pages-env.ts";
+import type { Ctx } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
 
 interface Problem {
@@ -63,14 +62,14 @@ const PROBLEMS = {
   forms_day: {
     status: 429,
     title: "Too many changes in 24 hours",
-    text: `Nothing was saved. One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
+    text: `Nothing was saved. One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
 } as const satisfies Record<string, Problem>;
 
 export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
 
-export function problemPage(c: Context<PagesEnv>, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
+export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
   const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
   const isForm = problem.startsWith("forms_");
   c.get("logFields")["code"] = isForm ? "forms_limited" : problem;
@@ -84,7 +83,7 @@ export function problemPage(c: Context<PagesEnv>, problem: keyof typeof PROBLEMS
  *
  * @param action path to send the form to again; it holds no API key.
  */
-export async function sessionEndedPage(c: Context<PagesEnv>, action: string): Promise<Response> {
+export async function sessionEndedPage(c: Ctx, action: string): Promise<Response> {
   const form = await readStrangersForm(c);
   const title = "Your session has ended";
   const signIn = (

@@ -1,19 +1,24 @@
 /**
- * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update wins.
- * So any order of delivery gives the same account, as long as the account has room for every update.
+ * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update wins, and
+ * any update wins over group calls. So any order of delivery gives the same account, as long as the account has room for every update.
+ *
+ * An account has the sum of its members' scores. Whoever changes a person reports it here, in the same transaction.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../domain/accounts/payload-template.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
-import { insertRow } from "../../platform/sql-row.ts";
+import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
 import type { AccountChangeRow, AccountRow } from "../schema.ts";
+import type { ScoreNews } from "../state/raise-events.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
 
 export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
 const ATTRIBUTE_PREFIX = "attributes.";
+/** Values of an account that group calls may set. */
+const GROUP_ATTRIBUTES_MAX = 100;
 
 interface Value {
   /** JSON with sorted keys: the same text is the same value. */
@@ -24,25 +29,43 @@ interface Value {
 }
 
 interface Stored {
-  /** Null: the account is not stored yet. */
-  id: number | null;
+  /** The stored row; null: the account is not stored yet. */
+  row: AccountRow | null;
   /** By target. */
   values: Map<string, Value>;
   bytes: number;
-  firstSeen: number;
-  lastSeen: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
   hasChanged: boolean;
 }
 
+/** @param name JSON; a long name is left out. */
+const READ_SUMS = `SELECT id, score, people, first_seen, last_seen, claims = '{}' AS is_bare,
+  CASE WHEN length(name) <= 1000 THEN name END AS name FROM accounts WHERE external_id = ?`;
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
-  VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
+  VALUES (?1, '{}', '{}', ?2, ?2) RETURNING *`;
 
-const WRITE = `UPDATE accounts SET ${ACCOUNT_FIELDS.map((field) => `${field} = ?`).join(", ")},
-  attributes = ?, claims = ?, first_seen = ?, last_seen = ? WHERE id = ?`;
+/** What a person brings to their account. */
+interface Member {
+  account: string | null;
+  score: number;
+  last_seen: number;
+  last_day: number;
+}
+
+/** Changes of an account by its members. */
+interface MemberChange {
+  score: number;
+  people: number;
+  /** When a member was last seen, if that is a later day than before, else 0. */
+  seenMs: number;
+}
 
 export class Accounts {
   readonly #sql: SqlStorage;
   readonly #byExternalId = new Map<string, Stored>();
+  /** By external id. */
+  readonly #memberChanges = new Map<string, MemberChange>();
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -56,32 +79,106 @@ export class Accounts {
     const refusal = updateRefusal(account.bytes, account.values, { sent, taken });
     if (refusal !== null) return refusal;
 
-    account.id ??= this.#create(record.externalId, claim.receivedAtMs);
-    account.hasChanged = true;
-    account.firstSeen = Math.min(account.firstSeen, claim.receivedAtMs);
-    account.lastSeen = Math.max(account.lastSeen, claim.receivedAtMs);
+    const { id } = this.#see(account, record.externalId, claim);
     for (const field of ACCOUNT_FIELDS) {
-      const value = sent.get(field);
-      if (value !== undefined) this.#remember(account.id, account.values.get(field), field, value);
+      const [value, last] = [sent.get(field), account.values.get(field)];
+      // No update has set a value of a group call, so the field has no history yet.
+      if (value !== undefined) this.#remember(id, last?.claim.by === "group" ? undefined : last, field, value);
     }
     for (const [target, value] of taken) setValue(account, target, value);
     return null;
   }
 
-  /** Writes each account that the batch has changed, once. */
-  write(): void {
-    for (const { id, values, firstSeen, lastSeen, hasChanged } of this.#byExternalId.values()) {
-      if (!hasChanged) continue;
-      this.#sql.exec(
-        WRITE,
-        ...ACCOUNT_FIELDS.map((field) => values.get(field)?.text ?? null),
-        attributesText(values),
-        JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
-        firstSeen,
-        lastSeen,
-        id,
-      );
+  /** Sets the values of a group call, except values that an account update has set. Values without room are left out. */
+  setTraits(record: AccountRecord, order: ValueClaim): void {
+    const claim: ValueClaim = { ...order, by: "group" };
+    const account = this.#account(record.externalId, claim.receivedAtMs);
+    const taken = new Map(
+      [...valuesSent(record, claim)].filter(([target]) => {
+        const last = account.values.get(target);
+        return last === undefined || (last.claim.by === "group" && isLater(claim, last.claim));
+      }),
+    );
+    const attributes = [...account.values.values()].filter(({ claim: { by } }) => by === "group").length;
+    if (taken.size === 0 || attributes + taken.size > GROUP_ATTRIBUTES_MAX) return;
+    if (updateRefusal(account.bytes, account.values, { sent: taken, taken }) !== null) return;
+    this.#see(account, record.externalId, claim);
+    for (const [target, value] of taken) setValue(account, target, value);
+  }
+
+  /** Notes how a person has changed. @param before null: a new person. @param now null: the person is deleted. */
+  changeMember(before: Member | null, now: Member | null): void {
+    if (before?.account === now?.account && now !== null && before !== null) {
+      const seenMs = now.last_day > before.last_day ? now.last_seen : 0;
+      if (now.score !== before.score || seenMs > 0) this.#addChange(now.account, now.score - before.score, 0, seenMs);
+      return;
     }
+    if (before !== null) this.#addChange(before.account, -before.score, -1, 0);
+    if (now !== null) this.#addChange(now.account, now.score, 1, now.last_seen);
+  }
+
+  /** Writes each account that has changed, once. @param news null: nobody wants notifications. */
+  write(news: ScoreNews | null): void {
+    for (const [externalId, account] of this.#byExternalId) {
+      if (account.hasChanged && !this.#memberChanges.has(externalId)) this.#addChange(externalId, 0, 0, 0);
+    }
+    for (const [externalId, change] of this.#memberChanges) this.#write(externalId, change, news);
+    this.#memberChanges.clear();
+    this.#byExternalId.clear();
+  }
+
+  #write(externalId: string, { score, people, seenMs }: MemberChange, news: ScoreNews | null): void {
+    const [before] = this.#sql.exec<SumsRow>(READ_SUMS, externalId);
+    const account = this.#byExternalId.get(externalId);
+    const values = account?.hasChanged === true ? valueColumns(account.values) : {};
+    const seen = [seenMs, account?.hasChanged === true ? account.lastSeenMs : 0];
+    if (before === undefined) {
+      const times = { first_seen: seenMs, last_seen: seenMs };
+      if (people > 0) {
+        insertRow(this.#sql, "accounts", {
+          external_id: externalId,
+          attributes: "{}",
+          claims: "{}",
+          ...times,
+          score,
+          people,
+        });
+      }
+    } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && account?.hasChanged !== true) {
+      this.#sql.exec("DELETE FROM accounts WHERE id = ?", before.id);
+    } else {
+      const { is_bare: _bare, name: _name, ...stored } = before;
+      updateRow<Partial<AccountRow>>(this.#sql, "accounts", ["id"], stored, {
+        ...stored,
+        ...values,
+        first_seen: Math.min(before.first_seen, account?.firstSeenMs ?? before.first_seen),
+        last_seen: Math.max(before.last_seen, ...seen),
+        score: before.score + score,
+        people: before.people + people,
+      });
+    }
+    if (score === 0) return;
+    const from = before?.score ?? 0;
+    news?.accountChanged({ external_id: externalId, name: nameOf(before?.name ?? null), score: from + score }, from);
+  }
+
+  #addChange(externalId: string | null, score: number, people: number, seenMs: number): void {
+    if (externalId === null) return;
+    const change = this.#memberChanges.get(externalId) ?? { score: 0, people: 0, seenMs: 0 };
+    this.#memberChanges.set(externalId, {
+      score: change.score + score,
+      people: change.people + people,
+      seenMs: Math.max(change.seenMs, seenMs),
+    });
+  }
+
+  /** Notes an update of the account, which is created if it is new. */
+  #see(account: Stored, externalId: string, { receivedAtMs }: ValueClaim): AccountRow {
+    account.row ??= this.#sql.exec<AccountRow>(CREATE, externalId, receivedAtMs).one();
+    account.hasChanged = true;
+    account.firstSeenMs = Math.min(account.firstSeenMs, receivedAtMs);
+    account.lastSeenMs = Math.max(account.lastSeenMs, receivedAtMs);
+    return account.row;
   }
 
   /** Adds an update to the history of a field: at the end if it changes the latest value, or in its place if it arrived late. */
@@ -102,7 +199,7 @@ export class Accounts {
   #read(externalId: string): Stored | undefined {
     const row = this.#sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId).toArray()[0];
     if (row === undefined) return undefined;
-    const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeen: row.last_seen };
+    const account = { ...emptyAccount(externalId, row.first_seen), row, lastSeenMs: row.last_seen };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
     for (const [target, claim] of Object.entries(JSON.parse(row.claims) as ValueClaims)) {
       const text = isField(target) ? row[target] : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
@@ -110,15 +207,27 @@ export class Accounts {
     }
     return account;
   }
+}
 
-  #create(externalId: string, atMs: number): number {
-    return this.#sql.exec<{ id: number }>(CREATE, externalId, atMs).one().id;
-  }
+type SumsRow = Pick<AccountRow, "id" | "score" | "people" | "first_seen" | "last_seen" | "name"> & { is_bare: number };
+
+function valueColumns(values: ReadonlyMap<string, Value>): Partial<AccountRow> {
+  return {
+    ...Object.fromEntries(ACCOUNT_FIELDS.map((field) => [field, values.get(field)?.text ?? null])),
+    attributes: attributesText(values),
+    claims: JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
+  };
+}
+
+/** The name of an account in notifications and lists. @param json of the stored name; null: there is none, or it is long. */
+export function nameOf(json: string | null): string | null {
+  const name: unknown = json === null ? null : JSON.parse(json);
+  return name === null || typeof name === "string" ? name : String(json);
 }
 
 function emptyAccount(externalId: string, atMs: number): Stored {
   const bytes = Buffer.byteLength(externalId);
-  return { id: null, values: new Map(), bytes, firstSeen: atMs, lastSeen: atMs, hasChanged: false };
+  return { row: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
 }
 
 /** The values of an update, by target. */
@@ -136,9 +245,10 @@ function toValue(target: string, text: string, claim: ValueClaim): Value {
   return { text, claim, bytes: valueBytes(target, text, JSON.stringify(claim)) };
 }
 
+/** Whether an account update sets a value: it is the latest, or the value comes from a group call. */
 function isNews(account: Stored, target: string, claim: ValueClaim): boolean {
   const last = account.values.get(target);
-  return last === undefined || isLater(claim, last.claim);
+  return last === undefined || last.claim.by === "group" || isLater(claim, last.claim);
 }
 
 function setValue(account: Stored, target: string, value: Value): void {
@@ -164,9 +274,10 @@ function attributesText(values: ReadonlyMap<string, Value>): string {
 // a new value before; within a run of repeats, the history goes there and back; if the next change has the same value, that change moves
 // back in time. If no value was sent more than twice, the history is the same for any order of delivery.
 
-/** The update that set a value. */
+/** The signal that set a value: an account update, or a group call. */
 interface ValueClaim extends ReceivedOrder {
   signalId: string;
+  by?: "group";
 }
 
 interface FieldOfAccount {

@@ -5,6 +5,7 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { withoutPerson } from "../../domain/events/workspace-event.ts";
+import { Accounts } from "../accounts/accounts.ts";
 import { hashOfName } from "../../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
@@ -28,7 +29,7 @@ import {
   type VisitorNames,
 } from "../people/identities.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
-import type { DeadLetterRow, DeletionRow } from "../schema.ts";
+import type { DeadLetterRow, DeletionRow, PersonRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
@@ -62,7 +63,10 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   const askedAtMs = freeMomentMs(sql, nowMs);
   const hash = hashOfName({ kind: "email", value: email });
   const last = findJob(sql, "email_hash", hash);
-  const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
+  const [person] = sql.exec<DeletedPerson>(
+    "SELECT id, recent, account, score, last_seen, last_day FROM people WHERE email = ?",
+    email,
+  );
   if (last?.finished_at === null && person === undefined) searchAgain(sql, last, email, askedAtMs);
   else {
     if (person !== undefined) removePerson(sql, person, askedAtMs);
@@ -167,10 +171,16 @@ function endDeletions(sql: SqlStorage, nowMs: number): void {
   if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${IS_DONE_HERE}`, nowMs);
 }
 
+type DeletedPerson = Pick<PersonRow, "id" | "recent" | "account" | "score" | "last_seen" | "last_day">;
+
 /** Removes the person and remembers their ids. Lines and claims still have the person's number, which is never used again. */
-function removePerson(sql: SqlStorage, { id, recent }: { id: number; recent: string }, atMs: number): void {
+function removePerson(sql: SqlStorage, person: DeletedPerson, atMs: number): void {
+  const { id, recent } = person;
   insertEntries(sql, personList(id), readEntries(recent));
   sql.exec("DELETE FROM people WHERE id = ?", id);
+  const accounts = new Accounts(sql);
+  accounts.changeMember(person, null);
+  accounts.write(null);
   const claims = sql.exec("SELECT key, at FROM identities WHERE person_id = ? ORDER BY at, ordinal", id);
   const ids = [...claims.raw<[key: ArrayBuffer, at: number]>()];
   const sinceMs = new Map(ids.map(([key, at]) => [hashOfName(visitorOfKey(key)), at] as const));
@@ -207,15 +217,14 @@ class DeletionStep {
     this.#job = { ...job };
     this.#nowMs = nowMs;
     this.#blanking = new Blanking(state);
-    this.#people = new People(state);
+    this.#people = new People(state, nowMs);
   }
 
   take(): void {
-    const { sql, raised, signals, held } = this.#state;
+    const { sql, signals, held } = this.#state;
     while (this.#budget > 0 && this.#job.email !== null) this.#takePortion();
     this.#blanking.write();
     writeAndRecount(this.#state, this.#people);
-    raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
     updateRow(sql, "deletions", ["id"], this.#before, this.#job);
     signals.flush();

@@ -2,6 +2,7 @@
  * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. The functions below decide what
  * a deletion, a purge and retention leave of a line.
  */
+import type { Occurred } from "../../domain/signal/occurred-at.ts";
 import type { LineStatus, SignalKind } from "../../domain/signal/signal.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
@@ -18,6 +19,7 @@ export interface Owner {
 export interface Facts {
   admission: Admission;
   recordedAtMs: number;
+  occurred: Occurred;
   kind: SignalKind;
   /** `released`: a held signal that is recorded elsewhere now, or a line that retention dropped, which has no id. */
   status: LineStatus;
@@ -91,6 +93,7 @@ function withoutPerson({ admission, recordedAtMs, kind, status, event, deletedAt
   return {
     admission: { id, keyId, endpoint, verdict, ordinal, signalLimit, receivedAtMs, periodStartMs, periodEndMs },
     recordedAtMs,
+    occurred: { ms: receivedAtMs, from: "received" },
     kind,
     status,
     event,

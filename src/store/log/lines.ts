@@ -3,8 +3,9 @@
  * is a number or a text; segments and the head store these cells.
  */
 import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
+import { OCCURRED_FROM } from "../../domain/signal/occurred-at.ts";
 import { ENDPOINT_TYPES, LINE_STATUSES, SIGNAL_KINDS, type LineStatus } from "../../domain/signal/signal.ts";
-import { TRAIT_NAMES, type Traits } from "../../domain/signal/traits.ts";
+import { PERSON_FIELDS, type Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol/stored-signals.ts";
 import type { Facts, ListingId } from "./line.ts";
@@ -58,6 +59,8 @@ export const COLUMNS = [
   { name: "pathSource", is: "text", write: ({ admission }) => admission.pathSource ?? 0 },
   { name: "idempotencyKey", is: "text", write: ({ admission }) => admission.idempotencyKey ?? 0 },
   { name: "listedBy", is: "number", write: ({ listedBy }) => listedByCode(listedBy) },
+  { name: "occurredBefore", is: "number", write: ({ admission, occurred }) => admission.receivedAtMs - occurred.ms },
+  { name: "occurredFrom", is: "number", write: ({ occurred }) => OCCURRED_FROM.indexOf(occurred.from) },
 ] as const satisfies readonly Column[];
 
 export type ColumnName = (typeof COLUMNS)[number]["name"];
@@ -88,6 +91,10 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
   return {
     admission,
     recordedAtMs: receivedAtMs + number("recordedAfter"),
+    occurred: {
+      ms: receivedAtMs - number("occurredBefore"),
+      from: OCCURRED_FROM[number("occurredFrom")] ?? "received",
+    },
     kind: SIGNAL_KINDS[number("kind")] ?? "signal",
     status: statusOf(cell("status")),
     event: text("event"),
@@ -131,7 +138,7 @@ function listedByCode(ids: readonly ListingId[]): number {
 
 /** Traits are one JSON text, so that a new trait needs no migration of stored lines. */
 function writeTraits(traits: Traits): Cell {
-  return TRAIT_NAMES.some((trait) => traits[trait] !== undefined) ? JSON.stringify(traits) : 0;
+  return PERSON_FIELDS.some((field) => traits[field] !== undefined) ? JSON.stringify(traits) : 0;
 }
 
 function readTraits(cell: Cell): Traits {
@@ -155,6 +162,9 @@ const LETTERS = "padghr";
 export function statusLetter(status: LineStatus): string {
   return LETTERS[LINE_STATUSES.indexOf(status)] ?? "p";
 }
+
+/** A column that is younger than the segment: absent in all lines. */
+const ABSENT_COLUMN = packColumn([0], "number");
 
 interface LinesColumn {
   is: Column["is"];
@@ -229,10 +239,10 @@ export class Lines {
   }
 
   static unpack(bytes: ArrayBuffer): Lines {
-    const { length, columns } = unpackColumns(bytes, COLUMNS.length);
+    const { length, columns } = unpackColumns(bytes);
     return new Lines(
       length,
-      columns.map((packed, place) => ({ is: COLUMNS[place]?.is ?? "number", packed, cells: null })),
+      COLUMNS.map(({ is }, place) => ({ is, packed: columns[place] ?? ABSENT_COLUMN, cells: null })),
     );
   }
 

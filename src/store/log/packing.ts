@@ -153,9 +153,13 @@ function readTexts(packed: PackedColumn): Cell[] {
   return cells;
 }
 
+/** Columns of segments that do not say how many they have. Later segments begin with the negative number of their columns. */
+const FIRST_COLUMNS = 28;
+
 /** Packs all columns of `length` lines. */
 export function packColumns(columns: readonly PackedColumn[], length: number): Uint8Array {
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
+  rest.number(-columns.length);
   rest.number(length);
   for (const { stored, numbers, ids, uuids, texts } of columns) {
     for (const count of [stored, numbers.length, ids.length, uuids.length, texts.length]) rest.number(count);
@@ -170,10 +174,11 @@ export function packColumns(columns: readonly PackedColumn[], length: number): U
 }
 
 /** Does not unpack the cells of the columns: most readers need a few columns. */
-export function unpackColumns(bytes: ArrayBuffer, count: number): { length: number; columns: PackedColumn[] } {
+export function unpackColumns(bytes: ArrayBuffer): { length: number; columns: PackedColumn[] } {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const [numbers, uuids] = [new ByteReader(rest), new ByteReader(raw)];
-  const length = numbers.number();
+  const first = numbers.number();
+  const [count, length] = first < 0 ? [-first, numbers.number()] : [FIRST_COLUMNS, first];
   const sizes = Array.from({ length: count }, () => ({
     stored: numbers.number(),
     numbers: numbers.number(),

@@ -8,8 +8,7 @@
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import { isAboutEvent, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { isAboutEvent, type CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
@@ -22,7 +21,7 @@ import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { People } from "./people.ts";
 import { writeAndRecount } from "./recount.ts";
-import { evaluateStored } from "./scoring.ts";
+import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
 import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
 import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./identities.ts";
 
@@ -92,7 +91,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       return (work.isRepeated = true);
     }
     const nowMs = Date.now();
-    const people = new People(state);
+    const people = new People(state, nowMs);
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
     const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
     // Lines of an id without an owner wait for the id's next owner.
@@ -227,7 +226,7 @@ class Linking {
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(facts, admission) : null;
+    const owner = isOpen ? this.#people.ownerOf(facts, admission, facts.occurred.ms) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);
@@ -273,8 +272,8 @@ class Linking {
   }
 }
 
-function countsOf(personId: number, lost: readonly RuleMatch[], won: readonly RuleMatch[]): LinkCounts {
-  const points = pointsOf(won) - pointsOf(lost);
+function countsOf(personId: number, lost: readonly CountedMatch[], won: readonly CountedMatch[]): LinkCounts {
+  const points = countedPoints(won) - countedPoints(lost);
   return {
     personId,
     added: Number(lost.length === 0 && won.length > 0),
@@ -293,7 +292,7 @@ function raiseLinked(
   nowMs: number,
 ): void {
   if (people.news === null) return;
-  const events = people.news.crossedEvents(nowMs);
+  const events = people.news.thresholdEvents(nowMs);
   if (wants(state, "people.rescored")) {
     // A line on the timelines of two ids counts for the first of them.
     const counted = new Set<number>();

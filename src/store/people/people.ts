@@ -1,7 +1,14 @@
 /** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { eachTrait, folded, SEARCHED_TRAITS, TRAIT_NAMES, type TraitName } from "../../domain/signal/traits.ts";
+import {
+  eachTrait,
+  folded,
+  PERSON_FIELDS,
+  SEARCHED_TRAITS,
+  TRAIT_NAMES,
+  type PersonField,
+} from "../../domain/signal/traits.ts";
+import { Accounts } from "../accounts/accounts.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
@@ -10,7 +17,8 @@ import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
-import { Scoring } from "./scoring.ts";
+import { removeLapsed } from "./lapses.ts";
+import { Scoring, type CountedMatch } from "./scoring.ts";
 import {
   addToRecent,
   ascendingEntries,
@@ -38,6 +46,9 @@ const NOBODY: Readonly<PersonColumns> = {
   email: "",
   trait_orders: "",
   score: 0,
+  lapses: "",
+  next_lapse_at: null,
+  account: null,
   first_seen: 0,
   last_seen: 0,
   last_day: 0,
@@ -68,16 +79,21 @@ export class People {
   /** Null: there is no such person. */
   readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
+  /** The current UTC day, never before a day until which points have lapsed. */
+  readonly #today: number;
   readonly identities: Identities;
+  readonly accounts: Accounts;
   /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
   readonly news: ScoreNews | null;
 
-  constructor(state: StoreState) {
+  constructor(state: StoreState, nowMs: number) {
     this.#state = state;
-    this.#scoring = new Scoring(state);
+    this.#today = Math.max(dayOf(nowMs), state.books.lapsedUntil);
+    this.#scoring = new Scoring(state, this.#today);
     this.identities = new Identities(state.sql);
+    this.accounts = new Accounts(state.sql);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
@@ -92,8 +108,8 @@ export class People {
   }
 
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
-  ownerOf(visitor: VisitorNames, order: ReceivedOrder): Owner | null {
-    if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, order), by: "email" };
+  ownerOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): Owner | null {
+    if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, occurredMs), by: "email" };
     for (const id of idsOf(visitor)) {
       const claim = claimInForce(this.identities.claimsOf(id), order);
       if (claim !== undefined) return { personId: claim.personId, by: id.kind };
@@ -101,9 +117,10 @@ export class People {
     return null;
   }
 
-  personFor(email: string, { receivedAtMs }: ReceivedOrder): number {
+  /** @param occurredMs when the signal that names the person occurred. */
+  personFor(email: string, occurredMs: number): number {
     if (!this.#known.email.has(email)) this.#read("email", [email]);
-    return (this.#known.email.get(email) ?? this.#create(email, receivedAtMs)).now.id;
+    return (this.#known.email.get(email) ?? this.#create(email, occurredMs)).now.id;
   }
 
   emailOf(personId: number): string | null {
@@ -111,7 +128,7 @@ export class People {
   }
 
   /** Gives a line to a person, with what it has scored. Returns the matches that count. */
-  addLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+  addLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     learn(person, facts);
@@ -119,12 +136,13 @@ export class People {
     person.entries.push(entry);
     if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
-    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, counted);
+    const news = counted.filter(({ lapsed }) => !lapsed);
+    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, news);
     return counted;
   }
 
   /** Takes a line from a person. Returns the matches that had counted. @param facts of the line, before the change. */
-  removeLine(personId: number, seq: number, facts: Facts): readonly RuleMatch[] {
+  removeLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
@@ -156,11 +174,16 @@ export class People {
     const [first] = lines;
     if (person === null || first === undefined) return;
     if (keptUntilMs !== null) {
-      const { receivedAtMs } = first.admission;
-      if (person.now.first_seen > keptUntilMs) person.now.first_seen = receivedAtMs;
-      if (person.now.last_seen > keptUntilMs) person.now.last_seen = receivedAtMs;
+      const { ms } = first.occurred;
+      if (person.now.first_seen > keptUntilMs) person.now.first_seen = ms;
+      if (person.now.last_seen > keptUntilMs) person.now.last_seen = ms;
     }
     for (const facts of lines) learn(person, facts);
+  }
+
+  /** Reads people, so that points that are due lapse. */
+  lapse(personIds: readonly number[]): void {
+    this.#read("id", personIds);
   }
 
   /** Lets `write` search for replacing matches behind a line. Returns false if the person no longer exists. */
@@ -187,6 +210,7 @@ export class People {
       );
     }
     for (const person of people) this.#write(person);
+    this.accounts.write(this.news);
     return replaced;
   }
 
@@ -195,9 +219,9 @@ export class People {
     return this.#known.id.get(personId) ?? null;
   }
 
-  #create(email: string, receivedAtMs: number): KnownPerson {
+  #create(email: string, occurredMs: number): KnownPerson {
     const id = this.#state.books.nextPersonId++;
-    const seen = { first_seen: receivedAtMs, last_seen: receivedAtMs, last_day: dayOf(receivedAtMs) };
+    const seen = { first_seen: occurredMs, last_seen: occurredMs, last_day: dayOf(occurredMs) };
     return this.#add({ before: null, now: { ...NOBODY, id, email, ...seen }, traitOrders: {}, entries: [] });
   }
 
@@ -209,7 +233,10 @@ export class People {
       for (const value of unknown) known.set(value, null);
       const query = `${READ} ${column} IN (SELECT value FROM json_each(?))`;
       // Reading rows as arrays takes half the time.
-      for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) this.#add(toKnown(raw));
+      for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) {
+        const person = this.#add(toKnown(raw));
+        if (removeLapsed(person.now, this.#today)) this.#state.books.lapsedUntil = this.#today;
+      }
     }
   }
 
@@ -258,6 +285,7 @@ export class People {
     const { before, now, entries } = person;
     const { sql } = this.#state;
     this.news?.changed(now, before?.score ?? 0);
+    this.accounts.changeMember(before, now);
     now.trait_orders = writeTraitOrders(person.traitOrders);
     if (entries.length > 0) {
       const recent = addToRecent(now.recent, entries);
@@ -274,29 +302,29 @@ export class People {
 }
 
 /** Takes over a line's traits and time. Of conflicting traits the latest received wins, field by field. */
-function learn({ now, traitOrders }: KnownPerson, { admission, traits }: Facts): void {
+function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
   const { receivedAtMs, ordinal } = admission;
-  now.first_seen = Math.min(now.first_seen, receivedAtMs);
-  now.last_seen = Math.max(now.last_seen, receivedAtMs);
+  now.first_seen = Math.min(now.first_seen, occurred.ms);
+  now.last_seen = Math.max(now.last_seen, occurred.ms);
   now.last_day = dayOf(now.last_seen);
-  for (const trait of TRAIT_NAMES) {
-    const value = traits[trait];
-    const known = traitOrders[trait];
+  for (const field of PERSON_FIELDS) {
+    const value = traits[field];
+    const known = traitOrders[field];
     if (value === undefined || (known !== undefined && !isLater(admission, known))) continue;
-    now[trait] = value;
-    traitOrders[trait] = { receivedAtMs, ordinal };
+    now[field] = value;
+    traitOrders[field] = { receivedAtMs, ordinal };
   }
 }
 
 /** Removes the traits that came from a line. Returns whether a trait or a time came from it. */
-function forget({ now, traitOrders }: KnownPerson, { admission, traits }: Facts): boolean {
+function forget({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
   const { receivedAtMs, ordinal } = admission;
-  let isSource = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
-  for (const trait of TRAIT_NAMES) {
-    const order = traitOrders[trait];
-    if (traits[trait] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;
-    now[trait] = null;
-    delete traitOrders[trait];
+  let isSource = occurred.ms === now.first_seen || occurred.ms === now.last_seen;
+  for (const field of PERSON_FIELDS) {
+    const order = traitOrders[field];
+    if (traits[field] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;
+    now[field] = null;
+    delete traitOrders[field];
     isSource = true;
   }
   return isSource;
@@ -316,13 +344,17 @@ function toKnown(raw: SqlStorageValue[]): KnownPerson {
 }
 
 /** The received order of the signals that the traits came from. */
-export type TraitOrders = Partial<Record<TraitName, ReceivedOrder>>;
+export type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
 
-/** One text for each trait, in base 36. `=` means the same as the trait before; an empty text means none. */
+/**
+ * One text for each field, in base 36. `=` means the same as the field before; an empty text means none. Most people have no account, so
+ * its text is left out if it is empty.
+ */
 export function writeTraitOrders(orders: TraitOrders): string {
   let before: ReceivedOrder | undefined;
-  const texts = TRAIT_NAMES.map((trait) => {
-    const order = orders[trait];
+  const fields = orders.account === undefined ? TRAIT_NAMES : PERSON_FIELDS;
+  const texts = fields.map((field) => {
+    const order = orders[field];
     const isSame = order?.receivedAtMs === before?.receivedAtMs && order?.ordinal === before?.ordinal;
     before = order;
     if (order === undefined) return "";
@@ -342,8 +374,8 @@ export function readTraitOrders(text: string): TraitOrders {
           ? undefined
           : { receivedAtMs: Number.parseInt(at, 36), ordinal: Number.parseInt(ordinal, 36) };
     }
-    const trait = TRAIT_NAMES[index];
-    if (trait !== undefined && before !== undefined) orders[trait] = before;
+    const field = PERSON_FIELDS[index];
+    if (field !== undefined && before !== undefined) orders[field] = before;
   }
   return orders;
 }

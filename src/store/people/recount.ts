@@ -36,8 +36,8 @@ export function hasRecounts(sql: SqlStorage): boolean {
   return sql.exec("SELECT 1 FROM recounts LIMIT 1").toArray().length > 0;
 }
 
-export function stepRecounts(state: StoreState): void {
-  const people = new People(state);
+export function stepRecounts(state: StoreState, nowMs: number): void {
+  const people = new People(state, nowMs);
   const step = new RecountStep(state, people);
   const jobs = state.sql.exec<RecountRow>("SELECT person_id, before FROM recounts LIMIT ?", JOBS_PER_STEP);
   for (const job of jobs.toArray()) step.take(job);
@@ -102,7 +102,7 @@ export function hasReplacements(sql: SqlStorage): boolean {
 
 export function stepReplacements(state: StoreState, nowMs: number): void {
   const { sql } = state;
-  const people = new People(state);
+  const people = new People(state, nowMs);
   const jobs = sql.exec<ReplacementRow>(
     "SELECT person_id, rule_id, behind_seq FROM replacements LIMIT ?",
     JOBS_PER_STEP,
@@ -111,6 +111,6 @@ export function stepReplacements(state: StoreState, nowMs: number): void {
     if (!people.replaceBehind(personId, ruleId, behind)) endReplacement(sql, personId, ruleId);
   }
   people.write();
-  state.raised.raise(people.news?.crossedEvents(nowMs) ?? []);
+  state.raised.raise(people.news?.thresholdEvents(nowMs) ?? []);
   state.signals.flush();
 }

@@ -3,47 +3,77 @@
  * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
  */
 import type { JsonObject } from "../../domain/json/json-value.ts";
+import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { evaluate, type Evaluation } from "../../domain/rules/evaluate-rules.ts";
+import { evaluate, pointsOf, type Evaluation } from "../../domain/rules/evaluate-rules.ts";
+import { lapseDayOf } from "../../domain/rules/lapse.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { Facts } from "../log/line.ts";
-import { countScore } from "../state/rule-outcomes.ts";
+import { countScore, hasFirstDay, type Occasion } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
+import { addPointsUntil, type LapsingScore } from "./lapses.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
 /** Entries that one transaction reads to find replacing matches: some 20 ms. A job (recount.ts) reads the rest. */
 export const REPLACE_STEP_ENTRIES = 5_000;
 const BEFORE_ALL_LINES = -1;
 
-interface Person {
+interface Person extends LapsingScore {
   id: number;
-  score: number;
+}
+
+/** A match that counts. `lapsed`: its points had lapsed before, so they changed no score. */
+export interface CountedMatch extends RuleMatch {
+  readonly lapsed: boolean;
+}
+
+/** The points that matches have changed a score by. */
+export function countedPoints(matches: readonly CountedMatch[]): number {
+  return pointsOf(matches.filter(({ lapsed }) => !lapsed));
 }
 
 export class Scoring {
   readonly #state: StoreState;
+  readonly #today: number;
   /** By person and rule: the line behind which to search for the match that replaces a removed match. */
   readonly #released = new Map<number, Map<string, number>>();
   /** Remaining entries to read. */
   #budget = REPLACE_STEP_ENTRIES;
 
-  constructor(state: StoreState) {
+  /** @param today points that lapse until this UTC day count no more. */
+  constructor(state: StoreState, today: number) {
     this.#state = state;
+    this.#today = today;
   }
 
   /** Adds the score of a line to its person. Returns the matches that count. */
-  add(person: Person, scored: Scored): readonly RuleMatch[] {
-    return this.#score(person, scored, 1, (match) => this.#state.once.take(person.id, scored, match));
+  add(person: Person, scored: Scored): readonly CountedMatch[] {
+    const counted: CountedMatch[] = [];
+    for (const outcome of scored.outcomes) {
+      const match = this.#state.outcomes.get(outcome);
+      if (this.#state.once.take(person.id, scored, match, outcome)) {
+        counted.push(this.#count(person, scored, match, dayOf(scored.occurredMs), 1));
+      } else if (hasFirstDay(match)) this.#countFrom(person, outcome, match, dayOf(scored.occurredMs));
+    }
+    return counted;
   }
 
   /** Removes the score of a line from its person. Returns the matches that had counted. */
-  remove(person: Person, scored: Scored): readonly RuleMatch[] {
-    return this.#score(person, scored, -1, (match) => {
-      if (!this.#state.once.release(person.id, scored, match)) return false;
-      if (match.frequency !== undefined) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
-      return true;
-    });
+  remove(person: Person, scored: Scored): readonly CountedMatch[] {
+    const { once, outcomes } = this.#state;
+    const counted: CountedMatch[] = [];
+    for (const outcome of scored.outcomes) {
+      const match = outcomes.get(outcome);
+      const fromDay = once.fromDay(person.id, scored, match);
+      if (once.release(person.id, scored, match)) {
+        counted.push(this.#count(person, scored, match, fromDay, -1));
+        if (match.frequency !== undefined) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
+      } else if (hasFirstDay(match) && dayOf(scored.occurredMs) === fromDay) {
+        this.#forgetFirstDay(person, outcome, match);
+      }
+    }
+    return counted;
   }
 
   /** Changes the score of a line. Returns the effect; null: none. */
@@ -63,7 +93,8 @@ export class Scoring {
 
   /**
    * Replaces removed matches by the first lines that match the rules' current versions. Outcomes of older versions count again only
-   * when the rule is applied to the past. If too many lines must be read, a job continues.
+   * when the rule is applied to the past. Also searches for the earliest match of a once-ever rule whose points lapse. If too many lines
+   * must be read, a job continues.
    *
    * @param entriesBehind the person's entries behind a line, ascending. @returns the number of lines that now score.
    */
@@ -71,48 +102,89 @@ export class Scoring {
     const released = this.#released.get(person.id);
     if (released === undefined) return 0;
     this.#released.delete(person.id);
-    const { sql, outcomes, signals } = this.#state;
-    const current = [...released.keys()].flatMap((ruleId) => outcomes.currentOf(ruleId) ?? []);
+    const { sql, outcomes, once, signals } = this.#state;
+    const first = (ruleId: string): number | undefined => once.firstDay(person.id, ruleId)?.outcome;
+    const ids = [...released.keys()].flatMap((ruleId) =>
+      [outcomes.currentOf(ruleId) ?? [], first(ruleId) ?? []].flat(),
+    );
+    const current = new Set(ids);
     const taken = new Set<string>();
     let [replaced, behind] = [0, Math.min(...released.values())];
-    for (const { seq, scored } of current.length === 0 ? [] : entriesBehind(behind)) {
+    for (const { seq, scored } of current.size === 0 ? [] : entriesBehind(behind)) {
       if (this.#budget-- <= 0) {
         const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
         for (const ruleId of released.keys()) sql.exec(insert, person.id, ruleId, behind);
         return replaced;
       }
       behind = seq;
-      if (scored === null) continue;
-      const open = scored.outcomes.filter((id) => current.includes(id) && this.#isOpen(person, scored, id, taken));
-      if (open.length === 0 || signals.read(seq) === null) continue;
-      if (this.add(person, { ...scored, outcomes: open }).length > 0) replaced++;
+      const open = scored?.outcomes.filter((id) => current.has(id) && this.#isOpen(person, scored, id, taken)) ?? [];
+      if (scored === null || open.length === 0) continue;
+      // A line that retention dropped cannot begin to count, but it may be the earliest match.
+      const isStored = signals.read(seq) !== null;
+      const usable = open.filter((id) => isStored || first(outcomes.get(id).ruleId) === id);
+      const counted = this.add(person, { ...scored, outcomes: usable });
+      if (counted.length > 0) replaced++;
+      // Earlier lines may have occurred before.
+      for (const match of counted.filter(hasFirstDay)) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
     }
     for (const ruleId of released.keys()) endReplacement(sql, person.id, ruleId);
-    return replaced;
+    return this.#released.has(person.id) ? replaced + this.replaceReleased(person, entriesBehind) : replaced;
   }
 
-  /** Whether a match can count. @param taken days and rules of known counting matches: a person may have thousands of lines. */
+  /** Whether a match can count, or begin the time of one that does. @param taken occasions that are known to be neither. */
   #isOpen(person: Person, scored: Scored, outcome: number, taken: Set<string>): boolean {
     const match = this.#state.outcomes.get(outcome);
-    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.atMs)}`;
+    if (hasFirstDay(match)) {
+      const first = this.#state.once.firstDay(person.id, match.ruleId);
+      return first === null || dayOf(scored.occurredMs) < first.fromDay;
+    }
+    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.occurredMs)}`;
     if (taken.has(occasion)) return false;
     if (this.#state.once.isOpen(person.id, scored, match)) return true;
     taken.add(occasion);
     return false;
   }
 
-  #score(
-    person: Person,
-    { outcomes, atMs }: Scored,
-    times: 1 | -1,
-    counts: (match: RuleMatch) => boolean,
-  ): readonly RuleMatch[] {
-    const counted = outcomes.map((id) => this.#state.outcomes.get(id)).filter(counts);
-    for (const { points, ruleId } of counted) {
+  /** Counts a match, or no longer. @param fromDay the day from which its points count. */
+  #count(person: Person, { atMs }: Scored, match: RuleMatch, fromDay: number, times: 1 | -1): CountedMatch {
+    countScore(this.#state.books, match.ruleId, atMs, times);
+    return { ...match, lapsed: !this.#addPoints(person, match, fromDay, times) };
+  }
+
+  /** Returns whether the points count, because they have not lapsed. */
+  #addPoints(person: Person, { points, lastDays }: RuleMatch, fromDay: number, times: 1 | -1): boolean {
+    if (lastDays === undefined) {
       person.score += times * points;
-      countScore(this.#state.books, ruleId, atMs, times);
+      return true;
     }
-    return counted;
+    const lapseDay = lapseDayOf(fromDay * DAY_MS, lastDays);
+    if (lapseDay <= this.#today) {
+      this.#state.books.lapsedUntil = this.#today;
+      return false;
+    }
+    addPointsUntil(person, lapseDay, times * points);
+    return true;
+  }
+
+  /** Notes a further match of a once-ever rule. If it is the earliest, the points of the match that counts count from its day. */
+  #countFrom(person: Person, outcome: number, match: RuleMatch, day: number): void {
+    const first = this.#state.once.firstDay(person.id, match.ruleId);
+    if (first === null || first.outcome !== outcome || first.fromDay <= day) return;
+    this.#moveFirstDay(person, match, first.fromDay, day);
+  }
+
+  /** The earliest match of a once-ever rule leaves, and the match that counts stays. `replaceReleased` searches for the next. */
+  #forgetFirstDay(person: Person, outcome: number, match: RuleMatch): void {
+    const first = this.#state.once.firstDay(person.id, match.ruleId);
+    if (first === null || first.outcome !== outcome || first.fromDay === first.day) return;
+    this.#moveFirstDay(person, match, first.fromDay, first.day);
+    this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
+  }
+
+  #moveFirstDay(person: Person, match: RuleMatch, before: number, after: number): void {
+    this.#addPoints(person, match, before, -1);
+    this.#addPoints(person, match, after, 1);
+    this.#state.once.setFromDay(person.id, match.ruleId, after);
   }
 }
 
@@ -136,10 +208,28 @@ export function evaluateStored(
   return evaluate(rules, normalise(JSON.parse(payload) as JsonObject, source ?? undefined), email);
 }
 
-/** The matches of a line that count. */
-export function countedMatches({ once, outcomes }: StoreState, facts: Facts): RuleMatch[] {
-  const { owner, admission } = facts;
+/** When the points of a person's match lapse, in milliseconds since 1970; null: never. */
+export function lapseOf(
+  { once }: StoreState,
+  personId: number,
+  occasion: Occasion,
+  match: RuleMatch,
+): { lapsesAtMs: number | null; lapsed: boolean } {
+  if (match.lastDays === undefined) return { lapsesAtMs: null, lapsed: false };
+  const lapsesAtMs = lapseDayOf(once.fromDay(personId, occasion, match) * DAY_MS, match.lastDays) * DAY_MS;
+  return { lapsesAtMs, lapsed: lapsesAtMs <= Date.now() };
+}
+
+/** The matches of a line that count, without points that have lapsed. */
+export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
+  const { once, outcomes } = state;
+  const { owner, admission, occurred } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
-  return outcomes.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
+  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
+  return outcomes
+    .of(facts)
+    .filter(
+      (match) =>
+        once.counts(owner.personId, occasion, match) && !lapseOf(state, owner.personId, occasion, match).lapsed,
+    );
 }

@@ -15,8 +15,9 @@ const RECENT_ENTRIES_CHARACTERS = 512;
 /** The score of a signal. It outlives the signal. */
 export interface Scored {
   signalId: string;
-  /** When the signal was received, in milliseconds since 1970. */
+  /** When the signal was received and when it occurred, in milliseconds since 1970. */
   atMs: number;
+  occurredMs: number;
   /** Ids of the outcomes, see state/rule-outcomes.ts. */
   outcomes: readonly number[];
 }
@@ -34,8 +35,9 @@ interface Row {
 }
 
 /** The score of a line, as the timeline of its person says it. */
-export function scoredBy({ admission, outcomes }: Facts): Scored | null {
-  return outcomes.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, outcomes };
+export function scoredBy({ admission, occurred, outcomes }: Facts): Scored | null {
+  if (outcomes.length === 0) return null;
+  return { signalId: admission.id, atMs: admission.receivedAtMs, occurredMs: occurred.ms, outcomes };
 }
 
 /** Adds entries, or replaces entries of the same lines. */
@@ -218,20 +220,26 @@ function bySeq(a: Entry, b: Entry): number {
   return a.seq - b.seq;
 }
 
-/** Numbers are in base 36. A score has the id, the time from the id to the receipt, and the outcomes. */
+/**
+ * Numbers are in base 36. A score has the id, the time from the id to the receipt, the outcomes, and the time from the occurrence to the
+ * receipt unless that is 0.
+ */
 function writeEntry({ seq, scored }: Entry): string {
   if (scored === null) return seq.toString(36);
   const { text, ms } = writeId(scored.signalId);
-  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.outcomes.join(".")}`;
+  const { atMs, occurredMs, outcomes } = scored;
+  const occurred = occurredMs === atMs ? "" : `:${(atMs - occurredMs).toString(36)}`;
+  return `${seq.toString(36)}:${text}:${(atMs - ms).toString(36)}:${outcomes.join(".")}${occurred}`;
 }
 
 function readEntry(text: string): Entry {
-  const [seqText = "", idText, after = "", outcomes = ""] = text.split(":");
+  const [seqText = "", idText, after = "", outcomes = "", occurred = "0"] = text.split(":");
   const seq = Number.parseInt(seqText, 36);
   if (idText === undefined) return { seq, scored: null };
   const { signalId, ms } = readId(idText);
   const atMs = ms + Number.parseInt(after, 36);
-  return { seq, scored: { signalId, atMs, outcomes: outcomes.split(".").map(Number) } };
+  const occurredMs = atMs - Number.parseInt(occurred, 36);
+  return { seq, scored: { signalId, atMs, occurredMs, outcomes: outcomes.split(".").map(Number) } };
 }
 
 const ID_PREFIX = "sig_";

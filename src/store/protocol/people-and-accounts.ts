@@ -10,18 +10,34 @@ export interface Identity {
   linkedAtMs: number;
 }
 
+/** The account that a person belongs to. */
+export interface PersonAccount {
+  externalId: string;
+  /** Null: no text was sent, or a very long one. */
+  name: string | null;
+}
+
 export interface ScoringSignal {
   scoringSignal: string;
   points: number;
   ruleId: string;
   ruleVersion: number;
   signalId: string;
+  /** When the signal was received, and when it occurred. */
   atMs: number;
+  occurredAtMs: number;
+  /** When the points lapse; null: never. */
+  lapsesAtMs: number | null;
+  lapsed: boolean;
 }
 
 export interface Person extends PersonTraits {
   email: string;
+  /** Without points that have lapsed. */
   score: number;
+  /** When the next points lapse; null: none will. */
+  nextLapseAtMs: number | null;
+  account: PersonAccount | null;
   firstSeenMs: number;
   lastSeenMs: number;
   /** Number of older ids that were dropped, since a person keeps PERSON_MAX_IDS of a kind. Each drop of an id counts. */
@@ -35,6 +51,8 @@ export interface PeopleFilter {
   /** Part of the email, or of a trait that is searched, in any letter case. */
   text?: string;
   minScore?: number;
+  /** External id of the account that the people belong to. */
+  account?: string | undefined;
   /** First and last day of the last signal, inclusive, in days since 1970. */
   sinceDay?: number;
   untilDay?: number;
@@ -52,6 +70,8 @@ export interface PeoplePage extends PageOf<PersonSummary> {
   complete: boolean;
   /** False: there are too many people to sort, so they are in the order of their emails. */
   sorted: boolean;
+  /** True: points are lapsing right now, so that the order by score is not final. */
+  lapsing: boolean;
 }
 
 export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
@@ -96,7 +116,7 @@ export interface RuleShare {
   ruleId: string;
   points: number;
   times: number;
-  /** When the latest of these signals was received. */
+  /** When the latest of these signals occurred. */
   latestMs: number;
 }
 
@@ -118,6 +138,8 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
 export interface Account extends Record<AccountField, unknown> {
   externalId: string;
   attributes: Record<string, unknown>;
+  score: number;
+  people: number;
   firstSeenMs: number;
   lastSeenMs: number;
   /** The latest changes, newest first, at most ACCOUNT_HISTORY_SHOWN. */
@@ -135,12 +157,14 @@ export interface AccountChange {
 
 export interface AccountFilter {
   externalId?: string | undefined;
+  /** Default: the newest first. */
+  sort?: AccountsSort | undefined;
 }
 
 /** All accounts in an order, or accounts by prefix of the external id or name. */
 export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
 
-export type AccountsSort = "newest" | "last_seen";
+export type AccountsSort = "newest" | "last_seen" | "score" | "people";
 
 /** An account in the list. A cut value is a JSON text of one character more than ACCOUNT_LIST_CHARACTERS. */
 export interface AccountSummary {
@@ -150,19 +174,49 @@ export interface AccountSummary {
   userCount: string | null;
   recurringRevenue: string | null;
   trialStatus: string | null;
+  /** Sum of the scores of its people. */
+  score: number;
+  /** Number of its people. */
+  people: number;
   firstSeenMs: number;
+  /** The day of the latest signal of its people, or the latest update. */
   lastSeenMs: number;
+}
+
+export type AccountsPage = OrderedAccounts<AccountSummary>;
+export type AccountsList = OrderedAccounts<Account>;
+
+interface OrderedAccounts<Item> extends PageOf<Item> {
+  /** False: there are too many accounts to sort, so the newest come first. */
+  sorted: boolean;
+  /** True: points are lapsing right now, so that the order by score is not final. */
+  lapsing: boolean;
 }
 
 export interface AccountPage {
   externalId: string;
   values: Record<AccountField, unknown>;
   attributes: Record<string, unknown>;
-  /** The update that set each value, by target, such as `plan` or `attributes.region`. The key is null when the signal is gone. */
-  origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
+  /**
+   * The signal that set each value, by target, such as `plan` or `attributes.region`: an account update or a group call. The key is null
+   * when the signal is gone.
+   */
+  origins: Record<string, { atMs: number; signalId: string; keyId: string | null; by: "update" | "group" }>;
+  score: number;
+  people: number;
+  /** The people with the highest scores. */
+  topPeople: PersonSummary[];
+  /** The latest scores of its 20 people who were last seen, the latest first. */
+  latestScores: AccountScore[];
+  lapsing: boolean;
   firstSeenMs: number;
   lastSeenMs: number;
   changes: PageOf<ShownChange>;
+}
+
+/** A scoring signal of a person of an account. */
+export interface AccountScore extends ScoringSignal {
+  email: string;
 }
 
 /** A change with values cut as in AccountSummary, after ACCOUNT_CHANGE_CHARACTERS. */

@@ -5,6 +5,7 @@ import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { AdmittedVerdict } from "../../domain/quota/quota.ts";
+import type { Occurred, OccurredFrom } from "../../domain/signal/occurred-at.ts";
 import type { EndpointType, NormalisedSignal, SignalKind, SignalStatus } from "../../domain/signal/signal.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
@@ -38,6 +39,8 @@ export interface SignalToRecord {
         kind: NormalisedSignal["kind"];
         /** Without properties: the consumer has already evaluated the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
+        /** Absent from consumers of version 0.1.0, which may call this store during a deployment. */
+        occurred?: Occurred;
         /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
         evaluation: Evaluation | null;
       })
@@ -71,6 +74,9 @@ export interface SignalSummary {
   source: string | null;
   email: string | null;
   receivedAtMs: number;
+  occurredAtMs: number;
+  /** The field of the payload that `occurredAtMs` came from. */
+  occurredFrom: OccurredFrom;
 }
 
 /** A signal on the live page, with the reason for its status. */
@@ -91,6 +97,9 @@ export interface MatchedRule extends RuleMatch {
   scored: boolean;
   /** The signal that has scored instead of this signal; null: none has. */
   scoredBy: string | null;
+  /** When the points lapse; null: never. */
+  lapsesAtMs: number | null;
+  lapsed: boolean;
 }
 
 export interface SignalTrace extends SignalSummary {

@@ -4,7 +4,7 @@
  */
 import { stringify } from "csv-stringify/sync";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
-import { eachTrait, TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import { eachTrait } from "../../domain/signal/traits.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
@@ -17,7 +17,15 @@ import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import { counting, isScored, latestIdentities, toScoringSignals } from "./person-page.ts";
+import {
+  counting,
+  isScored,
+  latestIdentities,
+  PERSON_COLUMNS,
+  toPersonSummary,
+  toScoringSignals,
+  type PersonRow,
+} from "./person-page.ts";
 
 /** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
@@ -32,7 +40,7 @@ const ATTEMPTS = 3;
 
 /** Columns in their order. `json`: a JSON text, which is taken over unchanged. */
 type Columns = Record<string, "value" | "time" | "json">;
-type ExportRow = Record<string, string | number | null>;
+type ExportRow = Record<string, string | number | boolean | null>;
 
 /** The export continues after `place` on the next page. */
 interface Step<Place> {
@@ -62,6 +70,9 @@ const SIGNAL_COLUMNS: Columns = {
   dead_reason: "value",
   deleted_at: "time",
   payload: "json",
+  // New columns come last: readers of CSV may count columns.
+  occurred_at: "time",
+  occurred_from: "value",
 };
 
 const PEOPLE_COLUMNS: Columns = {
@@ -73,6 +84,8 @@ const PEOPLE_COLUMNS: Columns = {
   ids_dropped: "value",
   user_ids: "json",
   anonymous_ids: "json",
+  next_lapse_at: "time",
+  account: "value",
 };
 
 const SCORE_COLUMNS: Columns = {
@@ -83,6 +96,9 @@ const SCORE_COLUMNS: Columns = {
   scoring_signal: "value",
   points: "value",
   at: "time",
+  occurred_at: "time",
+  lapses_at: "time",
+  lapsed: "value",
 };
 
 /** A page of an export. @throws when payloads in R2 cannot be read: an export never omits data silently. */
@@ -121,9 +137,8 @@ interface PeoplePlace {
 
 function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
   const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
-  const people = sql.exec<{ id: number }>(
-    `SELECT id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen, last_seen, ids_dropped FROM people
-     WHERE id > ? AND id <= ? ORDER BY id`,
+  const people = sql.exec<PersonRow>(
+    `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
     after,
     lastPerson,
   );
@@ -131,7 +146,19 @@ function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Gen
     const ids = latestIdentities(sql, person.id, Number.MAX_SAFE_INTEGER);
     const listOf = (kind: string): string =>
       JSON.stringify(ids.filter((id) => id.kind === kind).map(({ value }) => value));
-    const row = { ...person, user_ids: listOf("user_id"), anonymous_ids: listOf("anonymous_id") } as ExportRow;
+    const { email, score, nextLapseAtMs, account, ...summary } = toPersonSummary(person);
+    const row: ExportRow = {
+      email,
+      ...eachTrait((trait) => summary[trait]),
+      score,
+      first_seen: summary.firstSeenMs,
+      last_seen: summary.lastSeenMs,
+      ids_dropped: summary.idsDropped,
+      user_ids: listOf("user_id"),
+      anonymous_ids: listOf("anonymous_id"),
+      next_lapse_at: nextLapseAtMs,
+      account: account?.externalId ?? null,
+    };
     yield { rows: [row], place: { person: person.id, lastPerson }, cost: PERSON_COST };
   }
 }
@@ -159,7 +186,7 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
     for (const stored of ascendingEntries(sql, personList(id), readEntries(recent), after)) {
       if (stored.seq > lastSeq) break;
       const entry = counting(state, id, stored);
-      const rows = (isScored(entry) ? toScoringSignals(state, entry) : []).map((scored) => ({
+      const rows = (isScored(entry) ? toScoringSignals(state, id, entry) : []).map((scored) => ({
         email,
         signal_id: scored.signalId,
         rule_id: scored.ruleId,
@@ -167,6 +194,9 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
         scoring_signal: scored.scoringSignal,
         points: scored.points,
         at: scored.atMs,
+        occurred_at: scored.occurredAtMs,
+        lapses_at: scored.lapsesAtMs,
+        lapsed: scored.lapsed,
       }));
       const place = { person: id, after: stored.seq, lastPerson, lastSeq };
       yield { rows, place, cost: rows.length + ENTRY_COST };
@@ -286,6 +316,8 @@ class SignalSteps {
       verdict: admission.verdict,
       ordinal: admission.ordinal,
       received_at: admission.receivedAtMs,
+      occurred_at: facts.occurred.ms,
+      occurred_from: facts.occurred.from,
       recorded_at: facts.recordedAtMs,
       duplicate_of: facts.duplicateOf,
       linked_at: facts.linkedAtMs,
@@ -321,6 +353,8 @@ class SignalSteps {
       verdict,
       ordinal,
       received_at: row.received_at,
+      occurred_at: row.received_at,
+      occurred_from: "received",
       recorded_at: row.recorded_at,
       points: 0,
       dead_reason: isHidden ? "" : row.reason,
@@ -353,7 +387,7 @@ function lineOf(row: ExportRow, columns: Columns, format: ExportFormat): string 
   return `{${members.join(",")}}\n`;
 }
 
-function valueOf(value: string | number | null, kind: Columns[string]): string | number | null {
+function valueOf(value: ExportRow[string], kind: Columns[string]): ExportRow[string] {
   if (value === null || kind === "value") return value;
   // Line breaks in a JSON text are white space: within strings they are escaped.
   return kind === "time" ? new Date(Number(value)).toISOString() : String(value).replaceAll(/[\r\n]+/g, " ");
@@ -363,6 +397,7 @@ function valueOf(value: string | number | null, kind: Columns[string]): string |
  * Prefixes formulas with `'`, as OWASP recommends. Quotes every line break (RFC 4180), because the library quotes only its own kind.
  * Also quotes the cell separators of other locales, after which a text could begin a formula.
  */
-function toCsv(cells: (string | number | null)[]): string {
-  return stringify([cells], { record_delimiter: "\r\n", quoted_match: /[\r\n;\t]/, escape_formulas: true });
+function toCsv(cells: ExportRow[string][]): string {
+  const texts = cells.map((cell) => (typeof cell === "boolean" ? String(cell) : cell));
+  return stringify([texts], { record_delimiter: "\r\n", quoted_match: /[\r\n;\t]/, escape_formulas: true });
 }

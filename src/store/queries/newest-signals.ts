@@ -123,11 +123,22 @@ function toSummaries(found: readonly FoundSignal[], names: Names): SignalSummary
 export function toSummary({ facts, dead }: FoundSignal, names: Names): SignalSummary {
   if (facts === null) {
     const { id, status, received_at: receivedAtMs } = dead;
-    return { id, status, kind: "unknown", event: null, source: null, email: null, receivedAtMs };
+    const unread = { kind: "unknown", event: null, source: null, email: null } as const;
+    return { id, status, ...unread, receivedAtMs, occurredAtMs: receivedAtMs, occurredFrom: "received" };
   }
-  const { admission, kind, event, source } = facts;
+  const { admission, kind, event, source, occurred } = facts;
   const { id, receivedAtMs } = admission;
-  return { id, status: shownStatus(facts.status), kind, event, source, email: names.emailOf(facts), receivedAtMs };
+  return {
+    id,
+    status: shownStatus(facts.status),
+    kind,
+    event,
+    source,
+    email: names.emailOf(facts),
+    receivedAtMs,
+    occurredAtMs: occurred.ms,
+    occurredFrom: occurred.from,
+  };
 }
 
 /** @throws for a released signal, which is recorded elsewhere and never shown. */

@@ -2,7 +2,7 @@
  * Lists of people. Without a text, people are walked in their order by an index, and filters apply on the way. A search finds a text
  * anywhere in an email or a searchable trait: it scans an index that contains little else and is not written with each signal.
  */
-import { folded } from "../../domain/signal/traits.ts";
+import { folded, SEARCHED_TRAITS } from "../../domain/signal/traits.ts";
 import {
   ACCOUNT_PAGE_MAX_CHARACTERS,
   PEOPLE_SCAN,
@@ -12,6 +12,7 @@ import {
 } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort, Person } from "../protocol/people-and-accounts.ts";
+import { areLapsesDue } from "../people/lapse-run.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
 import {
@@ -25,6 +26,8 @@ import {
 
 /** Maximum number of results that a search sorts, in some 10 ms. More results are listed by email. */
 export const PEOPLE_SORTED = 5_000;
+/** Maximum number of people of an account that a list sorts. */
+const MEMBERS_SORTED = 10_000;
 /** People of one day who are sorted exactly by their last signal: some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** The latest signals of a person among which the operator API looks for scores. */
@@ -35,6 +38,8 @@ const SELECT = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
 const FOUND = `FROM people INDEXED BY people_email
   WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)`;
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
+/** The people of an account, with the same parameters and the account. */
+const OF_ACCOUNT = NARROWED.replace("INDEXED BY people_email", "INDEXED BY people_account");
 /** Marks a cursor of a sorted search. */
 const SORTED = "sorted";
 
@@ -54,12 +59,13 @@ interface Listed {
   cursor: string;
 }
 
-type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
+type ListedPage = Omit<PeoplePage, "items" | "lapsing"> & { items: Listed[] };
 
 /** A page of people. An invalid cursor is ignored. */
 export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
   const { items, ...found } = listPeople(state, query, page);
-  return { ...found, items: items.map(({ row }) => toPersonSummary(row)) };
+  const lapsing = areLapsesDue(state.sql, Date.now());
+  return { ...found, items: items.map(({ row }) => toPersonSummary(row)), lapsing };
 }
 
 /**
@@ -68,17 +74,22 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
  */
 export function readPeople(
   state: StoreState,
-  { email, text = "" }: { email?: string | undefined; text?: string | undefined },
+  {
+    email,
+    text = "",
+    account,
+  }: { email?: string | undefined; text?: string | undefined; account?: string | undefined },
   page: Page,
 ): PageOf<Person> {
   if (email !== undefined) {
-    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase());
-    return { items: rows.toArray().map((row) => toPerson(state, row)), next: null };
+    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
+    const found = rows.filter(({ accountId }) => account === undefined || accountId === account);
+    return { items: found.map((row) => toPerson(state, row)), next: null };
   }
   const items: Person[] = [];
-  if (!isCursorOf(text, page.cursor)) return { items, next: null };
+  if (account === undefined && !isCursorOf(text, page.cursor)) return { items, next: null };
   let [characters, last]: [number, string | null] = [0, null];
-  const found = listPeople(state, { sort: "newest", text }, page);
+  const found = listPeople(state, { sort: "newest", text, account }, page);
   for (const { row, cursor } of found.items) {
     if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
     const person = toPerson(state, row);
@@ -94,7 +105,7 @@ function toPerson(state: StoreState, row: PersonRow): Person {
   const look = { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK };
   const scoringSignals: Person["scoringSignals"] = [];
   for (const { entry } of latestScored(state, { id: row.id, recent }, look)) {
-    if (entry !== null) scoringSignals.push(...toScoringSignals(state, entry));
+    if (entry !== null) scoringSignals.push(...toScoringSignals(state, row.id, entry));
     if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
   }
   return {
@@ -107,7 +118,8 @@ function toPerson(state: StoreState, row: PersonRow): Person {
 function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
   const { sql } = state;
   const place = readCursor(cursor);
-  const { text = "" } = query;
+  const { text = "", account } = query;
+  if (account !== undefined) return searchSorted(sql, query, text, place, limit) ?? walk(sql, query, place, limit);
   if (text === "") return walk(sql, query, place, limit);
   // A search that began in the order of emails keeps this order.
   const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
@@ -128,7 +140,8 @@ function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number
   const items: Listed[] = [];
   let [looked, behind]: [number, unknown] = [0, null];
   for (const { row, place: next } of inOrder(sql, query, place)) {
-    const fits = row !== null && row.score >= minScore && row.lastDay >= sinceDay && row.lastDay <= untilDay;
+    const isInRange = row !== null && row.score >= minScore && row.lastDay >= sinceDay && row.lastDay <= untilDay;
+    const fits = isInRange && (query.account === undefined || isMember(row, query.account, query.text));
     const isFull = items.length === limit;
     if ((isFull && fits) || looked++ === PEOPLE_SCAN) {
       return { items, next: writeCursor(behind), complete: isFull, sorted: true };
@@ -137,6 +150,13 @@ function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number
     if (fits) items.push({ row, cursor: writeCursor(next) });
   }
   return { items, next: null, complete: true, sorted: true };
+}
+
+/** For an account with too many people to sort: the filters that SQL applies otherwise. */
+function isMember(row: PersonRow, account: string, text = ""): boolean {
+  if (row.accountId !== account) return false;
+  const named = SEARCHED_TRAITS.some((trait) => folded(row[trait] ?? "").includes(folded(text)));
+  return named || row.email.includes(text.toLowerCase());
 }
 
 /** All matches of a search, sorted; null: too many to sort. Later pages allow more, because people may have come meanwhile. */
@@ -148,9 +168,12 @@ function searchSorted(
   limit: number,
 ): ListedPage | null {
   const from = sortedPlace(place);
-  const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
+  const sortable = query.account === undefined ? PEOPLE_SORTED : MEMBERS_SORTED;
+  const most = from === null ? sortable : 2 * sortable;
   const { column, direction } = SORTS[query.sort];
-  const matches = sql.exec(`SELECT id ${conditionOf(query)} LIMIT ?7`, "", ...valuesOf(query, text), most + 1);
+  const condition = query.account === undefined ? conditionOf(query) : `${OF_ACCOUNT} AND account = ?8`;
+  const account = query.account === undefined ? [] : [query.account];
+  const matches = sql.exec(`SELECT id ${condition} LIMIT ?7`, "", ...valuesOf(query, text), most + 1, ...account);
   const ids = [...matches.raw<[id: number]>()].flat();
   if (ids.length > most) return null;
   const values = sql.exec(

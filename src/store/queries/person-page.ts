@@ -1,7 +1,11 @@
 /** Everything that a person's page shows, in one call, and the parts that lists and exports show too. */
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
+import { nameOf } from "../accounts/accounts.ts";
 import type { Facts } from "../log/line.ts";
+import { scoreAt } from "../people/lapses.ts";
+import { lapseOf } from "../people/scoring.ts";
 import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
 import { personList, visitorOfKey } from "../people/identities.ts";
 import type {
@@ -33,10 +37,19 @@ const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymo
 const ENTRIES_AT_ONCE = 1_000;
 
 /** A person in lists. */
-export type PersonRow = PersonSummary & { id: number; lastDay: number };
+export type PersonRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
+  id: number;
+  lastDay: number;
+  lapses: string;
+  next_lapse_at: number | null;
+  accountId: string | null;
+  /** JSON. */
+  accountName: string | null;
+};
 
 export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen AS firstSeenMs, last_seen AS lastSeenMs,
-  last_day AS lastDay, ids_dropped AS idsDropped`;
+  last_day AS lastDay, ids_dropped AS idsDropped, lapses, next_lapse_at, account AS accountId,
+  (SELECT CASE WHEN length(name) <= 1000 THEN name END FROM accounts WHERE external_id = people.account) AS accountName`;
 
 type Row = PersonRow & { recent: string };
 
@@ -69,7 +82,7 @@ function listSignals(state: StoreState, person: Row, before: number, limit: numb
   const stored = entries.filter(({ seq }) => seq >= oldest);
   const shown = stored.slice(0, limit).map((entry) => counting(state, person.id, entry));
   return {
-    items: toTimeline(state, shown).filter(({ signal }) => signal !== null),
+    items: toTimeline(state, person.id, shown).filter(({ signal }) => signal !== null),
     next: stored.length > limit ? String(shown.at(-1)?.seq) : null,
   };
 }
@@ -79,26 +92,27 @@ function listScores(state: StoreState, person: Row, before: number, limit: numbe
   const scored: Entry[] = [];
   let last = 0;
   for (const { looked, seq, entry } of latestScored(state, person, { before, look: SCORE_CURVE_SIGNALS })) {
-    if (entry !== null && scored.length === limit) return { items: toTimeline(state, scored), next: String(last) };
+    if (entry !== null && scored.length === limit)
+      return { items: toTimeline(state, person.id, scored), next: String(last) };
     if (entry !== null) scored.push(entry);
     last = seq;
-    if (looked === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, scored), next: String(last) };
+    if (looked === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, person.id, scored), next: String(last) };
   }
-  return { items: toTimeline(state, scored), next: null };
+  return { items: toTimeline(state, person.id, scored), next: null };
 }
 
-function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry[] {
+function toTimeline(state: StoreState, personId: number, entries: readonly Entry[]): TimelineEntry[] {
   return entries.map((entry) => {
     const facts = state.signals.read(entry.seq);
     return {
       signal: facts === null ? null : toTimelineSignal(facts),
-      scores: isScored(entry) ? toScoringSignals(state, entry) : [],
+      scores: isScored(entry) ? toScoringSignals(state, personId, entry) : [],
     };
   });
 }
 
 function toTimelineSignal(facts: Facts): TimelineSignal {
-  const { admission, kind, status, event, source, owner, linkedAtMs } = facts;
+  const { admission, occurred, kind, status, event, source, owner, linkedAtMs } = facts;
   return {
     id: admission.id,
     kind,
@@ -109,6 +123,8 @@ function toTimelineSignal(facts: Facts): TimelineSignal {
     namedByValue: owner === null ? null : facts[NAMING_FIELD[owner.by]],
     linkedAtMs,
     receivedAtMs: admission.receivedAtMs,
+    occurredAtMs: occurred.ms,
+    occurredFrom: occurred.from,
   };
 }
 
@@ -117,7 +133,7 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve of a person's score by the received times of the latest signals, which may have been linked late. */
+/** The curve of a person's score by the times at which the latest recorded signals occurred. */
 function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
@@ -126,10 +142,12 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   for (const { looked, entry } of latestScored(state, person, look)) {
     complete = looked <= SCORE_CURVE_SIGNALS;
     if (!complete || entry === null) continue;
-    const { atMs, outcomes } = entry.scored;
-    scored.push({ atMs, points: state.outcomes.points(outcomes) });
-    signals += outcomes.length;
-    for (const { ruleId, points } of outcomes.map((id) => state.outcomes.get(id))) {
+    signals += entry.scored.outcomes.length;
+    for (const score of toScoringSignals(state, person.id, entry)) {
+      const { ruleId, points, occurredAtMs: atMs, lapsed, lapsesAtMs } = score;
+      scored.push({ atMs, points });
+      if (lapsed && lapsesAtMs !== null) scored.push({ atMs: lapsesAtMs, points: -points });
+      if (lapsed) continue;
       const share = shares.get(ruleId) ?? { ruleId, points: 0, times: 0, latestMs: 0 };
       shares.set(ruleId, {
         ruleId,
@@ -140,7 +158,7 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
     }
   }
   const steps = inSteps(scored.sort((a, b) => a.atMs - b.atMs));
-  const fromScore = person.score - steps.reduce((sum, { points }) => sum + points, 0);
+  const fromScore = toPersonSummary(person).score - steps.reduce((sum, { points }) => sum + points, 0);
   let score = fromScore;
   return {
     fromScore,
@@ -185,8 +203,15 @@ function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
 
 // Parts of a person that lists and exports show too
 
-export function toPersonSummary({ id: _id, lastDay: _day, ...summary }: PersonRow): PersonSummary {
-  return summary;
+export function toPersonSummary(row: PersonRow): PersonSummary {
+  const { id: _id, lastDay: _day, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
+  const left = scoreAt({ score: row.score, lapses, next_lapse_at }, dayOf(Date.now()));
+  return {
+    ...summary,
+    score: left.score,
+    nextLapseAtMs: left.next_lapse_at,
+    account: accountId === null ? null : { externalId: accountId, name: nameOf(accountName) },
+  };
 }
 
 /** The latest ids of a person, the latest first. Ids whose last owner is somebody else are left out. */
@@ -215,10 +240,13 @@ export function counting({ once, outcomes }: StoreState, personId: number, entry
   return { seq, scored: counts.length === 0 ? null : { ...scored, outcomes: counts } };
 }
 
-/** The scoring signals of an entry, one for each rule. */
-export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): ScoringSignal[] {
-  const { signalId, atMs } = scored;
-  return scored.outcomes.map((id) => ({ ...state.outcomes.get(id), signalId, atMs }));
+/** The scoring signals of a person's entry, one for each rule. */
+export function toScoringSignals(state: StoreState, personId: number, { scored }: ScoredEntry): ScoringSignal[] {
+  const { signalId, atMs, occurredMs: occurredAtMs } = scored;
+  return scored.outcomes.map((id) => {
+    const match = state.outcomes.get(id);
+    return { ...match, signalId, atMs, occurredAtMs, ...lapseOf(state, personId, scored, match) };
+  });
 }
 
 /**

@@ -9,6 +9,7 @@ import type { Segment } from "../log/segment.ts";
 import type { MatchedRule, SignalTrace } from "../protocol/stored-signals.ts";
 import { admissionOf, findDeadLetter } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
+import { lapseOf } from "../people/scoring.ts";
 import { Names } from "./names.ts";
 import { shownStatus, toSummary } from "./newest-signals.ts";
 
@@ -60,7 +61,7 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
     person: owner === null || email === null ? null : { email, by: owner.by, linkedAtMs: facts.linkedAtMs },
     rulesTried,
     rulesMatched,
-    points: pointsOf(rulesMatched.filter(({ scored }) => scored)),
+    points: pointsOf(rulesMatched.filter(({ scored, lapsed }) => scored && !lapsed)),
     payload: isKept ? parsed(payload) : null,
     deletedAtMs,
     inColdStorage: isKept && segment.coldObject !== null,
@@ -68,14 +69,16 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
   };
 }
 
-function matchedRules({ once, outcomes }: StoreState, facts: Facts): MatchedRule[] {
-  const { owner, admission } = facts;
+function matchedRules(state: StoreState, facts: Facts): MatchedRule[] {
+  const { once, outcomes } = state;
+  const { owner, admission, occurred } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
   return outcomes.of(facts).map((match) => ({
     ...match,
     scored: once.counts(owner.personId, occasion, match),
     scoredBy: once.instead(owner.personId, occasion, match),
+    ...lapseOf(state, owner.personId, occasion, match),
   }));
 }
 

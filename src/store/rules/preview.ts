@@ -39,7 +39,7 @@ export async function previewPage(
     seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
   }));
   const payloads = await readPayloads(state.signals, objects, tried);
-  const people = new People(state);
+  const people = new People(state, Date.now());
   const found = new Found(rule, range.today);
   const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
   for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
@@ -55,7 +55,7 @@ export async function previewPage(
     const email = people.emailOf(personId);
     if (email === null) continue;
     const { id, receivedAtMs } = facts.admission;
-    found.add(personId, receivedAtMs);
+    found.add(personId, facts.occurred.ms);
     if (page.samples.length < PREVIEW_SAMPLES) {
       const { event, source } = facts;
       page.samples.push({

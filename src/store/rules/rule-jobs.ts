@@ -5,6 +5,7 @@
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
+import type { Crossings } from "../../domain/events/workspace-event.ts";
 import {
   compileRules,
   eventRange,
@@ -28,7 +29,7 @@ import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timel
 import type { RuleFacts, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
 import { updateGroups } from "../state/status-change.ts";
-import { wants, type Crossings, type ScoreNews } from "../state/raise-events.ts";
+import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 
@@ -145,7 +146,7 @@ class RuleStep {
   /** Takes the step, in its transaction. */
   take(payloads: Payloads, nowMs: number): void {
     const job = this.#job;
-    const people = new People(this.#state);
+    const people = new People(this.#state, nowMs);
     job.status = "running";
     job.started_at ??= nowMs;
     const isAtEnd =
@@ -155,6 +156,7 @@ class RuleStep {
     if (replaced <= job.removed) job.removed -= replaced;
     else job.added += replaced;
     countScores(job, people.news);
+    this.#state.raised.raise(people.news?.accountEvents(nowMs) ?? []);
     if (isAtEnd && job.person_id === null && this.#hasDropped()) [job.person_id, job.position] = [0, 0];
     else if (isAtEnd) {
       job.status = "done";
@@ -387,12 +389,8 @@ function countScores(job: RuleJobRow, news: ScoreNews | null): void {
   if (news === null) return;
   job.points += news.points;
   const sums = JSON.parse(job.crossings) as Crossings[];
-  for (const { threshold, risen, fallen } of news.crossings) {
-    const sum = sums.find((known) => known.threshold === threshold);
-    if (sum === undefined) sums.push({ threshold, risen, fallen });
-    else Object.assign(sum, { risen: sum.risen + risen, fallen: sum.fallen + fallen });
-  }
-  job.crossings = JSON.stringify(sums.sort((a, b) => a.threshold - b.threshold));
+  addCrossings(sums, news.crossings);
+  job.crossings = JSON.stringify(sums);
 }
 
 /** Raises the changes of a job that has ended or is replaced. A newer version of the rule that changes no score is no news. */

@@ -2,6 +2,7 @@
 import {
   fallenBelow,
   risenTo,
+  type Crossings,
   type EventData,
   type EventType,
   type ScoringSignalMade,
@@ -34,6 +35,12 @@ interface ScoredPerson {
   score: number;
 }
 
+interface ScoredAccount {
+  external_id: string;
+  name: string | null;
+  score: number;
+}
+
 /** A line that scores. */
 interface ScoredLine {
   signalId: string;
@@ -41,11 +48,14 @@ interface ScoredLine {
   event: string;
 }
 
-/** Number of times that scores have reached a threshold and fallen below it. */
-export interface Crossings {
-  threshold: number;
-  risen: number;
-  fallen: number;
+/** Adds the crossings of a step to those of a job, by threshold. */
+export function addCrossings(sums: Crossings[], step: Iterable<Crossings>): void {
+  for (const { threshold, risen, fallen } of step) {
+    const sum = sums.find((known) => known.threshold === threshold);
+    if (sum === undefined) sums.push({ threshold, risen, fallen });
+    else Object.assign(sum, { risen: sum.risen + risen, fallen: sum.fallen + fallen });
+  }
+  sums.sort((a, b) => a.threshold - b.threshold);
 }
 
 /** The changes of scores in one transaction. */
@@ -55,6 +65,11 @@ export class ScoreNews {
   /** Id of the latest signal that scored, by person. */
   readonly #latest = new Map<number, string>();
   readonly #crossed: EventData["person.score_crossed"][] = [];
+  readonly #fell: EventData["person.score_fell"][] = [];
+  readonly #ofAccounts: {
+    type: "account.score_crossed" | "account.score_fell";
+    data: EventData["account.score_fell"];
+  }[] = [];
   readonly #crossings = new Map<number, Crossings>();
   /** By how much all scores together have changed. */
   points = 0;
@@ -96,12 +111,43 @@ export class ScoreNews {
       this.#crossed.push({ email, threshold, score, score_before: before, signal_id: signalId });
       this.#crossingsOf(threshold).risen++;
     }
-    for (const threshold of fallenBelow(before, score, thresholds)) this.#crossingsOf(threshold).fallen++;
+    for (const threshold of fallenBelow(before, score, thresholds)) {
+      this.#fell.push({ email, threshold, score, score_before: before });
+      this.#crossingsOf(threshold).fallen++;
+    }
   }
 
-  crossedEvents(nowMs: number): WorkspaceEvent[] {
-    if (!this.#wanted.types.includes("person.score_crossed")) return [];
-    return this.#crossed.map((crossed) => newEvent("person.score_crossed", crossed, nowMs));
+  /** Notes an account's new score. @param name null: it has none. */
+  accountChanged({ external_id, name, score }: ScoredAccount, before: number): void {
+    const thresholds = this.#wanted.accountThresholds ?? [];
+    const data = { external_id, name, score, score_before: before };
+    for (const threshold of risenTo(before, score, thresholds)) {
+      this.#ofAccounts.push({ type: "account.score_crossed", data: { ...data, threshold } });
+    }
+    for (const threshold of fallenBelow(before, score, thresholds)) {
+      this.#ofAccounts.push({ type: "account.score_fell", data: { ...data, threshold } });
+    }
+  }
+
+  /** The thresholds that people and accounts have crossed. */
+  thresholdEvents(nowMs: number): WorkspaceEvent[] {
+    return [...this.personEvents(nowMs), ...this.accountEvents(nowMs)];
+  }
+
+  personEvents(nowMs: number): WorkspaceEvent[] {
+    const { types } = this.#wanted;
+    const crossed = types.includes("person.score_crossed") ? this.#crossed : [];
+    const fell = types.includes("person.score_fell") ? this.#fell : [];
+    return [
+      ...crossed.map((data) => newEvent("person.score_crossed", data, nowMs)),
+      ...fell.map((data) => newEvent("person.score_fell", data, nowMs)),
+    ];
+  }
+
+  accountEvents(nowMs: number): WorkspaceEvent[] {
+    return this.#ofAccounts
+      .filter(({ type }) => this.#wanted.types.includes(type))
+      .map(({ type, data }) => newEvent(type, data, nowMs));
   }
 
   /** The scoring signals as events of several at a time, in the order of their lines. */

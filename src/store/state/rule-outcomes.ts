@@ -27,7 +27,7 @@ export class RuleOutcomes {
   }
 
   idOf(match: RuleMatch): number {
-    const { ruleId, ruleVersion, scoringSignal, points, frequency = null } = match;
+    const { ruleId, ruleVersion, scoringSignal, points, frequency = null, lastDays = null } = match;
     const key = `${ruleId} ${ruleVersion}`;
     const cached = this.#ids.get(key);
     if (cached !== undefined) return cached;
@@ -40,12 +40,14 @@ export class RuleOutcomes {
       stored ??
       this.#sql
         .exec<{ id: number }>(
-          "INSERT INTO rule_outcomes (rule_id, rule_version, scoring_signal, points, frequency) VALUES (?, ?, ?, ?, ?) RETURNING id",
+          `INSERT INTO rule_outcomes (rule_id, rule_version, scoring_signal, points, frequency, last_days)
+           VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
           ruleId,
           ruleVersion,
           scoringSignal,
           points,
           frequency,
+          lastDays,
         )
         .one();
     this.#ids.set(key, id);
@@ -62,6 +64,7 @@ export class RuleOutcomes {
       scoringSignal: row.scoring_signal,
       points: row.points,
       ...(row.frequency === null ? {} : { frequency: row.frequency }),
+      ...(row.last_days === null ? {} : { lastDays: row.last_days }),
     };
     this.#byId.set(id, match);
     return match;
@@ -103,9 +106,21 @@ export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
   return sql.exec("SELECT 1 FROM rule_jobs WHERE rules_version > ? LIMIT 1", rulesVersion).toArray().length > 0;
 }
 
+/** Whether the points count from the earliest of several matches. */
+export function hasFirstDay({ frequency, lastDays }: RuleMatch): boolean {
+  return frequency === "once_ever" && lastDays !== undefined;
+}
+
+interface FirstDay {
+  day: number;
+  outcome: number;
+  fromDay: number;
+}
+
 export interface Occasion {
   signalId: string;
-  atMs: number;
+  /** When the signal occurred, in milliseconds since 1970. */
+  occurredMs: number;
 }
 
 /**
@@ -121,8 +136,9 @@ export class Once {
   }
 
   /** Whether the match of this signal counts. */
-  counts(personId: number, { signalId, atMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
-    return frequency === undefined || this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs)) === signalId;
+  counts(personId: number, { signalId, occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
+    const day = dayOf(occurredMs);
+    return frequency === undefined || this.#countedOn(personId, ruleId, day, day) === signalId;
   }
 
   /** The signal that counts instead of this signal; null: none, or this signal counts. */
@@ -135,18 +151,43 @@ export class Once {
     return match.frequency !== undefined && this.#countedFor(personId, occasion, match) === null;
   }
 
-  /** Notes a match. Returns whether it counts: the first match does. */
-  take(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+  /** Notes a match. Returns whether it counts: the first match does. @param outcome its id. */
+  take(personId: number, occasion: Occasion, match: RuleMatch, outcome: number): boolean {
     if (match.frequency === undefined) return true;
     if (!this.isOpen(personId, occasion, match)) return false;
+    const day = dayOf(occasion.occurredMs);
     this.#sql.exec(
-      "INSERT INTO once (person_id, rule_id, day, signal_id) VALUES (?, ?, ?, ?)",
+      "INSERT INTO once (person_id, rule_id, day, signal_id, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?)",
       personId,
       match.ruleId,
-      dayOf(occasion.atMs),
+      day,
       occasion.signalId,
+      ...(hasFirstDay(match) ? [outcome, day] : [null, null]),
     );
     return true;
+  }
+
+  /**
+   * The day from which the points of a counting match count: its own day; for a once-ever rule the earliest day among the person's
+   * matches of the same outcome.
+   */
+  fromDay(personId: number, { occurredMs }: Occasion, match: RuleMatch): number {
+    const day = dayOf(occurredMs);
+    return hasFirstDay(match) ? (this.firstDay(personId, match.ruleId)?.fromDay ?? day) : day;
+  }
+
+  /** For a once-ever rule whose points lapse: the outcome that counts, its day, and the day from which its points count. */
+  firstDay(personId: number, ruleId: string): FirstDay | null {
+    const [row] = this.#sql.exec<{ day: number; outcome: number; from_day: number }>(
+      "SELECT day, outcome, from_day FROM once WHERE person_id = ? AND rule_id = ? AND outcome IS NOT NULL",
+      personId,
+      ruleId,
+    );
+    return row === undefined ? null : { day: row.day, outcome: row.outcome, fromDay: row.from_day };
+  }
+
+  setFromDay(personId: number, ruleId: string, fromDay: number): void {
+    this.#sql.exec("UPDATE once SET from_day = ? WHERE person_id = ? AND rule_id = ?", fromDay, personId, ruleId);
   }
 
   /** Removes a match, because the signal left the person or the rule no longer matches. Returns whether it had counted. */
@@ -157,15 +198,15 @@ export class Once {
       "DELETE FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
       personId,
       match.ruleId,
-      dayOf(occasion.atMs),
+      dayOf(occasion.occurredMs),
     );
     return true;
   }
 
   /** The signal that counts in the span of the rule's frequency: the signal's day, or ever. */
-  #countedFor(personId: number, { atMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
+  #countedFor(personId: number, { occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
     if (frequency === "once_ever") return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER);
-    return this.#countedOn(personId, ruleId, dayOf(atMs), dayOf(atMs));
+    return this.#countedOn(personId, ruleId, dayOf(occurredMs), dayOf(occurredMs));
   }
 
   #countedOn(personId: number, ruleId: string, firstDay: number, lastDay: number): string | null {

@@ -1,5 +1,5 @@
 /** State of a workspace's Signal Store: its database, both logs, and the data in the head of the log. */
-import type { WantedEvents } from "../../domain/events/workspace-event.ts";
+import type { Crossings, WantedEvents } from "../../domain/events/workspace-event.ts";
 import { RaisedEvents } from "../../notifications/raised-events.ts";
 import { HeldLog, Log, type LogMeta } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
@@ -13,11 +13,22 @@ export interface DeadLetterNews {
   waiting: [reason: string, signals: number][];
 }
 
+/** A night in which points lapse, while people are left to visit. */
+export interface LapseRun {
+  /** Whether one summary reports the run instead of an event for each person: too many people fall below a threshold. */
+  isSummary: boolean;
+  points: number;
+  thresholds: Crossings[];
+}
+
 /** Every batch writes the head anyway, so these values cost no row of their own. */
 export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
   /** When the store was last full, noted once per FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
+  /** Latest UTC day until which lapsed points were removed; 0: none was. It keeps scores right after the clock was set back. */
+  lapsedUntil: number;
+  lapseRun: LapseRun | null;
   /** From line `sinceSeq` on, rules of this version have evaluated all anonymous signals; null: no version has. */
   judged: { rulesVersion: number | null; sinceSeq: number };
   wanted: WantedEvents | null;
@@ -33,6 +44,8 @@ const EMPTY_BOOKS: BooksMeta = {
   lostUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
+  lapsedUntil: 0,
+  lapseRun: null,
   groups: {},
   rules: {},
   judged: { rulesVersion: null, sinceSeq: 0 },

@@ -1,6 +1,7 @@
 /** Deletes people from waiting, gathered and delivered notifications. */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
+import { eventTypes, exampleEvent, type WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
 import type { Receiver } from "../../support/destination-harness.ts";
 import {
   HOUR,
@@ -63,6 +64,17 @@ test("a deletion removes the person from waiting, gathered and delivered notific
   expect(later.filter((text) => text.includes("stays@example.com"))).toHaveLength(2);
   const ends = (await harness.deliveries(id)).map((delivery) => delivery.end_reason);
   expect(ends.filter((reason) => reason === "person_deleted")).toHaveLength(1);
+});
+
+test.each(eventTypes)("a deletion removes the person from a waiting %s", async (type) => {
+  await harness.create(receiver, { events: [...eventTypes] });
+  receiver.answer = () => new Response("not now", { status: 500 });
+  const text = JSON.stringify(exampleEvent(type)).replaceAll(/jane@example.com|acme-42/g, EMAIL);
+  await harness.raise(JSON.parse(text) as WorkspaceEvent);
+  await until(() => expect(receiver.received).toHaveLength(1));
+  expect((await stored()).includes(EMAIL)).toBe(text.includes(EMAIL));
+  await deletePerson();
+  expect(await stored()).not.toContain(EMAIL);
 });
 
 test("a notification raised before a deletion and handed on after it is dropped; later signals create a new person", async () => {

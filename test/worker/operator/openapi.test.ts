@@ -78,6 +78,19 @@ describe("the document", () => {
     }
   });
 
+  test("names the scope that an API token needs for each operation of the operator API", () => {
+    for (const { method, path, operation } of operations.filter((candidate) =>
+      candidate.path.startsWith("/operator"),
+    )) {
+      const row = `${method} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
+      const scope = ACCESS[row]?.split(" ").at(-1) ?? "";
+      const isForTokens = scope !== "none";
+      expect(operation.security, row).toEqual([{ operator: [] }, ...(isForTokens ? [{ apiToken: [scope] }] : [])]);
+      const code = isForTokens ? "insufficient_scope" : "operator_only";
+      expect(operation.responses["403"]?.description, row).toBe(`\`${code}\``);
+    }
+  });
+
   test("has no dangling reference", () => {
     for (const [, name = ""] of JSON.stringify(api).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
       expect(api.components.schemas).toHaveProperty(name);
@@ -164,9 +177,12 @@ describe("the Worker behaves as documented", () => {
     const webhook = `/api/signal-staging/webhook/${key["key"]}`;
     const sent = await send("POST", webhook, { email: "jane@example.com", event: "E" });
     const { id: signal } = await sent.json<{ id: string }>();
+    await send("POST", webhook, { type: "group", groupId: "acme-42", anonymousId: "a", traits: { plan: "Growth" } });
     await send("POST", webhook, { event: "" });
     const trace = async () => (await send("GET", `${workspace}/signals/${signal}`, undefined, AUTHORISED)).text();
     await until(async () => expect(await trace()).toContain('"processed"'));
+    const listed = async () => (await send("GET", `${workspace}/accounts`, undefined, AUTHORISED)).text();
+    await until(async () => expect(await listed()).toContain("acme-42"));
     const { id: ruleId = "" } = await create(`${workspace}/rules`, rule);
     Object.assign(known, {
       workspace_id: id,
@@ -175,7 +191,10 @@ describe("the Worker behaves as documented", () => {
       rule_id: ruleId,
       version: "1",
       signal_id: signal,
+      external_id: "acme-42",
     });
+    const { id: token = "" } = await create(`${workspace}/tokens`, { name: "T", scopes: ["read"] });
+    known["token_id"] = token;
     known["apiKey"] = key["key"] ?? "";
     known["source"] = "website";
     known["person_email"] = "gone@example.com";

@@ -1,6 +1,7 @@
 /** Settings › Activity: the audit log, newest first, filtered by action and actor. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
+import { createToken } from "../../../src/control/api-tokens.ts";
 import { auditEntry, listAudit, type AuditFilter } from "../../../src/control/audit.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { createRestore, endRestore } from "../../../src/control/restores.ts";
@@ -54,7 +55,13 @@ async function changeEverything(): Promise<void> {
   await change("PATCH", "", { overages: true, name: "Renamed" });
   await make("/members", { email: "new@example.com", role: "member" });
   await change("PATCH", "/members/new@example.com", { role: "admin" });
+  const ofMember = workspace.context({ by: { actor: "new@example.com", nowMs: Date.now() } });
+  await createToken(ofMember, { name: "Theirs", scopes: ["read"], expiresAt: null });
   await change("DELETE", "/members/new@example.com");
+
+  const token = await workspace.newToken(["read", "rules"], { name: "Rules from Git" });
+  await workspace.askWith(token, "POST", "/rules", { ...RULE, name: "Of a program" });
+  await change("POST", `/tokens/${token.id}/revoke`);
 
   const template = [{ target: "external_id", path: "company.id", type: "string" }];
   const key = await make("/keys", { name: "CRM", endpoint_type: "product_org", payload_template: template });
@@ -146,6 +153,23 @@ describe("the activity page", () => {
     expect(all.filter((row) => raw.test(row.replaceAll(given, "")))).toEqual([]);
     const labels = Object.entries(ACTIONS).flatMap(([action, [label]]) => (action.startsWith("plan.") ? [] : [label]));
     expect(labels.filter((label) => !all.some((row) => row.startsWith(`${label} |`)))).toEqual([]);
+  });
+
+  test("names the API token that made a change, and why a token ended", async () => {
+    const token = await of.workspace.newToken(["read", "rules"], { name: "Rules from Git" });
+    await of.workspace.askWith(token, "POST", "/rules", RULE);
+    const ofAdmin = of.workspace.context({ by: { actor: of.admin.email, nowMs: Date.now() } });
+    await createToken(ofAdmin, { name: "Export", scopes: ["export"], expiresAt: null });
+    await of.workspace.operator("DELETE", `/members/${of.admin.email}`);
+    const shown = await rowsAt();
+    const text = shown.join("\n");
+    expect(text).toMatch(/^Mapping rule created \| .* \| Rules from Git API token$/m);
+    expect(text).toContain("API token created | Rules from Git Scopes: read, rules · Expires at: never | The operator");
+    expect(text).toContain(
+      "API token revoked | Export Reason: its creator is no owner or admin any more | The operator",
+    );
+    expect((await rowsAt(`?actor=${token.id}`)).map((row) => row.split(" |")[0])).toEqual(["Mapping rule created"]);
+    expect((await rowsAt("", of.member)).join("\n")).not.toContain("API token created");
   });
 
   test("names the changed settings of the workspace, and the plan", async () => {

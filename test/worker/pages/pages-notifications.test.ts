@@ -156,6 +156,7 @@ describe("a test of a destination", () => {
     expect(await textAt(delivery)).toContain("Test delivered: accepted with 204");
     expect(new Set(receiver.ids()).size).toBe(1);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
+    expect(await textAt(at)).toContain("The test was delivered. No events yet.");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });

@@ -273,7 +273,8 @@ describe("a person", () => {
         seq: index - count,
         scored: {
           signalId: `sig_${index}`,
-          atMs: NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7),
+          atMs: NOW,
+          occurredMs: NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7),
           outcomes: [index % 2 === 0 ? 98 : 99],
         },
       }));

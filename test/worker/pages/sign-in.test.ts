@@ -6,7 +6,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { EXPIRED_SESSIONS_CLEARED, findSignedIn, keepAttempt, openSession } from "../../../src/control/sessions.ts";
 import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { PAGE_FORM_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
+import { PAGE_FORM_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
@@ -505,12 +505,12 @@ describe("the limit of attempts", () => {
         .bind(count, newId("aud", atMs).slice(0, -5), workspace.id, new Date(atMs).toISOString(), owner.email)
         .run();
     await insert(10, Date.now() - 24 * 3_600_000 - 1_000);
-    await insert(PERSON_MAX_CHANGES_A_DAY - 1, Date.now() - 23 * 3_600_000);
+    await insert(ACTOR_MAX_CHANGES_A_DAY - 1, Date.now() - 23 * 3_600_000);
     const add = (who: Browser, email: string) => who.post(`${home}/settings/members`, { email, role: "member" });
     expect((await add(owner, "last@acme.example")).status).toBe(303);
     const refused = await add(owner, "more@acme.example");
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "3600"]);
-    expect(refused.body).toContain(`One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours.`);
+    expect(refused.body).toContain(`One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours.`);
     expect((await add(admin, "more@acme.example")).status).toBe(303);
     vi.setSystemTime(Date.now() + 2 * 3_600_000);
     expect((await add(owner, "later@acme.example")).status).toBe(303);

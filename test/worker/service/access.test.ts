@@ -1,35 +1,48 @@
 /**
  * Access: calls every route of the Worker anonymously, as the owner of another workspace, in each role and with the
- * operator token. The routes come from the routers; a route without a row here fails.
+ * operator token. API tokens of each scope, and of another workspace, call every route too. The routes come from the
+ * routers; a route without a row here fails.
  */
 import { env } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
+import { TOKEN_SCOPES, type TokenScope } from "../../../src/domain/keys/api-token.ts";
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCESS } from "../../support/access.ts";
 import { newMembers, Browser } from "../../support/members.ts";
 import type { Members } from "../../support/members.ts";
-import { call, newPlan } from "../../support/workspace.ts";
+import { call, newPlan, newWorkspace } from "../../support/workspace.ts";
 
 const ACTORS = ["nobody", "stranger", "member", "admin", "owner", "operator"] as const;
-type Actor = (typeof ACTORS)[number];
+/** `program`: an API token. */
+const SUBJECTS = [...ACTORS, "program"] as const;
+type Actor = (typeof SUBJECTS)[number];
 
 /** Values of path parameters: records of this workspace, separate ones for each actor. */
 type Subject = Record<string, string>;
 
 let team: Members;
 let subjects: Map<Actor, Subject>;
+/** An API token of each scope, one with all scopes, and one of another workspace with all scopes. */
+let tokens: Record<TokenScope | "all" | "foreign", string>;
 
 beforeAll(async () => {
   team = await newMembers();
   const { workspace } = team;
   await workspace.send({ event: "Visit", email: "gone@example.com" });
-  for (const actor of ACTORS) await workspace.send({ event: "Visit", email: `of-${actor}@example.com` });
+  for (const actor of SUBJECTS) await workspace.send({ event: "Visit", email: `of-${actor}@example.com` });
   await workspace.settled();
   const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/signals");
   const deletion = await workspace.operator<{ id: string }>("DELETE", "/people/gone@example.com");
   subjects = new Map();
-  for (const actor of ACTORS) subjects.set(actor, await newSubject(actor, items[0]?.id ?? "", deletion.id));
+  for (const actor of SUBJECTS) subjects.set(actor, await newSubject(actor, items[0]?.id ?? "", deletion.id));
+  const [read, rules, keys, exports, deletes] = await Promise.all(
+    TOKEN_SCOPES.map(async (scope) => (await workspace.newToken([scope])).token),
+  );
+  const all = await workspace.newToken(TOKEN_SCOPES);
+  const foreign = await (await newWorkspace({ key: null })).newToken(TOKEN_SCOPES);
+  const ofScopes = { read, rules, keys, export: exports, delete: deletes } as Record<TokenScope, string>;
+  tokens = { ...ofScopes, all: all.token, foreign: foreign.token };
 });
 
 async function newSubject(actor: Actor, signalId: string, deletionId: string): Promise<Subject> {
@@ -43,8 +56,9 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
   };
   const email = `of-${actor}@example.com`;
   await workspace.operator("POST", "/members", { email, role: "member" });
-  const [{ id: key }, made, { id: destinationId }] = [
+  const [{ id: key }, { id: token }, made, { id: destinationId }] = [
     await workspace.newKey(),
+    await workspace.newToken(["read"]),
     await workspace.operator<{ id: string }>("POST", "/rules", rule),
     await workspace.operator<{ id: string }>("POST", "/destinations", destination),
   ];
@@ -52,6 +66,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     slug,
     workspace_id: workspace.id,
     key_id: key,
+    token_id: token,
     rule_id: made.id,
     email,
     person_email: email,
@@ -60,6 +75,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     delivery_id: "whd_none",
     restore_id: "rst_none",
     deletion_id: deletionId,
+    external_id: "acme",
     signal_id: signalId,
     version: "1",
     plan_id: await newPlan(1_000),
@@ -101,10 +117,18 @@ function pathFor(path: string, actor: Actor): string {
 }
 
 async function statusFor({ method, path }: Route, actor: Actor): Promise<number> {
-  const headers = new Headers({ "cf-connecting-ip": crypto.randomUUID(), origin: "https://signals.example" });
+  const headers = new Headers();
   if (actor === "operator") headers.set("authorization", `Bearer ${env.OPERATOR_TOKEN}`);
   // Sign in again for each route, because one of them signs out.
-  else if (actor !== "nobody") headers.set("cookie", await new Browser(team[actor].email).cookie());
+  else if (actor !== "nobody" && actor !== "program") {
+    headers.set("cookie", await new Browser(team[actor].email).cookie());
+  }
+  return (await answerTo({ method, path }, actor, headers)).status;
+}
+
+async function answerTo({ method, path }: Pick<Route, "method" | "path">, actor: Actor, headers: Headers) {
+  headers.set("cf-connecting-ip", crypto.randomUUID());
+  headers.set("origin", "https://signals.example");
   const init: RequestInit = { method, headers, redirect: "manual" };
   if (method !== "GET") {
     const isForm = !path.startsWith("/operator/") && !path.startsWith("/api/");
@@ -112,8 +136,20 @@ async function statusFor({ method, path }: Route, actor: Actor): Promise<number>
     init.body = "";
   }
   const answer = await call(pathFor(path, actor) + (QUERY[path] ?? ""), init);
-  await answer.body?.cancel();
-  return answer.status;
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** The status and the code of the answer to an API token. */
+async function withToken(route: Route, token: string): Promise<string> {
+  const { status, text } = await answerTo(route, "program", new Headers({ authorization: `Bearer ${token}` }));
+  const { code = "", scope = "" } = status < 400 ? {} : (JSON.parse(text) as { code?: string; scope?: string });
+  return [status, ...(status === 403 || status === 404 ? [code, scope] : [])].join(" ").trim();
+}
+
+/** The statuses of a row, and the scope of a route of the operator API. */
+function rowOf({ name }: Route): { statuses: string[]; scope: string | undefined } {
+  const words = ACCESS[name]?.split(" ") ?? [];
+  return { statuses: words.slice(0, ACTORS.length), scope: words[ACTORS.length] };
 }
 
 test("every route is in the access table, and every row of the table is a route", () => {
@@ -126,15 +162,43 @@ test.each(routes().map((route) => [route.name, route] as const))(
   async (_, route) => {
     const statuses: number[] = [];
     for (const actor of ACTORS) statuses.push(await statusFor(route, actor));
-    expect(statuses.join(" ")).toBe(ACCESS[route.name]);
+    expect(statuses.map(String)).toEqual(rowOf(route).statuses);
   },
 );
+
+const isOfOperatorApi = ({ path }: Route) => path.startsWith("/operator/");
+
+test.each(
+  routes()
+    .filter(isOfOperatorApi)
+    .map((route) => [route.name, route] as const),
+)("%s answers an API token with the scope of its row, and no other token", async (_, route) => {
+  const { statuses, scope } = rowOf(route);
+  const isOfWorkspace = route.path.includes("/:workspace_id");
+  const refusal = scope === "none" ? "403 operator_only" : `403 insufficient_scope ${scope}`;
+  expect(await withToken(route, tokens.foreign)).toBe(isOfWorkspace ? "404 not_found" : refusal);
+  for (const wrong of TOKEN_SCOPES.filter((name) => name !== scope))
+    expect(await withToken(route, tokens[wrong]), wrong).toBe(refusal);
+  if (scope === "none") expect(await withToken(route, tokens.all)).toBe(refusal);
+  else expect((await withToken(route, tokens[scope as TokenScope])).split(" ")[0]).toBe(statuses.at(-1));
+});
+
+test.each(
+  routes()
+    .filter((route) => !isOfOperatorApi(route))
+    .map((route) => [route.name, route] as const),
+)("%s answers a program with an API token like a stranger", async (_, route) => {
+  const headers = new Headers({ authorization: `Bearer ${tokens.all}` });
+  expect(String((await answerTo(route, "program", headers)).status)).toBe(rowOf(route).statuses[0]);
+});
 
 test("refused callers leave nothing in the activity log", async () => {
   const { results } = await env.DB.prepare("SELECT DISTINCT actor FROM audit_log WHERE workspace_id = ?")
     .bind(team.workspace.id)
     .all<{ actor: string }>();
-  expect(results.map(({ actor }) => actor).toSorted()).toEqual(
-    ["operator", team.admin.email, team.owner.email].toSorted(),
-  );
+  const people = ["operator", team.admin.email, team.owner.email];
+  const programs = results.map(({ actor }) => actor).filter((actor) => actor.startsWith("token "));
+  expect(results.map(({ actor }) => actor).toSorted()).toEqual([...people, ...programs].toSorted());
+  // Tokens with other scopes than `read` have made changes in their name.
+  expect(programs).toHaveLength(TOKEN_SCOPES.length - 1);
 });

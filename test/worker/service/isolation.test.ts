@@ -16,7 +16,18 @@ const TEMPLATE = [
   { target: "external_id", path: "id", type: "string" },
   { target: "name", path: "region", type: "string" },
 ];
-const LISTS = ["people", "signals", "events", "dead-letters", "rules", "keys", "rejections", "members", "accounts"];
+const LISTS = [
+  "people",
+  "signals",
+  "events",
+  "dead-letters",
+  "rules",
+  "keys",
+  "rejections",
+  "members",
+  "accounts",
+  "tokens",
+];
 
 interface Page {
   items: Record<string, unknown>[];
@@ -33,6 +44,7 @@ beforeAll(async () => {
   for (const workspace of [otherWorkspace, mine]) {
     const name = workspace === mine ? "mine" : "theirs";
     await workspace.operator("POST", "/members", { email: `${name}@example.com`, role: "admin" });
+    for (const n of [1, 2]) await workspace.newToken(["read"], { name: `${name} ${n}` });
     for (const n of [1, 2, 3]) {
       await workspace.send({
         email: `${name}-${n}@example.com`,
@@ -95,14 +107,14 @@ describe("lists", () => {
     const foreign = JSON.stringify((await otherWorkspace.operator<Page>("GET", `/${list}`)).items);
     expect(foreign).not.toBe("[]");
     const pages = [await mine.operator<Page>("GET", `/${list}`)];
-    if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
+    if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts", "tokens"].includes(list)) {
       const { next } = await otherWorkspace.operator<Page>("GET", `/${list}?limit=1`);
       if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
     }
     for (const { items } of pages) {
       const text = JSON.stringify(items);
       expect(text).not.toContain("theirs");
-      for (const id of foreign.match(/(sig|key|rule|req)_[0-9a-f-]+/g) ?? []) expect(text).not.toContain(id);
+      for (const id of foreign.match(/(sig|key|rule|req|tok)_[0-9a-f-]+/g) ?? []) expect(text).not.toContain(id);
     }
   });
 

@@ -1,5 +1,5 @@
 /**
- * Invariant 6: the full key, the secret and the operator's token appear in no log, table, message or answer, except
+ * Invariant 6: keys, secrets, the operator's token and API tokens appear in no log, table, message or answer, except
  * the answer that shows them once. Runs good and bad calls, then searches everything stored.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
@@ -31,7 +31,7 @@ const answered: string[] = [];
 let workspace: TestWorkspace;
 let withSecret: TestKey;
 
-function mustStayHidden(name: string, { key, secret }: TestKey): void {
+function mustStayHidden(name: string, { key, secret }: Pick<TestKey, "key" | "secret">): void {
   forbidden.set(name, key);
   // The part that the masked form hides.
   forbidden.set(`the middle of ${name}`, key.slice(8, -4));
@@ -66,6 +66,14 @@ async function read(response: Response | Promise<Response>): Promise<number> {
   return answer.status;
 }
 
+/** Calls that an API token may not make, and one that it makes. */
+async function readWithToken(token: string): Promise<number[]> {
+  const ask = (path: string, method = "GET") =>
+    read(call(`/operator/workspaces/${path}`, { method, headers: { authorization: `Bearer ${token}` } }));
+  await ask(`${workspace.id}/rules`);
+  return [await ask(token), await ask(`${workspace.id}/rules`, "POST"), await ask(`${workspace.id}/${token}`)];
+}
+
 /** Everything that the counter passes to the queue. */
 async function listenToQueue(of: TestWorkspace): Promise<void> {
   await runInDurableObject(of.counter, (counter) => {
@@ -93,6 +101,10 @@ beforeAll(async () => {
     mustStayHidden(name, key);
   }
   await workspace.operator("POST", `/keys/${dead.id}/deactivate`);
+  const [token, revoked] = [await workspace.newToken(["read"]), await workspace.newToken(["read"])];
+  mustStayHidden("the API token", { key: token.token });
+  mustStayHidden("the revoked API token", { key: revoked.token });
+  await workspace.operator("POST", `/tokens/${revoked.id}/revoke`);
   await workspace.operator("POST", "/rules", {
     name: "forms",
     event: "*",
@@ -150,6 +162,9 @@ beforeAll(async () => {
     await read(call(`/operator/workspaces/${key}`, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } })),
     await read(call(`/operator/workspaces/${workspace.id}`, { headers: { authorization: `Bearer ${key}` } })),
     await read(call(`/operator/workspaces/${workspace.id}/keys/${key}/deactivate`, { method: "POST" })),
+    ...(await readWithToken(token.token)),
+    ...(await readWithToken(revoked.token)),
+    await read(workspace.send({ event: token.token })),
     await read(call(`/docs/${key}?key=${key}`)),
   ];
   expect(bad.every((status) => status >= 400 && status < 500)).toBe(true);

@@ -165,7 +165,7 @@ test("a person who loses a line without first or last signal or trait needs no r
     const readsWithout = (seq: number): number => {
       const facts = store.state.signals.read(seq);
       if (facts === null) throw new Error("there is no such line");
-      const people = new People(store.state);
+      const people = new People(store.state, Date.now());
       people.removeLine(1, seq, facts);
       return rowsRead(store.sql, () => writeAndRecount(store.state, people));
     };
@@ -184,7 +184,7 @@ test("the removal of a once-a-day rule does not search timelines for replacement
     const first = store.state.signals.read(1);
     const scored = first && scoredBy(first);
     startRuleJob(store.state, { ruleId: "rule_1", rule: null, rulesVersion: 2 }, NOW);
-    const people = new People(store.state);
+    const people = new People(store.state, Date.now());
     const reads = rowsRead(store.sql, () => {
       people.rescore(1, new Map([[1, { before: scored, after: null }]]));
       people.write();

@@ -103,7 +103,7 @@ describe("the configuration", () => {
     [
       "two rate limits with one budget",
       { ratelimits: BASE.ratelimits.map((limiter) => ({ ...limiter, namespace_id: "7" })) },
-      "AUTH_FAILURES and SIGN_IN_ATTEMPTS and PAGE_FORMS would share their budget",
+      "AUTH_FAILURES and SIGN_IN_ATTEMPTS and PAGE_FORMS and TOKEN_CALLS would share their budget",
     ],
     ["logs of URLs", { observability: { logs: {} } }, "The platform would log URLs"],
     [
@@ -136,6 +136,7 @@ describe("the configuration", () => {
         "LOG_REQUESTS",
         "OIDC_ISSUER",
         "OIDC_CLIENT_ID",
+        "JURISDICTION",
         "EMAIL_FROM",
       ].map((name) => expect.stringContaining(`${name} is missing.`)),
     ]);

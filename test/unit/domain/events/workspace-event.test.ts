@@ -123,6 +123,8 @@ test.each([
   ["person.score_fell", {}, null],
   ["account.score_crossed", {}, "unchanged"],
   ["account.score_fell", {}, "unchanged"],
+  ["account.score_crossed", { external_id: "jane@example.com", name: null }, null],
+  ["account.score_fell", { name: "jane@example.com" }, null],
   ["person.scored", {}, null],
   [
     "person.scored",

@@ -4,8 +4,10 @@ import { crc32 } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import {
   composeKey,
+  composeToken,
   isExpired,
   isWellFormedKey,
+  isWellFormedToken,
   keyEnd,
   keyEnds,
   keyStatus,
@@ -114,6 +116,17 @@ describe("§5 the check of a key's form", () => {
   ])("refuses %s", (_, text) => {
     expect(isWellFormedKey(text)).toBe(false);
   });
+});
+
+test("an API token has the form of a key with its own prefix, and neither is taken for the other", () => {
+  const [key, token] = [composeKey(random), composeToken(random)];
+  expect(token).toMatch(/^wt_[0-9A-Za-z]{40}$/);
+  expect([isWellFormedToken(token), isWellFormedKey(token), isWellFormedToken(key)]).toEqual([true, false, false]);
+  // The checksum covers the prefix.
+  expect([isWellFormedToken(`wt_${key.slice(3)}`), isWellFormedKey(`sk_${token.slice(3)}`)]).toEqual([false, false]);
+  const typo = token.slice(0, 20) + (token[20] === "x" ? "y" : "x") + token.slice(21);
+  expect(isWellFormedToken(typo)).toBe(false);
+  expect([holdsKey(`see ${token}`), withoutKeys(`see ${token}`)]).toEqual([true, `see ${maskedKey(keyEnds(token))}`]);
 });
 
 test("§2.1, §8.10 the masked form of a key is its first 8 characters, an ellipsis, its last 4", () => {

@@ -22,6 +22,7 @@ const FULL: Facts = {
     idempotencyKey: "jane-key",
   },
   recordedAtMs: NOW + 1,
+  occurred: { ms: NOW - 9, from: "timestamp" },
   kind: "signal",
   status: "held",
   event: "Visit",

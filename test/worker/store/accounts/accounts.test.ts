@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } from "../../../../src/limits.ts";
-import { listAccounts } from "../../../../src/store/accounts/account-page.ts";
+import { listAccounts } from "../../../../src/store/queries/account-page.ts";
 import { Accounts } from "../../../../src/store/accounts/accounts.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { MINUTE, consumeMessages, deliver, messageOf, type Delivered } from "../../../support/deliver.ts";
@@ -550,10 +550,10 @@ describe("invariant 5: an account and its history", () => {
             const claim = { receivedAtMs: START + minute * MINUTE, ordinal, signalId };
             expect(accounts.update({ externalId, fields, attributes: { last: signalId } }, claim)).toBeNull();
             if (!isLast) continue;
-            accounts.write();
+            accounts.write(null);
             accounts = new Accounts(sql);
           }
-          accounts.write();
+          accounts.write(null);
 
           const [account] = listAccounts(sql, { externalId }, { cursor: null, limit: 1 }).items;
           expect(account).toMatchObject({

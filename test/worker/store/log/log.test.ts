@@ -7,6 +7,7 @@ import { SEGMENT_MAX_LINES, SEGMENT_MAX_BYTES } from "../../../../src/store/log/
 import { newId } from "../../../../src/platform/ids.ts";
 import type { Facts, ListingId } from "../../../../src/store/log/line.ts";
 import { Log } from "../../../../src/store/log/log.ts";
+import { OCCURRED_FROM } from "../../../../src/domain/signal/occurred-at.ts";
 import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
 import { amount } from "../../../support/amount.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
@@ -34,6 +35,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
       periodEndMs: NOW + 10,
     },
     recordedAtMs: NOW + 5,
+    occurred: { ms: NOW, from: "received" },
     kind: "signal",
     status: "processed",
     event: "Visit",
@@ -59,6 +61,7 @@ const text = fc.string({ unit: "binary", maxLength: 20 });
 const maybe = fc.option(text.filter((value) => value !== ""));
 const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   recordedAtMs: fc.integer({ min: NOW, max: NOW + 100_000 }),
+  occurred: fc.record({ ms: fc.integer({ min: 1, max: NOW }), from: fc.constantFrom(...OCCURRED_FROM) }),
   kind: fc.constantFrom("signal", "identify", "account"),
   status: fc.constantFrom("processed", "anonymous", "duplicate", "purged"),
   event: fc.oneof(fc.constantFrom("Visit", "Form"), text),

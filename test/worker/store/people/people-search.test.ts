@@ -222,6 +222,7 @@ describe("very many people", () => {
         next: JSON.stringify(emailOf(PEOPLE_SEARCHED)),
         complete: false,
         sorted: false,
+        lapsing: false,
       });
       const second = read(first.next);
       expect(second.items.map(({ email }) => email)).toEqual([emailOf(count)]);

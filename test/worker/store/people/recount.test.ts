@@ -86,7 +86,7 @@ describe("a recount", () => {
     for (; hasRecounts(store.sql); steps++) {
       if (steps > 50) throw new Error("it does not end");
       store.restart();
-      expect(rowsRead(store.sql, () => stepRecounts(store.state))).toBeLessThan(8 * RULE_STEP_SEGMENTS);
+      expect(rowsRead(store.sql, () => stepRecounts(store.state, Date.now()))).toBeLessThan(8 * RULE_STEP_SEGMENTS);
     }
     expectStateToAddUp(store.state);
     return steps;
@@ -129,7 +129,7 @@ describe("a recount", () => {
       await take(store, "u-1");
       expect(hasRecounts(store.sql)).toBe(true);
       store.beginDeletion(ANN, NOW + 10_000);
-      stepRecounts(store.state);
+      stepRecounts(store.state, Date.now());
       expect([hasRecounts(store.sql), people(store).length]).toEqual([false, 1]);
     }));
 
@@ -164,7 +164,7 @@ describe("a recount", () => {
           history(store, ...all);
           for (const action of actions) {
             if (action.do === "take") await take(store, `u-${action.user}`);
-            else if (action.do === "count") stepRecounts(store.state);
+            else if (action.do === "count") stepRecounts(store.state, Date.now());
             else if (action.do !== "record") store.restart();
             else store.record(NOW, visit(action.isNamed ? named("New") : {}, NOW + action.after));
           }

@@ -22,6 +22,7 @@ const scored: fc.Arbitrary<Scored | null> = fc.option(
   fc.record({
     signalId: fc.constantFrom("sig_1", `sig_${"x".repeat(36)}`, newId("sig"), `sig_${crypto.randomUUID()}`),
     atMs: fc.nat(1e12),
+    occurredMs: fc.nat(1e12),
     outcomes: fc.array(fc.integer({ min: 1, max: 999 }), { minLength: 1, maxLength: 5 }),
   }),
 );

@@ -142,6 +142,8 @@ describe("an export of signals", () => {
       dead_reason: null,
       deleted_at: null,
       payload,
+      occurred_at: "2026-11-01T10:00:00.000Z",
+      occurred_from: "received",
     });
     expect(second).toMatchObject({ id: "sig_b", kind: "identify", points: 0, payload: identify });
     expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
@@ -158,7 +160,7 @@ describe("an export of signals", () => {
     // Dead letters come first.
     expect(JSON.parse(text.split("\n")[0] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
     expect(text).toContain(
-      '"payload":{   "event": "E",   "properties": { "big": 12345678901234567890, "text": "a\\nb" } }}\n',
+      '"payload":{   "event": "E",   "properties": { "big": 12345678901234567890, "text": "a\\nb" } },"occurred_at":',
     );
   });
 
@@ -308,7 +310,7 @@ describe("exported people", () => {
     expect(csv).toHaveLength(5);
     const line = csv[1] ?? "";
     const parsed = line
-      .slice(line.indexOf('"[') + 1, -1)
+      .slice(line.indexOf('"[') + 1, -",,".length - 1)
       .replace(']","[', "]\n[")
       .split("\n")
       .map((cell) => JSON.parse(cell.replaceAll('""', '"')) as string[]);
@@ -378,7 +380,8 @@ describe("an export as CSV", () => {
   const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
 
   test("has a header even if it is empty, and quotes as RFC 4180 requires", async () => {
-    const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
+    const header =
+      "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids,next_lapse_at,account";
     expect(await rows("people?format=csv")).toEqual([header, ""]);
     const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
     const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1", traits };
@@ -386,7 +389,7 @@ describe("an export as CSV", () => {
     const times = "2026-11-01T10:00:00.000Z,2026-11-01T10:00:00.000Z";
     expect(await rows("people?format=csv")).toEqual([
       header,
-      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},0,"[""user-1""]","[""visitor-1""]"`,
+      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},0,"[""user-1""]","[""visitor-1""]",,`,
       "",
     ]);
   });
@@ -415,8 +418,8 @@ describe("an export as CSV", () => {
     const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
     await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
     expect(await rows("scoring-signals?format=csv")).toEqual([
-      "email,signal_id,rule_id,rule_version,scoring_signal,points,at",
-      `jane@example.com,sig_a,${id},1,churn risk,-20,2026-11-01T10:00:00.000Z`,
+      "email,signal_id,rule_id,rule_version,scoring_signal,points,at,occurred_at,lapses_at,lapsed",
+      `jane@example.com,sig_a,${id},1,churn risk,-20,2026-11-01T10:00:00.000Z,2026-11-01T10:00:00.000Z,,false`,
       "",
     ]);
     expect((await rows("people?format=csv"))[1]).toContain(",-20,");

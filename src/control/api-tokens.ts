@@ -1,0 +1,202 @@
+/**
+ * API tokens of workspaces (design §9). The table holds only the SHA-256 and the masked parts of a token. Nothing about a
+ * token is cached: each call reads its row from the primary, so a revocation takes effect at once and everywhere.
+ */
+import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
+import { auditEntry, auditEntryForEach } from "./audit.ts";
+import { apiTokens, members } from "./control-schema.ts";
+import { hasRow, iso, OPERATOR, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
+import { tokenStatus } from "../domain/keys/api-token.ts";
+import { MANAGER_ROLES } from "../domain/keys/role.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { TOKEN_USE_STORED_MS, WORKSPACE_MAX_ACTIVE_TOKENS, WORKSPACE_MAX_TOKENS_A_DAY } from "../limits.ts";
+import { digestHex } from "../platform/hashes.ts";
+import { newId, uuidv7From } from "../platform/ids.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
+
+type TokenRow = typeof apiTokens.$inferSelect;
+
+/** A token as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
+export interface ApiToken extends Omit<TokenRow, "tokenHash" | "tokenFirst8" | "tokenLast4" | "formToken"> {
+  /** The token's first 8 characters, an ellipsis, its last 4. */
+  maskedToken: string;
+}
+
+function toApiToken({ tokenHash: _h, formToken: _f, tokenFirst8, tokenLast4, ...shown }: TokenRow): ApiToken {
+  return { ...shown, maskedToken: maskedKey({ first8: tokenFirst8, last4: tokenLast4 }) };
+}
+
+export type NewToken = Pick<ApiToken, "name" | "scopes" | "expiresAt">;
+
+export interface CreatedToken {
+  record: ApiToken;
+  /** The full token, shown once. */
+  value: string;
+}
+
+/** The limits of a workspace that may refuse a new token; limits.ts has the numbers. */
+export const TOKEN_LIMITS = ["too_many_tokens", "too_many_tokens_a_day"] as const;
+type TokenLimit = (typeof TOKEN_LIMITS)[number];
+
+export type TokenRefusal =
+  | { reason: TokenLimit }
+  /** The creator is no owner or admin any more. */
+  | { reason: "not_manager" }
+  /** The same form has already created this token, whose value cannot be shown again. */
+  | { reason: "made_before"; token: ApiToken };
+
+/**
+ * @param formToken idempotency token of the form: of several calls with the same token, even concurrent ones, only the
+ * first creates an API token. Null creates one on every call.
+ */
+export async function createToken(
+  { db, workspaceId, by }: ControlContext,
+  { name, scopes, expiresAt }: NewToken,
+  formToken: string | null = null,
+): Promise<Result<CreatedToken, TokenRefusal>> {
+  const value = composeToken((n) => crypto.getRandomValues(new Uint8Array(n)));
+  const { first8, last4 } = keyEnds(value);
+  const row: TokenRow = {
+    id: newId("tok", by.nowMs),
+    workspaceId,
+    name,
+    tokenHash: await digestHex(value),
+    tokenFirst8: first8,
+    tokenLast4: last4,
+    scopes,
+    createdAt: iso(by.nowMs),
+    createdBy: by.actor,
+    expiresAt,
+    revokedAt: null,
+    revokedReason: null,
+    lastUsedAt: null,
+    formToken: formToken === null ? null : await digestHex(formToken),
+  };
+  const refusal = refusalOf(db, row, by.nowMs);
+  const detail = { name, scopes, expires_at: expiresAt };
+  const entry = { workspaceId, action: "token.created", target: row.id, detail } as const;
+  const [[decided], inserted] = await db.batch([
+    db.select({ refusal }).from(sql`(select 1)`),
+    db
+      .insert(apiTokens)
+      // INSERT … SELECT takes the columns in the order of the table.
+      .select(
+        sql`select ${row.id}, ${workspaceId}, ${name}, ${row.tokenHash}, ${first8}, ${last4}, ${JSON.stringify(scopes)},
+          ${row.createdAt}, ${row.createdBy}, ${expiresAt}, null, null, null, ${row.formToken}
+          where ${refusal} is null`,
+      )
+      .onConflictDoNothing({ target: [apiTokens.workspaceId, apiTokens.formToken] })
+      .returning({ id: apiTokens.id }),
+    auditEntry(db, by, entry, hasRow(apiTokens, eq(apiTokens.id, row.id))),
+  ]);
+  if (inserted.length === 1) return ok({ record: toApiToken(row), value });
+  const made = await madeBy(db, row);
+  if (made !== undefined) return refuse({ reason: "made_before", token: made });
+  if (!decided?.refusal) throw new Error("The token was not inserted, although nothing refuses it.");
+  return refuse({ reason: decided.refusal });
+}
+
+/** SQL expression: why the workspace may not have this token; null if it may. */
+function refusalOf(db: ControlDatabase, { workspaceId, createdBy }: TokenRow, nowMs: number) {
+  type Refusal = TokenLimit | "not_manager";
+  const ofWorkspace = eq(apiTokens.workspaceId, workspaceId);
+  // Ids begin with their creation time.
+  const ofLastDay = and(ofWorkspace, gte(apiTokens.id, `tok_${uuidv7From(nowMs - DAY_MS)}`));
+  return sql<Refusal | null>`case
+    when not ${createdBy === OPERATOR ? sql`true` : isManager(workspaceId, createdBy)} then ${"not_manager" satisfies Refusal}
+    when ${db.$count(apiTokens, ofLastDay)} >= ${WORKSPACE_MAX_TOKENS_A_DAY}
+      then ${"too_many_tokens_a_day" satisfies Refusal}
+    when ${db.$count(apiTokens, and(ofWorkspace, isActive(nowMs)))} >= ${WORKSPACE_MAX_ACTIVE_TOKENS}
+      then ${"too_many_tokens" satisfies Refusal}
+    end`;
+}
+
+function isActive(nowMs: number): SQL | undefined {
+  return and(isNull(apiTokens.revokedAt), or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, iso(nowMs))));
+}
+
+/** The token that the same form has already created. */
+async function madeBy(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
+  if (formToken === null) return undefined;
+  const isSameForm = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.formToken, formToken));
+  const made = await db.select().from(apiTokens).where(isSameForm).get();
+  return made && toApiToken(made);
+}
+
+/** Active, expired and revoked tokens, newest first. */
+export async function listTokens(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiToken>> {
+  const rows = await db
+    .select()
+    .from(apiTokens)
+    .where(
+      and(eq(apiTokens.workspaceId, workspaceId), page.cursor === null ? undefined : lt(apiTokens.id, page.cursor)),
+    )
+    .orderBy(desc(apiTokens.id))
+    .limit(page.limit + 1);
+  return pageOf(rows.map(toApiToken), page, (token) => token.id);
+}
+
+/** @param hash SHA-256 of the token, hexadecimal. Null: it is unknown, expired or revoked. */
+export async function findActiveToken(db: ControlDatabase, hash: string, nowMs: number): Promise<ApiToken | null> {
+  const row = await db.select().from(apiTokens).where(eq(apiTokens.tokenHash, hash)).get();
+  return row === undefined || tokenStatus(row, nowMs) !== "Active" ? null : toApiToken(row);
+}
+
+/** Stores the time of a token's use, at most once in TOKEN_USE_STORED_MS. */
+export async function storeTokenUse(db: ControlDatabase, tokenId: string, nowMs: number): Promise<void> {
+  const { lastUsedAt } = apiTokens;
+  const isDue = or(isNull(lastUsedAt), lte(lastUsedAt, iso(nowMs - TOKEN_USE_STORED_MS)));
+  await db
+    .update(apiTokens)
+    .set({ lastUsedAt: iso(nowMs) })
+    .where(and(eq(apiTokens.id, tokenId), isDue));
+}
+
+/** Whether `storeTokenUse` would store a use now, as of the row that was read. */
+export function isUseDue({ lastUsedAt }: ApiToken, nowMs: number): boolean {
+  return lastUsedAt === null || nowMs - Date.parse(lastUsedAt) >= TOKEN_USE_STORED_MS;
+}
+
+/** Idempotent. Null: the workspace has no such token. */
+export async function revokeToken({ db, workspaceId, by }: ControlContext, tokenId: string): Promise<ApiToken | null> {
+  const isToken = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.id, tokenId));
+  const token = await db.select().from(apiTokens).where(isToken).get();
+  if (token === undefined) return null;
+  const isChange = and(isToken, isNull(apiTokens.revokedAt));
+  const entry = { workspaceId, action: "token.revoked", target: tokenId, detail: { name: token.name } } as const;
+  await db.batch([
+    auditEntry(db, by, entry, hasRow(apiTokens, isChange)),
+    db
+      .update(apiTokens)
+      .set({ revokedAt: iso(by.nowMs), revokedReason: "requested" })
+      .where(isChange),
+  ]);
+  const revoked = await db.select().from(apiTokens).where(isToken).get();
+  return revoked === undefined ? null : toApiToken(revoked);
+}
+
+/**
+ * The statements that revoke the active tokens of a member who is no owner or admin any more, for the end of the batch that
+ * changes or removes the member. The tokens stay revoked if the member gets the role back.
+ */
+export function revokeTokensOf({ db, workspaceId, by }: ControlContext, email: string) {
+  const ofMember = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.createdBy, email));
+  const ending = and(ofMember, isActive(by.nowMs), not(isManager(workspaceId, email)));
+  const detail = sql`json_object('name', ${apiTokens.name}, 'reason', 'role_lost')`;
+  const entry = { workspaceId, action: "token.revoked", target: sql`${apiTokens.id}`, detail } as const;
+  return [
+    auditEntryForEach(db, by, entry, sql`${apiTokens} where ${ending}`),
+    db
+      .update(apiTokens)
+      .set({ revokedAt: iso(by.nowMs), revokedReason: "role_lost" })
+      .where(ending),
+  ] as const;
+}
+
+/** Whether the person is an owner or admin of the workspace. */
+function isManager(workspaceId: string, email: string): SQL {
+  const isMember = and(eq(members.workspaceId, workspaceId), eq(members.email, email));
+  return hasRow(members, and(isMember, inArray(members.role, MANAGER_ROLES)));
+}

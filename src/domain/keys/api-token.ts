@@ -1,0 +1,34 @@
+/**
+ * API tokens of a workspace: a program's access to the operator API, for this workspace and for the scopes of the token. A
+ * token acts in the name of the owner or admin who created it, and ends for good when that person loses the role.
+ */
+import { isExpired } from "./api-key.ts";
+
+/** The permissions of a token, in the order of the pages. `read` is what every member sees. */
+export const TOKEN_SCOPES = ["read", "rules", "keys", "export", "delete"] as const;
+export type TokenScope = (typeof TOKEN_SCOPES)[number];
+
+/** Why a token was revoked: on request, or because its creator is no owner or admin any more. */
+export type RevocationReason = "requested" | "role_lost";
+
+export type TokenStatus = "Active" | "Expired" | "Revoked";
+
+/** Times are ISO 8601 UTC. */
+export function tokenStatus(
+  { expiresAt, revokedAt }: { expiresAt: string | null; revokedAt: string | null },
+  nowMs: number,
+): TokenStatus {
+  if (revokedAt !== null) return "Revoked";
+  return isExpired(expiresAt === null ? null : Date.parse(expiresAt), nowMs) ? "Expired" : "Active";
+}
+
+/** The actor of a token's changes in the audit log. Neither the id nor the name of a token ever changes. */
+export function tokenActor({ id, name }: { id: string; name: string }): string {
+  return `token ${id} (${name})`;
+}
+
+/** Null: the actor is not a token. */
+export function readTokenActor(actor: string): { id: string; name: string } | null {
+  const [, id, name] = /^token (tok_\S+) \((.*)\)$/.exec(actor) ?? [];
+  return id === undefined || name === undefined ? null : { id, name };
+}

@@ -1,0 +1,186 @@
+/**
+ * Who may call the operator API (design §9): the deployer's systems with the operator token, and a workspace's programs with
+ * an API token. An API token may call the operations of its own workspace whose scope it has.
+ */
+import type { Context } from "hono";
+import { createMiddleware } from "hono/factory";
+import { findActiveToken, isUseDue, storeTokenUse, type ApiToken } from "../control/api-tokens.ts";
+import { hasMostChangesOfADay } from "../control/audit.ts";
+import { controlDatabase, OPERATOR } from "../control/database.ts";
+import { findWorkspace } from "../control/workspaces.ts";
+import { isWellFormedToken } from "../domain/keys/api-key.ts";
+import { tokenActor } from "../domain/keys/api-token.ts";
+import { networkOf } from "../domain/keys/client-network.ts";
+import { configuredJurisdiction } from "../env.ts";
+import { AUTH_FAILURES_PER_MINUTE, countFailure, countMiss, isWithin, lookupWaitMs } from "../http/auth-failures.ts";
+import { problem, retryAfter } from "../http/problem.ts";
+import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
+import { digest, digestHex } from "../platform/hashes.ts";
+import { requireJurisdiction } from "../platform/jurisdiction.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { Lru } from "../platform/lru.ts";
+import { notFound, type Operation, type OperatorEnv } from "./operation.ts";
+
+/** Calls of an API token in a period of TOKEN_CALLS in wrangler.toml. */
+export const TOKEN_CALLS_PER_PERIOD = 100;
+const TOKEN_CALLS_PERIOD_MS = 10_000;
+
+/** API tokens that an isolate remembers, of some 100 bytes each. */
+const KNOWN_TOKENS = 1_000;
+
+/**
+ * Hashes of tokens that this isolate has found. Each call still reads its token: a token in this list only does not wait
+ * while others send invented tokens.
+ */
+const knownTokens = new Lru<string, true>(KNOWN_TOKENS);
+
+/** Sets `db`, `token` and `by`. */
+export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
+  const { OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: { OPERATOR_TOKEN?: string; OPERATOR_TOKEN_NEXT?: string } = c.env;
+  const operatorTokens = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT].flatMap((token) => token || []);
+  // Without an operator token configured the routes do not exist.
+  if (operatorTokens.length === 0) return c.notFound();
+  const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
+  const nowMs = Date.now();
+  c.set("db", controlDatabase(c.env.DB));
+  // A correct token is accepted even from a network that has sent too many wrong ones.
+  if (await matchesAny(operatorTokens, presented)) {
+    c.set("token", null);
+    c.set("by", { actor: OPERATOR, nowMs });
+    return next();
+  }
+  // The checksum refuses typos without a look-up.
+  const token = isWellFormedToken(presented) ? await findToken(c, await digestHex(presented), nowMs) : null;
+  if (token instanceof Response) return token;
+  if (token === null) return unauthorized(c, presented);
+  c.set("token", token);
+  c.set("by", { actor: tokenActor(token), nowMs });
+  c.get("logFields")["token"] = token.id;
+  c.get("logFields")["workspace"] = token.workspaceId;
+  if (isUseDue(token, nowMs)) c.executionCtx.waitUntil(storeUse(c, token.id, nowMs));
+  return next();
+});
+
+/** Two tokens may be valid during an exchange (docs/operate.md: A leaked operator token). */
+async function matchesAny(tokens: readonly string[], presented: string): Promise<boolean> {
+  const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
+  // Compare digests, and all of them even after a match, so that timing does not reveal which one matched.
+  const matches = expected.map((token) => actual !== undefined && crypto.subtle.timingSafeEqual(token, actual));
+  return matches.includes(true);
+}
+
+/**
+ * The active API token; null: unknown, expired or revoked. A call beyond a limit gets an answer before the look-up, which asks
+ * the database that all workspaces share.
+ */
+async function findToken(c: Context<OperatorEnv>, hash: string, nowMs: number): Promise<ApiToken | null | Response> {
+  if (!(await isWithin(c.env.TOKEN_CALLS, hash))) {
+    const detail =
+      `An API token may make ${TOKEN_CALLS_PER_PERIOD} calls in ${TOKEN_CALLS_PERIOD_MS / 1_000} seconds. Send again ` +
+      "after Retry-After seconds.";
+    return tooMany(c, TOKEN_CALLS_PERIOD_MS, detail);
+  }
+  const waitMs = knownTokens.get(hash) === undefined ? lookupWaitMs(clientNetwork(c), nowMs) : 0;
+  if (waitMs > 0) return tooManyFailures(c, waitMs);
+  const token = await findActiveToken(c.var.db, hash, nowMs);
+  if (token !== null) {
+    knownTokens.set(hash, true);
+    return token;
+  }
+  knownTokens.delete(hash);
+  countMiss(nowMs);
+  return null;
+}
+
+async function unauthorized(c: Context<OperatorEnv>, presented: string): Promise<Response> {
+  // A request without a token is not a guess.
+  const waitMs = presented === "" ? 0 : await countFailure(c.env.AUTH_FAILURES, clientNetwork(c), Date.now());
+  if (waitMs > 0) return tooManyFailures(c, waitMs);
+  return problem(c, {
+    status: 401,
+    code: "operator_unauthorized",
+    title: "Unauthorized",
+    detail:
+      "Send the operator token, or an API token of the workspace, as `Authorization: Bearer <token>`. The token is " +
+      "missing, wrong, expired or revoked.",
+    headers: { "www-authenticate": 'Bearer realm="operator"' },
+  });
+}
+
+function tooManyFailures(c: Context<OperatorEnv>, waitMs: number): Response {
+  const detail =
+    `More than ${AUTH_FAILURES_PER_MINUTE} wrong tokens, keys and secrets a minute came from this network, or very many ` +
+    "to this server. Check the token, and send again after Retry-After seconds. The correct operator token is accepted at once.";
+  return tooMany(c, waitMs, detail);
+}
+
+function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string): Response {
+  return problem(c, {
+    status: 429,
+    code: "rate_limited",
+    title: "Too many requests",
+    detail,
+    headers: retryAfter(waitMs),
+  });
+}
+
+function clientNetwork(c: Context<OperatorEnv>): string {
+  return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
+}
+
+/** After the answer. A use that is not stored is stored with a later call. */
+async function storeUse(c: Context<OperatorEnv>, tokenId: string, nowMs: number): Promise<void> {
+  try {
+    await storeTokenUse(c.var.db, tokenId, nowMs);
+  } catch (error) {
+    logEvent("token_use_failed", { token: tokenId, error: errorText(error) });
+  }
+}
+
+/** Another workspace does not exist for an API token. */
+export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next) => {
+  const { db, token } = c.var;
+  const id = c.req.param("workspace_id") ?? "";
+  const workspace = token === null || token.workspaceId === id ? await findWorkspace(db, id) : null;
+  if (workspace === null) return notFound(c, "workspace");
+  requireJurisdiction(configuredJurisdiction(c.env), workspace.jurisdiction);
+  c.set("workspace", workspace);
+  return next();
+});
+
+/** Refuses API tokens without the scope of the operation, and those that have made too many changes in a day. */
+export function requireScope({ method, scope }: Operation) {
+  return createMiddleware<OperatorEnv>(async (c, next) => {
+    const { token, db, by } = c.var;
+    if (token === null) return next();
+    if (scope === undefined) {
+      return problem(c, {
+        status: 403,
+        code: "operator_only",
+        title: "Not for API tokens",
+        detail: "Only the operator token may call this operation. An API token of a workspace may not.",
+      });
+    }
+    if (!token.scopes.includes(scope)) {
+      const page = new URL(`/w/${c.var.workspace.slug}/settings/api-tokens`, c.req.url).href;
+      return problem(c, {
+        status: 403,
+        code: "insufficient_scope",
+        title: "Scope missing",
+        detail: `The API token lacks the scope \`${scope}\`. An owner or admin creates a token with this scope at ${page}.`,
+        headers: { "www-authenticate": `Bearer realm="operator", error="insufficient_scope", scope="${scope}"` },
+        more: { scope },
+      });
+    }
+    // An export leaves an audit entry too.
+    const isChange = method !== "GET" || scope === "export";
+    if (isChange && (await hasMostChangesOfADay(db, token.workspaceId, by))) {
+      const detail = `An API token may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Send again after Retry-After seconds.`;
+      return tooMany(c, CHANGES_WAIT_MS, detail);
+    }
+    return next();
+  });
+}
+
+/** The oldest of a day's changes leaves the day sooner or later: ask again in an hour. */
+const CHANGES_WAIT_MS = 3_600_000;

@@ -1,0 +1,80 @@
+/**
+ * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. A person whom a batch has changed since
+ * is not due any more. At most three rows a person: their row and two indexes.
+ */
+import { DAY_MS } from "../../domain/duration.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
+import { fallenBelow } from "../../domain/events/workspace-event.ts";
+import { SCORE_FALLS_MAX } from "../../limits.ts";
+import { newEvent } from "../../notifications/raised-events.ts";
+import { addCrossings, wants } from "../state/raise-events.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { scoreAt, type LapsingScore } from "./lapses.ts";
+import { People } from "./people.ts";
+
+/** People of a step: some 20 ms. */
+export const LAPSE_STEP_PEOPLE = 500;
+/** Due people among whom a run counts the falls before it begins: some 40 ms. More people get a summary. */
+const COUNTED_PEOPLE = 20_000;
+
+/** When the next points lapse, in milliseconds since 1970; null: none will. */
+export function nextLapseMs(sql: SqlStorage): number | null {
+  return sql
+    .exec<{ at: number | null }>("SELECT min(next_lapse_at) AS at FROM people WHERE next_lapse_at IS NOT NULL")
+    .one().at;
+}
+
+/** Whether stored scores still have points that have lapsed. */
+export function areLapsesDue(sql: SqlStorage, nowMs: number): boolean {
+  return (nextLapseMs(sql) ?? Number.POSITIVE_INFINITY) <= nowMs;
+}
+
+export function stepLapses(state: StoreState, nowMs: number): void {
+  const { sql, books, raised } = state;
+  const today = Math.max(dayOf(nowMs), books.lapsedUntil);
+  const run = (books.lapseRun ??= { isSummary: isSummaryNeeded(state, today), points: 0, thresholds: [] });
+  const due = sql.exec<{ id: number }>(
+    "SELECT id FROM people WHERE next_lapse_at <= ? ORDER BY next_lapse_at LIMIT ?",
+    today * DAY_MS,
+    LAPSE_STEP_PEOPLE,
+  );
+  const people = new People(state, nowMs);
+  people.lapse(due.toArray().map(({ id }) => id));
+  people.write();
+  if (people.news !== null) {
+    run.points += people.news.points;
+    addCrossings(run.thresholds, people.news.crossings);
+    raised.raise(people.news.accountEvents(nowMs));
+    if (!run.isSummary) raised.raise(people.news.personEvents(nowMs));
+  }
+  if ((nextLapseMs(sql) ?? Number.POSITIVE_INFINITY) > today * DAY_MS) {
+    if (run.isSummary && wants(state, "people.rescored")) {
+      const { points, thresholds } = run;
+      const none = { rule_id: null, email: null, added: 0, changed: 0, removed: 0 };
+      raised.raise([newEvent("people.rescored", { cause: "points_lapsed", ...none, points, thresholds }, nowMs)]);
+    }
+    books.lapseRun = null;
+  }
+  state.signals.flush();
+}
+
+/** Whether more than SCORE_FALLS_MAX due people will fall below a threshold. */
+function isSummaryNeeded({ sql, books }: StoreState, today: number): boolean {
+  const thresholds = books.wanted?.thresholds ?? [];
+  if (thresholds.length === 0) return false;
+  const falls = new Map<number, number>();
+  let people = 0;
+  const due = sql.exec<LapsingScore & Record<string, SqlStorageValue>>(
+    "SELECT score, lapses, next_lapse_at FROM people WHERE next_lapse_at <= ?",
+    today * DAY_MS,
+  );
+  for (const person of due) {
+    if (++people > COUNTED_PEOPLE) return true;
+    for (const threshold of fallenBelow(person.score, scoreAt(person, today).score, thresholds)) {
+      const count = (falls.get(threshold) ?? 0) + 1;
+      if (count > SCORE_FALLS_MAX) return true;
+      falls.set(threshold, count);
+    }
+  }
+  return false;
+}

@@ -1,0 +1,284 @@
+/** Accounts as the operator API and the pages show them: lists, and one account with the source and the history of its values. */
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
+import {
+  ACCOUNT_CHANGE_CHARACTERS,
+  ACCOUNT_HISTORY_SHOWN,
+  ACCOUNT_LIST_CHARACTERS,
+  ACCOUNT_PAGE_MAX_CHARACTERS,
+  TEMPLATE_MAX_MAPPINGS,
+} from "../../limits.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import { areLapsesDue } from "../people/lapse-run.ts";
+import type {
+  Account,
+  AccountChange,
+  AccountFilter,
+  AccountPage,
+  AccountsList,
+  AccountsPage,
+  AccountsQuery,
+  AccountSummary,
+  ShownChange,
+} from "../protocol/people-and-accounts.ts";
+import type { AccountChangeRow, AccountRow } from "../schema.ts";
+import { ACCOUNT_FIELDS, type ValueClaims } from "../accounts/accounts.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { findPeople } from "./people-search.ts";
+import { latestScored, toScoringSignals } from "./person-page.ts";
+
+/** The begin of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
+function beginOf(column: string, characters: number, name: string): string {
+  return `substr(${column}, 1, ${characters + 1}) AS ${name}`;
+}
+
+const SUMMARY = `id, external_id AS externalId, ${[
+  ["name", "name"],
+  ["plan", "plan"],
+  ["user_count", "userCount"],
+  ["recurring_revenue", "recurringRevenue"],
+  ["trial_status", "trialStatus"],
+]
+  .map(([column = "", name = ""]) => beginOf(column, ACCOUNT_LIST_CHARACTERS, name))
+  .join(", ")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
+
+type SummaryRow = AccountSummary & { id: number };
+
+/** Maximum number of accounts that a list sorts in memory. */
+const ACCOUNTS_SORTED = 10_000;
+
+/** A page of the list of accounts. An invalid cursor is ignored. */
+export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page): AccountsPage {
+  const { rows, sorted, cursorOf } = orderedAccounts(sql, query, page);
+  const items = rows.slice(0, page.limit);
+  const last = items.at(-1);
+  return {
+    items: items.map(({ id: _id, ...account }) => account),
+    next: rows.length > page.limit && last !== undefined ? cursorOf(last) : null,
+    sorted,
+    lapsing: areLapsesDue(sql, Date.now()),
+  };
+}
+
+interface OrderedAccounts {
+  /** The accounts of the page, and one more if any follows. */
+  rows: SummaryRow[];
+  /** False: there are too many accounts to sort. */
+  sorted: boolean;
+  cursorOf: (row: SummaryRow) => string;
+}
+
+/** The cursor has the number and the sort value of the last account. */
+function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): OrderedAccounts {
+  const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
+  if ("prefix" in query) {
+    // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
+    const rows = read(sql, "external_id > ? AND +external_id >= ? AND external_id < ? ORDER BY external_id LIMIT ?", [
+      last,
+      query.prefix,
+      `${query.prefix}\u{10FFFF}`,
+      limit + 1,
+    ]);
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row.externalId}` };
+  }
+  const { sort } = query;
+  const behind = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
+  const isByPeople = sort === "score" || sort === "people";
+  if (isByPeople && countAccounts(sql) <= ACCOUNTS_SORTED) {
+    const rows = accountsByPeople(sql, sort, behind, limit);
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row[sort]}` };
+  }
+  const [column, field] = sort === "last_seen" ? (["last_seen", "lastSeenMs"] as const) : (["id", "id"] as const);
+  const rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [
+    ...(behind === null ? [Number.MAX_SAFE_INTEGER, 0] : [behind.value, behind.id]),
+    limit + 1,
+  ]);
+  return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}` };
+}
+
+function countAccounts(sql: SqlStorage): number {
+  const counted = sql.exec<{ n: number }>(
+    "SELECT count(*) AS n FROM (SELECT 1 FROM accounts LIMIT ?)",
+    ACCOUNTS_SORTED + 1,
+  );
+  return counted.one().n;
+}
+
+/** Sorts in memory: an index would be a written row for each batch of an account. */
+function accountsByPeople(
+  sql: SqlStorage,
+  column: "score" | "people",
+  behind: { id: number; value: number } | null,
+  limit: number,
+): SummaryRow[] {
+  const all = [...sql.exec(`SELECT id, ${column} FROM accounts`).raw<[id: number, value: number]>()];
+  const ids = all
+    .filter(([id, value]) => behind === null || value < behind.value || (value === behind.value && id < behind.id))
+    .sort(([a, valueOfA], [b, valueOfB]) => valueOfB - valueOfA || b - a)
+    .slice(0, limit + 1)
+    .map(([id]) => id);
+  const rows = read(sql, "id IN (SELECT value FROM json_each(?))", [JSON.stringify(ids)]);
+  return rows.sort((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id));
+}
+
+function read(sql: SqlStorage, condition: string, values: SqlStorageValue[]): SummaryRow[] {
+  return sql.exec(`SELECT ${SUMMARY} FROM accounts WHERE ${condition}`, ...values).toArray() as unknown as SummaryRow[];
+}
+
+/** One account with its people and its changes; null: there is none. */
+export function readAccountPage(state: StoreState, externalId: string, page: Page): AccountPage | null {
+  const { sql, signals } = state;
+  const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
+  if (row === undefined) return null;
+  const claims = JSON.parse(row.claims) as ValueClaims;
+  // A template has at most this number of targets, but an account may have had several templates.
+  const ids = [...new Set(Object.values(claims).map(({ signalId }) => signalId))].slice(0, TEMPLATE_MAX_MAPPINGS);
+  const keyIds = new Map(ids.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
+  const origins = Object.entries(claims).map(([target, { receivedAtMs: atMs, signalId, by }]) => {
+    return [target, { atMs, signalId, keyId: keyIds.get(signalId) ?? null, by: by ?? "update" }] as const;
+  });
+  return {
+    externalId,
+    values: valuesOf(row),
+    attributes: JSON.parse(row.attributes) as Record<string, unknown>,
+    origins: Object.fromEntries(origins),
+    score: row.score,
+    people: row.people,
+    ...membersOf(state, externalId),
+    lapsing: areLapsesDue(sql, Date.now()),
+    firstSeenMs: row.first_seen,
+    lastSeenMs: row.last_seen,
+    changes: listChanges(sql, row.id, page),
+  };
+}
+
+/** People of an account on its page, and their latest scores. */
+const TOP_PEOPLE = 10;
+const RECENT_PEOPLE = 20;
+const LATEST_SCORES = 10;
+/** Latest signals of each recent person among which scores are looked for. */
+const RECENT_SIGNALS = 50;
+
+function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPeople" | "latestScores"> {
+  const top = findPeople(state, { sort: "score", account }, { cursor: null, limit: TOP_PEOPLE });
+  const recent = recentMembers(state.sql, account);
+  const scores = recent.flatMap(({ id, email, recent: entries }) => {
+    const found = latestScored(
+      state,
+      { id, recent: entries },
+      { before: Number.MAX_SAFE_INTEGER, look: RECENT_SIGNALS },
+    );
+    return [...found].flatMap(({ entry }) =>
+      entry === null ? [] : toScoringSignals(state, id, entry).map((score) => ({ ...score, email })),
+    );
+  });
+  const latestFirst = scores.sort((a, b) => b.occurredAtMs - a.occurredAtMs || b.atMs - a.atMs);
+  return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES) };
+}
+
+function recentMembers(sql: SqlStorage, account: string): { id: number; email: string; recent: string }[] {
+  return sql
+    .exec<{ id: number; email: string; recent: string }>(
+      "SELECT id, email, recent FROM people WHERE account = ? ORDER BY last_seen DESC LIMIT ?",
+      account,
+      RECENT_PEOPLE,
+    )
+    .toArray();
+}
+
+/** An account's changes, the newest first. The cursor is the received order and the field of the last change. */
+function listChanges(sql: SqlStorage, accountId: number, { cursor, limit }: Page): PageOf<ShownChange> {
+  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(cursor ?? "") ?? [];
+  const first = [Number.MAX_SAFE_INTEGER, 0, ""];
+  const rows = sql.exec<AccountChangeRow>(
+    `SELECT field, "at", ordinal, signal_id, ${beginOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
+       ${beginOf('"after"', ACCOUNT_CHANGE_CHARACTERS, '"after"')}
+     FROM account_changes WHERE account_id = ? AND ("at", ordinal, field) < (?, ?, ?)
+     ORDER BY "at" DESC, ordinal DESC, field DESC LIMIT ?`,
+    accountId,
+    ...(lastField === undefined ? first : [Number(at), Number(ordinal), lastField]),
+    limit + 1,
+  );
+  return pageOf(rows.toArray(), limit, (row) => ({
+    item: { field: row.field, before: row.before, after: row.after, atMs: row.at, signalId: row.signal_id },
+    cursor: `${row.at}.${row.ordinal}.${row.field}`,
+  }));
+}
+
+function pageOf<Row, Item>(
+  rows: readonly Row[],
+  limit: number,
+  toItem: (row: Row) => { item: Item; cursor: string },
+): PageOf<Item> {
+  const shown = rows.slice(0, limit).map(toItem);
+  return {
+    items: shown.map(({ item }) => item),
+    next: rows.length > limit ? (shown.at(-1)?.cursor ?? null) : null,
+  };
+}
+
+/** Accounts with their history in an order, or the account with an external id. A page of very large accounts is short. */
+export function listAccounts(
+  sql: SqlStorage,
+  { externalId, sort = "newest" }: AccountFilter,
+  page: Page,
+): AccountsList {
+  const lapsing = areLapsesDue(sql, Date.now());
+  if (externalId !== undefined) {
+    const rows = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
+    return { items: rows.toArray().map((row) => toAccount(sql, row)), next: null, sorted: true, lapsing };
+  }
+  const { rows, sorted, cursorOf } = orderedAccounts(sql, { sort }, page);
+  const items: Account[] = [];
+  let [characters, cursor]: [number, string | null] = [0, null];
+  for (const summary of rows) {
+    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) {
+      return { items, next: cursor, sorted, lapsing };
+    }
+    const account = toAccount(sql, sql.exec<AccountRow>("SELECT * FROM accounts WHERE id = ?", summary.id).one());
+    characters += JSON.stringify(account).length;
+    items.push(account);
+    cursor = cursorOf(summary);
+  }
+  return { items, next: null, sorted, lapsing };
+}
+
+function toAccount(sql: SqlStorage, row: AccountRow): Account {
+  return {
+    externalId: row.external_id,
+    ...valuesOf(row),
+    attributes: JSON.parse(row.attributes) as Record<string, unknown>,
+    score: row.score,
+    people: row.people,
+    firstSeenMs: row.first_seen,
+    lastSeenMs: row.last_seen,
+    history: readHistory(sql, row.id),
+  };
+}
+
+function readHistory(sql: SqlStorage, accountId: number): AccountChange[] {
+  const rows = sql.exec<AccountChangeRow>(
+    `SELECT * FROM account_changes WHERE account_id = ?
+     ORDER BY "at" DESC, ordinal DESC, field LIMIT ?`,
+    accountId,
+    ACCOUNT_HISTORY_SHOWN,
+  );
+  return rows.toArray().map(({ field, at: atMs, signal_id: signalId, before, after }) => ({
+    field,
+    before: parsedOrNull(before),
+    after: JSON.parse(after) as unknown,
+    atMs,
+    signalId,
+  }));
+}
+
+/** Values by field; null: never sent. */
+function valuesOf(row: AccountRow): Record<AccountField, unknown> {
+  return Object.fromEntries(ACCOUNT_FIELDS.map((field) => [field, parsedOrNull(row[field])])) as Record<
+    AccountField,
+    unknown
+  >;
+}
+
+function parsedOrNull(json: string | null): unknown {
+  return json === null ? null : JSON.parse(json);
+}
