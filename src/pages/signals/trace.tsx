@@ -14,7 +14,7 @@ import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { personPath } from "../people/person.tsx";
+import { lapseText, personPath } from "../people/person.tsx";
 import { ReplayButton } from "./dead-letters.tsx";
 import { groupPath, signalPath, titleOf } from "./signals.tsx";
 
@@ -229,13 +229,17 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
   return kind === "signal" ? [found, ...scoreSteps(base, trace, rules)] : [found];
 }
 
-function scoreSteps(base: string, { rulesTried, rulesMatched, points }: SignalTrace, rules: RuleNames): TimelineStep[] {
+function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): TimelineStep[] {
+  const { rulesTried, rulesMatched } = trace;
+  const scoring = rulesMatched.filter((match) => match.scored && !lapsedOnArrival(trace, match));
+  const added = scoring.reduce((sum, { points }) => sum + points, 0);
   const matches = rulesMatched.map((match) => {
     const rule = rules.get(match.ruleId);
     return (
       <div>
-        <strong>{signed(match.scored ? match.points : 0)}</strong> {match.scoringSignal}
-        {howOften(base, match)}, from{" "}
+        <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
+        {howOften(base, match)}
+        {match.scored && lapseOf(trace, match)}, from{" "}
         <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
         {match.ruleVersion}
         {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
@@ -248,11 +252,37 @@ function scoreSteps(base: string, { rulesTried, rulesMatched, points }: SignalTr
       text: matches.length === 0 ? <a href={`${base}/rules`}>View mapping rules</a> : matches,
     },
     {
-      title: `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`,
-      tone: points === 0 ? "quiet" : "good",
-      text: points === 0 ? "The score of the person did not change." : "Added to the score of the person.",
+      title: pointsText(added),
+      tone: added === 0 ? "quiet" : "good",
+      text: effectText(trace, added),
     },
   ];
+}
+
+function pointsText(points: number): string {
+  return `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`;
+}
+
+/** @param added points that the signal has added to the score, also points that have lapsed since. */
+function effectText(trace: SignalTrace, added: number): string {
+  const hadLapsed = trace.rulesMatched.some((match) => match.scored && lapsedOnArrival(trace, match));
+  if (added === 0) {
+    return hadLapsed
+      ? "The points had lapsed before the signal arrived. The score of the person did not change."
+      : "The score of the person did not change.";
+  }
+  const lapsed = added - trace.points;
+  return `Added to the score of the person.${lapsed === 0 ? "" : ` ${pointsText(lapsed)} lapsed since.`}`;
+}
+
+/** Whether the points of a match had lapsed when the signal was recorded or linked to its person. */
+function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: MatchedRule): boolean {
+  return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
+}
+
+function lapseOf(trace: SignalTrace, match: MatchedRule): string {
+  if (!lapsedOnArrival(trace, match)) return lapseText(match);
+  return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
 /** The frequency of a rule, or why the rule did not score here. */
