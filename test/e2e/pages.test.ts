@@ -57,6 +57,7 @@ const PATHS = [
   "/settings/notifications",
   "/settings/notifications/new",
   `/settings/notifications/${destination}`,
+  `/settings/notifications/${destination}/again`,
   `/settings/notifications/${destination}/change`,
   `/settings/notifications/${delivery}`,
   "/settings/activity",

@@ -8,7 +8,7 @@ import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
 import type { Done, Tone } from "../copy.ts";
-import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
+import { Confirm, LinkButton, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
@@ -93,7 +93,7 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
-  const lastTest = await readLastTest(c, destination);
+  const [lastTest, failed] = await Promise.all([readLastTest(c, destination), object.failedSince(destination.id, 0)]);
   const { tone, label, text } = statusOf(destination, lastTest);
   return page(
     c,
@@ -108,7 +108,7 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
       {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
       {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
       <Details destination={destination} lastTest={lastTest} />
-      <Deliveries destination={destination} list={list} deliveries={deliveries} />
+      <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />
       {destination.type === "webhook" && <VerifyPanel />}
     </>,
   );
@@ -200,9 +200,11 @@ interface DeliveriesProps {
   destination: Destination;
   list: ListAddress;
   deliveries: PageOf<Delivery>;
+  /** Number of failed deliveries that can be sent again. */
+  failed: number;
 }
 
-function Deliveries({ destination, list, deliveries }: DeliveriesProps) {
+function Deliveries({ destination, list, deliveries, failed }: DeliveriesProps) {
   const refreshes = deliveries.items.some((delivery) => isInProgress(delivery, destination));
   const again = ({ id, type }: Delivery) => (
     <PostButton
@@ -216,6 +218,11 @@ function Deliveries({ destination, list, deliveries }: DeliveriesProps) {
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>
       <ListPanel
         title="Deliveries"
+        actions={
+          failed > 0 && (
+            <LinkButton href={`${list.path}/again`} text={`Deliver ${grouped(failed)} failed again`} look="small" />
+          )
+        }
         list={list}
         found={deliveries}
         empty={<Empty title="No deliveries yet" text="Send a test to check the connection." />}

@@ -133,7 +133,7 @@ export function isInProgress(delivery: Delivery, destination: DestinationState):
   if (type === "destination.test") return true;
   const leftMs = dueAtMs - Date.now();
   if (destination.state !== "active" || leftMs >= SOON_MS) return false;
-  return attempts.length === 0 ? destination.failingSinceMs === null : leftMs > 0;
+  return destination.failingSinceMs === null || (attempts.length > 0 && leftMs > 0);
 }
 
 const DELIVERY_END = {
@@ -164,7 +164,8 @@ function deliveryStatus(
     const failed = { tone: "bad", label: "Failed" } as const;
     return endReason === null || isTest ? failed : { ...failed, note: DELIVERY_END[endReason] };
   }
-  if (isInProgress(delivery, destination) && attempts.length === 0) return { tone: "info", label: "In progress" };
+  const isDue = attempts.length === 0 || (dueAtMs !== null && dueAtMs <= Date.now());
+  if (isDue && isInProgress(delivery, destination)) return { tone: "info", label: "In progress" };
   if (destination.state !== "active" && !isTest) {
     return { tone: "quiet", label: "Waiting", note: "Until the destination is resumed" };
   }

@@ -16,6 +16,7 @@ import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
+import { redeliverPages } from "./redeliver.tsx";
 import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
@@ -42,7 +43,8 @@ export const notificationPages = pages
   })
   .route("/", destinationFormPages)
   .route("/", destinationPages)
-  .route("/", deliveryPages);
+  .route("/", deliveryPages)
+  .route("/", redeliverPages);
 
 /** Thresholds as typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
