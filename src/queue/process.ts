@@ -5,6 +5,7 @@ import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { occurredAt } from "../domain/signal/occurred-at.ts";
+import { recordOfGroup } from "../domain/accounts/group-traits.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
@@ -61,14 +62,20 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   const normalised = normalise(payload, pathSource);
   const idempotencyKey = idempotencyKeyOf(received);
   const duplicate = duplicateKey({ payload, text, normalised, pathSource, idempotencyKey });
-  const { properties: _, ...kept } = normalised;
+  const { properties: _, groupTraits, ...kept } = normalised;
   const occurred = occurredAt(payload, admission.receivedAtMs);
-  const work = { kind: normalised.kind, normalised: kept, occurred, ...hashed(duplicate) };
+  const group = groupOf(normalised.traits.account, groupTraits);
+  const work = { kind: normalised.kind, normalised: kept, ...group, occurred, ...hashed(duplicate) };
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
   const evaluation = evaluate(rules, normalised);
   if (evaluation === null) return { kind: "dead", reason: TOO_MANY_STEPS };
   // A rule that asks for the email is evaluated once the person is known.
   return { ...work, evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation };
+}
+
+/** The values that a `group` call gives to its account. */
+export function groupOf(accountId: string | undefined, traits: JsonObject | undefined): { group?: AccountRecord } {
+  return accountId === undefined || traits === undefined ? {} : { group: recordOfGroup(accountId, traits) };
 }
 
 /** An account update. The newest content wins even if it is a repetition; the same Idempotency-Key is the same call (design §8.2). */

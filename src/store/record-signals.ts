@@ -29,7 +29,7 @@ interface PendingSignal {
   id: string;
   signal: SignalToRecord;
   /** Null for account updates and dead letters. */
-  visitor: Omit<NormalisedSignal, "properties"> | null;
+  visitor: Omit<NormalisedSignal, "properties" | "groupTraits"> | null;
   evaluation: Evaluation | null;
   order: ReceivedOrder;
   occurred: Occurred;
@@ -188,8 +188,8 @@ function updateAccount(pending: PendingSignal, accounts: Accounts): void {
   const { admission, work } = pending.signal;
   const claim = { ...pending.order, signalId: admission.id };
   const isRecorded = pending.status === "processed" || pending.status === "anonymous";
-  if (isRecorded && work.kind === "signal" && work.normalised.group !== undefined) {
-    accounts.setTraits(work.normalised.group, claim);
+  if (isRecorded && work.kind === "signal" && work.group !== undefined) {
+    accounts.setTraits(work.group, claim);
   }
   if (pending.status !== "processed" || work.kind !== "account") return;
   const refusal = accounts.update(work.account, claim);

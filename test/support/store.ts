@@ -9,6 +9,7 @@ import type { WorkspaceRules } from "../../src/control/rules-cache.ts";
 import { evaluate } from "../../src/domain/rules/evaluate-rules.ts";
 import { compileRules, type MappingRule, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
+import { groupOf } from "../../src/queue/process.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
 import { occurredAt } from "../../src/domain/signal/occurred-at.ts";
 import type { JsonObject } from "../../src/domain/json/json-value.ts";
@@ -96,7 +97,7 @@ export class TestStore {
       return { admission, payload: text, work: { kind: "dead", reason: "Too much work" } };
     }
     const whole = normalise(payload, admission.pathSource);
-    const { properties: _, ...normalised } = whole;
+    const { properties: _, groupTraits, ...normalised } = whole;
     const key = duplicateKey({ payload, text, normalised: whole, pathSource: undefined, idempotencyKey: undefined });
     return {
       admission,
@@ -104,6 +105,7 @@ export class TestStore {
       work: {
         kind: normalised.kind,
         normalised,
+        ...groupOf(whole.traits.account, groupTraits),
         occurred: occurredAt(payload, receivedAtMs),
         contentHash: key && createHash("sha256").update(key.text).digest("base64url"),
         duplicateWindowMs: key?.windowMs ?? 0,

@@ -7,7 +7,6 @@ import { isJsonObject } from "../json/dot-path.ts";
 import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
 import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
-import { recordOfGroup } from "../accounts/group-traits.ts";
 import { traitsSent } from "./traits.ts";
 
 const PAGE_VIEW_EVENT = "Page Viewed";
@@ -57,7 +56,7 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   const accountId = accountIdOf(payload, callType);
   if (accountId !== undefined) signal.traits.account = accountId;
   if (accountId !== undefined && callType === "group" && isJsonObject(payload["traits"])) {
-    signal.group = recordOfGroup(accountId, payload["traits"]);
+    signal.groupTraits = payload["traits"];
   }
   if (email !== undefined) signal.email = email;
   const userId = usableId(payload["userId"]);

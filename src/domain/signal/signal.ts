@@ -1,4 +1,3 @@
-import type { AccountRecord } from "../accounts/payload-template.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import type { Traits } from "./traits.ts";
 
@@ -53,6 +52,6 @@ export interface NormalisedSignal {
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;
-  /** The account of a `group` call with traits, and the values that the traits give it. */
-  group?: AccountRecord;
+  /** The traits of a `group` call, which belong to the account in `traits.account`. */
+  groupTraits?: JsonObject;
 }

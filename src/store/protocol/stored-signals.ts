@@ -38,7 +38,9 @@ export interface SignalToRecord {
     | (Deduplication & {
         kind: NormalisedSignal["kind"];
         /** Without properties: the consumer has already evaluated the rules. */
-        normalised: Omit<NormalisedSignal, "properties">;
+        normalised: Omit<NormalisedSignal, "properties" | "groupTraits">;
+        /** Values that a `group` call gives to an account. */
+        group?: AccountRecord;
         /** Absent from consumers of version 0.1.0, which may call this store during a deployment. */
         occurred?: Occurred;
         /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
