@@ -74,7 +74,7 @@ const HOLD_NONE = {
     held_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.duplicateOf
     held_late: id
     cold_objects: key state
-    people: trait_orders recent
+    people: trait_orders recent account lapses
     timelines: entries
     link_jobs: counts
     dead_letters: id status reason
@@ -100,6 +100,8 @@ const HOLD_NONE = {
     deleted_people: email_hash
     switched_off: destination_id detail`),
   d1: placesOf(`
+    api_tokens: id workspace_id name token_hash token_first8 token_last4 scopes created_at created_by expires_at revoked_at
+    api_tokens: revoked_reason last_used_at form_token
     api_keys: id workspace_id name endpoint_type key_hash key_first8 key_last4 secret_hash payload_template created_at created_by
     api_keys: expires_at overlap_ends_at deactivated_at successor_of form_token
     audit_log: id workspace_id at actor action target detail
