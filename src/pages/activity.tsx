@@ -145,7 +145,8 @@ function ActivityView({ base, list, action, actor, keyFilter, days, entries, act
     <>
       <PageHead title="Activity">
         Changes in this workspace.
-        {keyFilter === null && " Entries about API keys and notifications are shown to owners and admins only."}
+        {keyFilter === null &&
+          " Entries about API keys, API tokens and notifications are shown to owners and admins only."}
       </PageHead>
       <Filters list={list}>
         <SelectField

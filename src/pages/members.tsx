@@ -40,7 +40,7 @@ const REFUSED = {
 const ROLE_MEANING = {
   owner: "Full access, including managing owners",
   admin: "Full access, except managing owners",
-  member: "Reads everything except API keys and notifications",
+  member: "Reads everything except API keys, API tokens and notifications",
 } as const satisfies Record<Role, string>;
 
 export const memberPages = pages
@@ -238,6 +238,7 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
   const isMe = email === me;
   if (!canChangeMember(role, member.role, null) || (isMe && isLastOwner)) return <></>;
   const hidden = <input type="hidden" name="email" value={email} />;
+  const who = isMe ? "you" : "they";
   return (
     <Menu label={`Actions for ${email}`}>
       <Confirm
@@ -250,6 +251,11 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
         {hidden}
         <RoleChoice by={role} current={member.role} checked={member.role} group={`role-${email}`} />
         {isMe && <p class="hint">This is you. Only another manager can give you back a role.</p>}
+        {canManage(member.role) && (
+          <p class="hint">
+            As a member, {isMe ? "you lose" : "they lose"} the API tokens that {who} created.
+          </p>
+        )}
       </Confirm>
       <Confirm
         label={isMe ? "Leave" : "Remove"}
@@ -260,8 +266,8 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
       >
         {hidden}
         <p>
-          {isMe ? "You lose" : "They lose"} access at once. API keys and mapping rules that {isMe ? "you" : "they"}{" "}
-          created stay.
+          {isMe ? "You lose" : "They lose"} access at once. API tokens that {who} created end. API keys and mapping
+          rules that {who} created stay.
         </p>
       </Confirm>
     </Menu>

@@ -39,7 +39,13 @@ export function LocalTime({ iso, precision = "time" }: { iso: string; precision?
 /** A key that ends sooner is highlighted. It leaves time for a rotation. */
 const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 
-export function Expiration({ apiKey: { endsAt, deactivatedAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
+export function Expiration({
+  apiKey: { endsAt, deactivatedAt },
+  nowMs,
+}: {
+  apiKey: Pick<ApiKey, "endsAt" | "deactivatedAt">;
+  nowMs: number;
+}) {
   if (endsAt === null) return <>Never</>;
   const leftMs = Date.parse(endsAt) - nowMs;
   return (

@@ -29,7 +29,7 @@ interface Entry {
   isShown?: (role: Role) => boolean;
 }
 
-/** The sections of the pages, by name. Only owners and admins see API keys (spec §1) and notifications. */
+/** The sections of the pages, by name. Only owners and admins see API keys (spec §1), API tokens and notifications. */
 const SECTIONS = {
   overview: { path: "", text: "Overview", icon: "home" },
   signals: { path: "signals", text: "Signal queue", icon: "queue" },
@@ -40,6 +40,7 @@ const SECTIONS = {
   accounts: { path: "accounts", text: "Accounts", icon: "account" },
   usage: { path: "usage", text: "Usage", icon: "chart" },
   keys: { path: "settings/api-keys", text: "API keys", icon: "key", isShown: canManageKeys },
+  tokens: { path: "settings/api-tokens", text: "API tokens", icon: "program", isShown: canManage },
   connect: { path: "connect", text: "Connect", icon: "plug" },
   members: { path: "settings/members", text: "Members", icon: "members" },
   notifications: { path: "settings/notifications", text: "Notifications", icon: "bell", isShown: canManage },
@@ -52,7 +53,7 @@ const NAVIGATION: readonly { heading: string | null; sections: readonly Section[
   { heading: null, sections: ["overview", "live"] },
   { heading: "Signals", sections: ["signals", "rejections", "rules"] },
   { heading: "Records", sections: ["people", "accounts"] },
-  { heading: "Settings", sections: ["keys", "connect", "usage", "members", "notifications", "activity"] },
+  { heading: "Settings", sections: ["keys", "connect", "tokens", "usage", "members", "notifications", "activity"] },
 ];
 
 /** Path of a section's page below the workspace's path; empty for the overview. */
